@@ -1,0 +1,97 @@
+import { z } from 'zod'
+import { Profile } from './profiles.ts'
+import { Jwks } from './token.ts'
+import { RelayPreference } from './sessions.ts'
+
+/** Agent to broker: `POST B/v1/agents/register` and `POST B/v1/agents/{id}/heartbeat`. */
+
+export const ProviderReport = z.object({
+  /** Null when no provider is available; `reason` then says why and what to do. */
+  name: z.string().nullable(),
+  isolation: z.string().nullable(),
+  available: z.boolean(),
+  reason: z.string().nullable(),
+  suspend: z.array(z.enum(['freeze', 'stop'])),
+})
+export type ProviderReport = z.infer<typeof ProviderReport>
+
+/** What is happening in a sandbox; the broker's idle decisions rest on it [C-51]. */
+export const SandboxActivity = z.object({
+  running: z.number().int(),
+  attached: z.number().int(),
+  /** Milliseconds since the last dataplane request or frame, by the agent's monotonic clock [C-77]. */
+  idle_ms: z.number(),
+})
+export type SandboxActivity = z.infer<typeof SandboxActivity>
+
+export const SANDBOX_STATES = ['starting', 'running', 'frozen', 'stopped', 'lost'] as const
+export const SandboxReport = z.object({
+  sandbox_id: z.string(),
+  /** Null for a sandbox that waits in the pool. */
+  session_id: z.string().nullable(),
+  state: z.enum(SANDBOX_STATES),
+  generation: z.number().int(),
+  profile_hash: z.string(),
+  activity: SandboxActivity,
+  /** Why it is `lost`, else null. */
+  reason: z.string().nullable(),
+})
+export type SandboxReport = z.infer<typeof SandboxReport>
+
+export const RegisterAgentRequest = z.object({
+  /** Stable over restarts of the same data directory. */
+  install_id: z.string().min(8).max(64),
+  /** New at each agent start [2-28]. */
+  instance_id: z.string().regex(/^[0-9a-f]{12}$/),
+  public_url: z.url(),
+  /** `http(s)://…`, where the broker reaches the control API. */
+  control_url: z.url(),
+  relay: RelayPreference,
+  provider: ProviderReport,
+  sandboxes: z.array(SandboxReport),
+  /** The agent's clock, RFC 3339, for the drift report [C-48]. */
+  clock: z.string(),
+  version: z.string(),
+})
+export type RegisterAgentRequest = z.infer<typeof RegisterAgentRequest>
+
+/** What the broker decides about a sandbox that the agent reported. */
+export const SandboxDecision = z.object({ sandbox_id: z.string(), action: z.enum(['keep', 'destroy']) })
+
+/** Denials that agents hold [C-30]. Times in Unix seconds; an entry may be forgotten after `until`. */
+export const Revocations = z.object({
+  sessions: z.array(z.object({ session_id: z.string(), reason: z.enum(['released', 'hard_ttl', 'lease', 'idle', 'failed']), until: z.number() })),
+  tokens: z.array(z.object({ jti: z.string(), until: z.number() })),
+})
+export type Revocations = z.infer<typeof Revocations>
+
+export const AgentInstructions = z.object({
+  decisions: z.array(SandboxDecision),
+  revocations: Revocations,
+  /** Profiles that want a warm pool (`pool_size` > 0). */
+  pools: z.array(Profile),
+  heartbeat_seconds: z.number(),
+})
+export type AgentInstructions = z.infer<typeof AgentInstructions>
+
+export const RegisterAgentResponse = AgentInstructions.extend({
+  agent_id: z.string(),
+  /** The credential of this agent for heartbeats; shown once. */
+  agent_token: z.string(),
+  /** The `iss` of every token that this broker signs. */
+  issuer: z.string(),
+  jwks: Jwks,
+  clock_drift_ms: z.number(),
+})
+export type RegisterAgentResponse = z.infer<typeof RegisterAgentResponse>
+
+export const AgentHeartbeatRequest = z.object({
+  instance_id: z.string(),
+  provider: ProviderReport,
+  /** All sandboxes, or with `partial` only those that changed. */
+  sandboxes: z.array(SandboxReport),
+  partial: z.boolean(),
+})
+export type AgentHeartbeatRequest = z.infer<typeof AgentHeartbeatRequest>
+export const AgentHeartbeatResponse = AgentInstructions
+export type AgentHeartbeatResponse = AgentInstructions

@@ -1,0 +1,13 @@
+import { z } from 'zod'
+
+/** One right each on the dataplane [4-75]. `shell` does not imply `exec` in the API [C-56]. */
+export const CAPABILITIES = ['fs_read', 'fs_write', 'shell', 'exec'] as const
+export const Capability = z.enum(CAPABILITIES)
+export type Capability = z.infer<typeof Capability>
+
+/** Other names that clients ask by [C-56]. */
+export const CAPABILITY_ALIASES: Readonly<Record<string, Capability>> = {
+  execute: 'exec',
+  upload: 'fs_write',
+  download: 'fs_read',
+}

@@ -1,0 +1,38 @@
+import { z } from 'zod'
+
+/** A named set of image, limits, network, suspend policy and pool size (contract 4.1). Times in seconds, memory in MiB. */
+export const Profile = z.object({
+  name: z.string().regex(/^[a-z0-9][a-z0-9_-]{0,63}$/),
+  /** Null: the agent's configured default image. Ignored by the local provider. */
+  image: z.string().nullable().default(null),
+  network: z.enum(['off', 'on']).default('off'),
+  cpus: z.number().positive().default(1),
+  memory_mb: z.number().int().min(32).default(512),
+  pids_limit: z.number().int().min(1).default(128),
+  read_only_rootfs: z.boolean().default(true),
+  oci_runtime: z.string().nullable().default(null),
+  pool_size: z.number().int().min(0).max(256).default(0),
+  max_execs: z.number().int().min(1).default(32),
+  max_exec_seconds: z.number().positive().default(3600),
+  max_upload_bytes: z.number().int().positive().default(100 * 1024 * 1024),
+  persistent: z.boolean().default(false),
+  idle_timeout_seconds: z.number().positive().default(900),
+  stop_after_seconds: z.number().positive().default(3600),
+  hard_ttl_seconds: z.number().positive().default(28800),
+  lease_seconds: z.number().positive().default(900),
+  on_lease_expiry: z.enum(['suspend', 'terminate']).default('suspend'),
+  provision_timeout_seconds: z.number().positive().default(120),
+  /** Fields that a caller cannot override. */
+  locked: z.array(z.string()).default([]),
+})
+export type Profile = z.infer<typeof Profile>
+
+const builtIn = (name: string, fields: Partial<z.input<typeof Profile>>): Profile => Profile.parse({ name, ...fields })
+
+/** The four profiles that ship [2-04]. */
+export const BUILT_IN_PROFILES: readonly Profile[] = [
+  builtIn('default', {}),
+  builtIn('offline_readonly', { cpus: 0.5, memory_mb: 256, pids_limit: 64, locked: ['network', 'host_path_mode', 'read_only_rootfs'] }),
+  builtIn('network_basic', { network: 'on' }),
+  builtIn('network_extended', { network: 'on', cpus: 2, memory_mb: 1024, pids_limit: 256, read_only_rootfs: false }),
+]
