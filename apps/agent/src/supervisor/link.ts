@@ -1,0 +1,60 @@
+import type { KillCause } from '@boxoffice/protocol'
+
+/** How a process ended, as the supervisor says it (WIRE.md, `exit`). */
+export type SupervisorExit = {
+  id: string
+  code: number | null
+  signal: string | null
+  reason: 'exited' | 'signaled' | 'timed_out' | 'oom_killed' | 'killed' | 'spawn_failed'
+  cause: KillCause | null
+  spawn_error: { kind: string; errno: string | null; message: string } | null
+  duration_ms: number
+  stdout_bytes: number
+  stderr_bytes: number
+  oom: boolean
+}
+
+/** Receives what one channel operation brings. Data arrives in any slicing; nothing is copied. */
+export interface ChannelHandler {
+  /**
+   * A piece of stdout or stderr. `message` is the piece with its stream byte (1 or 2) in front, ready to be sent as a binary
+   * WebSocket message; `message.subarray(1)` is the data. Valid only until the call returns unless the handler keeps a reference (it may).
+   */
+  data(stream: 1 | 2, message: Buffer): void
+  /** Any other frame, by its type byte of WIRE.md, JSON already parsed. */
+  frame(type: number, payload: Record<string, unknown>): void
+  /** The connection is gone before the operation ended. */
+  closed(): void
+}
+
+/** One connection of a supervisor, lent for one operation. It goes back to the idle set by itself when the operation's last frame arrives. */
+export interface Channel {
+  readonly number: number
+  /** Sends a JSON frame. */
+  send(type: number, payload: object): void
+  /** Sends stdin or an upload's body; false when the kernel's buffer is full: then wait for `drained`. An empty one is the end. */
+  write(data: Uint8Array): boolean
+  drained(signal?: AbortSignal): Promise<void>
+  /** Backpressure towards the supervisor. */
+  pause(): void
+  resume(): void
+  /** Gives the operation up by closing the connection. */
+  destroy(): void
+}
+
+/** The agent's end of one sandbox's supervisor: a control connection and its channels (WIRE.md). */
+export interface SupervisorLink {
+  readonly connected: boolean
+  /** Resolves when the control connection is up. Rejects with SANDBOX_STARTING when the signal aborts. */
+  whenConnected(signal: AbortSignal): Promise<void>
+  /** Takes an idle channel, waits for a dial if there is none. Rejects when the link is closed. */
+  open(handler: ChannelHandler, signal?: AbortSignal): Promise<Channel>
+  /** A request on the control connection; rejects with a BoxofficeError mapped from the supervisor's `error`. */
+  call(op: string, fields: Record<string, unknown>): Promise<Record<string, unknown>>
+  /** What the reader of a channel has; fire and forget. */
+  acknowledge(channel: number, stdout: number, stderr: number): void
+  onEnded(listener: (exit: SupervisorExit) => void): void
+  onConnection(listener: (connected: boolean) => void): void
+  /** Stops listening and drops every connection; the sandbox itself is not told. */
+  close(): Promise<void>
+}
