@@ -1,0 +1,88 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { createServer } from 'node:net'
+import { once } from 'node:events'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { type CuttableProxy, startProxy } from './proxy.ts'
+import { type Program, startProgram } from './program.ts'
+
+export type ProviderName = 'docker' | 'local'
+
+export const ENROLL_TOKEN = 'e2e-enroll-token-0123456789abcdefghijkl'
+export const API_KEY = 'e2e-operator-key-0123456789abcdefghijklm'
+
+/** Broker and agent as two processes, the agent behind a hop that can be cut. */
+export type Stack = {
+  provider: ProviderName
+  brokerUrl: string
+  brokerDataDir: string
+  agentDataDir: string
+  proxy: CuttableProxy
+  broker: () => Program
+  agent: () => Program
+  startAgent(): Promise<void>
+  startBroker(): Promise<void>
+  cutConnections(): void
+  [Symbol.asyncDispose](): Promise<void>
+}
+
+/** A port that was free a moment ago; for programs that must come back on the same one. */
+const freePort = async (): Promise<number> => {
+  const server = createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const address = server.address()
+  server.close()
+  await once(server, 'close')
+  if (address === null || typeof address === 'string') throw new Error('no port')
+  return address.port
+}
+
+export type StackOptions = { provider: ProviderName; config?: Record<string, unknown>; agentArgs?: string[] }
+
+export const startStack = async ({ provider, config = {}, agentArgs = [] }: StackOptions): Promise<Stack> => {
+  const directory = await mkdtemp(join(tmpdir(), 'bxo-'))
+  const configFile = join(directory, 'config.json')
+  const unlimited = { per_second: 100_000, burst: 100_000 }
+  await writeFile(configFile, JSON.stringify({ rate_limits: { create: { principal: unlimited, tenant: unlimited } }, ...config }))
+  const brokerPort = await freePort()
+  const agentPort = await freePort()
+  const proxy = await startProxy()
+  proxy.setTarget(agentPort)
+  const brokerDataDir = join(directory, 'broker')
+  const agentDataDir = join(directory, 'agent')
+  let broker: Program
+  let agent: Program
+  const startBroker = async (): Promise<void> => {
+    broker = await startProgram([
+      'broker',
+      ...['--port', String(brokerPort), '--data-dir', brokerDataDir, '--enroll-token', ENROLL_TOKEN, '--api-key', API_KEY, '--config', configFile],
+    ])
+  }
+  const startAgent = async (): Promise<void> => {
+    agent = await startProgram([
+      'agent',
+      ...['--broker-url', `http://127.0.0.1:${brokerPort}`, '--enroll-token', ENROLL_TOKEN, '--port', String(agentPort)],
+      ...['--data-dir', agentDataDir, '--provider', provider, '--public-url', `http://127.0.0.1:${proxy.port}`, '--destroy-on-exit', ...agentArgs],
+    ])
+  }
+  await startBroker()
+  await startAgent()
+  return {
+    provider,
+    brokerUrl: `http://127.0.0.1:${brokerPort}`,
+    brokerDataDir,
+    agentDataDir,
+    proxy,
+    broker: () => broker,
+    agent: () => agent,
+    startAgent,
+    startBroker,
+    cutConnections: proxy.cut,
+    [Symbol.asyncDispose]: async () => {
+      await agent.stop()
+      await broker.stop()
+      await proxy.close()
+      await rm(directory, { recursive: true, force: true })
+    },
+  }
+}
