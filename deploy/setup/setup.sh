@@ -1,0 +1,34 @@
+#!/bin/sh
+# Makes a checkout runnable: Node, pnpm, dependencies, system packages, supervisor. `--tests` adds what the tests need.
+# Safe to repeat and to run twice at once; each finished part leaves a stamp, so a second run only compares.
+set -eu
+
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd -P)
+root=$(dirname "$(dirname "$here")")
+cd "$root"
+mkdir -p .tools
+
+# `-o` keeps the lock out of the children: a daemon started by a package's install script would hold it forever.
+if [ "${1:-}" = --locked ]; then
+  shift
+elif command -v flock >/dev/null 2>&1; then
+  exec flock -o .tools/lock sh "$here/setup.sh" --locked "$@"
+fi
+
+tests=
+case ${1:-} in
+  '') ;;
+  --tests) tests=yes ;;
+  *) echo "usage: setup.sh [--tests]" >&2; exit 2 ;;
+esac
+
+say() { echo "setup: $*" >&2; }
+
+. "$here/node.sh"
+. "$here/system.sh"
+. "$here/supervisor.sh"
+
+choose_node
+install_packages
+install_dependencies
+build_supervisor

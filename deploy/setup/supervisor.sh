@@ -1,0 +1,46 @@
+# shellcheck shell=sh
+# Part of setup.sh: puts the supervisor where the agent looks for it, packages/supervisor/bin/supervisor.
+# With cargo it is built from source. Without, a prebuilt one is taken that a release ships per platform, either as the optional
+# package @boxoffice/supervisor-<platform>-<arch> or as packages/supervisor/prebuilt/<platform>-<arch>/supervisor.
+
+build_supervisor() {
+  [ -f packages/supervisor/Cargo.toml ] || { say "packages/supervisor has no Cargo.toml"; exit 1; }
+  target=packages/supervisor/bin/supervisor
+  cargo=$(command -v cargo || { [ -x "$HOME/.cargo/bin/cargo" ] && echo "$HOME/.cargo/bin/cargo"; } || true)
+  if [ -n "$cargo" ]; then build_with_cargo; else take_prebuilt; fi
+}
+
+build_with_cargo() {
+  stamp=$(cd packages/supervisor && find . \( -name target -o -name bin -o -name prebuilt \) -prune -o -type f \
+    \( -name '*.rs' -o -name '*.toml' -o -name Cargo.lock \) -print | LC_ALL=C sort | while IFS= read -r file; do cksum "$file"; done | cksum)
+  [ -x "$target" ] && [ "$(cat .tools/supervisor.stamp 2>/dev/null)" = "$stamp" ] && return
+  say "building the supervisor"
+  locked=
+  [ -f packages/supervisor/Cargo.lock ] && locked=--locked
+  # Run inside the package, so that its .cargo/config.toml (static linking) counts.
+  (cd packages/supervisor && "$cargo" build --release $locked --target-dir target --message-format=short) >.tools/cargo.log 2>&1 ||
+    { cat .tools/cargo.log >&2; say "the supervisor does not build; Rust ≥ 1.85 is needed"; exit 1; }
+  built=packages/supervisor/target/release/supervisor
+  [ -x "$built" ] || built=$(find packages/supervisor/target -path '*/release/supervisor' -type f | head -n 1)
+  place "$built"
+  echo "$stamp" >.tools/supervisor.stamp
+}
+
+take_prebuilt() {
+  platform=$(.tools/node -p 'process.platform + "-" + process.arch')
+  for candidate in "packages/supervisor/prebuilt/$platform/supervisor" "node_modules/@boxoffice/supervisor-$platform/bin/supervisor"; do
+    [ -x "$candidate" ] || continue
+    cmp -s "$candidate" "$target" || place "$candidate"
+    return 0
+  done
+  say "no cargo and no prebuilt supervisor for $platform: install Rust (https://rustup.rs), then run this again"
+  exit 1
+}
+
+# Renamed into place: sandboxes that run keep the old file, and no one ever starts half of one.
+place() {
+  mkdir -p "$(dirname "$target")"
+  cp "$1" "$target.$$"
+  chmod 755 "$target.$$"
+  mv -f "$target.$$" "$target"
+}

@@ -1,0 +1,40 @@
+# shellcheck shell=sh
+# Part of setup.sh: packages of the operating system. Installed where we may (root, apt), named exactly where we may not.
+
+missing() { ! command -v "$1" >/dev/null 2>&1; }
+
+install_packages() {
+  [ "$(uname -s)" = Linux ] || return 0
+  wanted=
+  if missing bwrap; then wanted="$wanted bubblewrap"; fi
+  if { ! missing cargo || [ -x "$HOME/.cargo/bin/cargo" ]; } && missing cc; then wanted="$wanted gcc libc6-dev"; fi
+  if [ -n "$tests" ]; then
+    if missing docker || { missing dockerd && ! docker info >/dev/null 2>&1; }; then wanted="$wanted docker.io iptables"; fi
+    if missing debootstrap; then wanted="$wanted debootstrap"; fi
+    if missing git; then wanted="$wanted git"; fi
+    if missing tmux; then wanted="$wanted tmux"; fi
+  fi
+  [ -n "$wanted" ] || return 0
+  if ! missing apt-get && [ "$(id -u)" -eq 0 ]; then
+    say "installing system packages:$wanted"
+    apt_install "$wanted" && return 0
+    say "apt could not install them; the reason is in .tools/apt.log"
+  fi
+  if ! missing apt-get; then
+    say "please install:  sudo apt-get install$wanted"
+  else
+    say "please install with your package manager (Debian's names):$wanted"
+  fi
+  case $wanted in *bubblewrap*) say "without bubblewrap the local provider runs sandboxes with isolation \"none\"" ;; esac
+}
+
+apt_install() {
+  export DEBIAN_FRONTEND=noninteractive
+  {
+    apt-get update || true # one unreachable source is no reason to give up; a missing package is
+    # Since Debian 13 the docker command is a package of its own.
+    case $1 in *docker.io*) apt-cache show docker-cli >/dev/null 2>&1 && set -- "$1 docker-cli" ;; esac
+    # shellcheck disable=SC2086 # a list of package names
+    apt-get install -y --no-install-recommends $1
+  } >.tools/apt.log 2>&1 </dev/null
+}

@@ -1,0 +1,39 @@
+#!/bin/sh
+# `npm test`: set up, then every test of the workspace and of the supervisor. Arguments go to vitest.
+# The last line counts both: "N passed, N failed".
+set -eu
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd -P)
+sh "$here/setup.sh" --tests
+cd "$here/../.."
+
+. "$here/engine.sh"
+trap stop_engine EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+results=$(mktemp -d)
+without_engine=
+if ! ensure_engine || ! sh deploy/images/build.sh; then
+  # What needs no engine still runs, and the tally says that the run as a whole has failed.
+  without_engine=--without-engine
+  set -- --project unit --project stack "$@"
+fi
+
+vitest_status=0
+.tools/node node_modules/vitest/vitest.mjs run --reporter=default --reporter=json --outputFile.json="$results/vitest.json" "$@" || vitest_status=$?
+echo "$vitest_status" >"$results/vitest.status"
+
+# Cargo knows nothing of vitest's filters: with arguments, only what they name runs.
+if [ $# -eq 0 ] || [ -n "$without_engine" ]; then
+  cargo=$(command -v cargo || echo "$HOME/.cargo/bin/cargo")
+  {
+    cargo_status=0
+    (cd packages/supervisor && "$cargo" test --no-fail-fast --target-dir target 2>&1) || cargo_status=$?
+    echo "$cargo_status" >"$results/cargo.status"
+  } | tee "$results/cargo.log"
+fi
+
+status=0
+.tools/node "$here/tally.ts" "$results" $without_engine || status=$?
+rm -rf "$results"
+exit "$status"

@@ -1,0 +1,38 @@
+import { defineConfig } from 'vitest/config'
+
+// Timeouts are guards against hanging, not expectations: two shared cores can be slow.
+export default defineConfig({
+  test: {
+    projects: [
+      {
+        test: {
+          name: 'unit',
+          include: ['packages/*/test/**/*.test.ts', 'apps/*/test/**/*.test.ts'],
+          exclude: ['**/*.docker.test.ts', '**/node_modules/**'],
+          testTimeout: 30_000,
+          hookTimeout: 30_000,
+        },
+      },
+      {
+        test: {
+          name: 'stack',
+          include: ['test/**/*.test.ts'],
+          exclude: ['**/*.docker.test.ts', '**/node_modules/**'],
+          testTimeout: 60_000,
+          hookTimeout: 60_000,
+        },
+      },
+      {
+        test: {
+          name: 'docker',
+          include: ['{apps,packages}/*/test/**/*.docker.test.ts', 'test/**/*.docker.test.ts'],
+          testTimeout: 60_000,
+          hookTimeout: 60_000,
+          // One engine: files that count its containers must not meet those of another file.
+          fileParallelism: false,
+          sequence: { groupOrder: 1 },
+        },
+      },
+    ],
+  },
+})
