@@ -16,29 +16,27 @@ export type SupervisorExit = {
 
 /** Receives what one channel operation brings. Data arrives in any slicing; nothing is copied. */
 export interface ChannelHandler {
-  /**
-   * A piece of stdout or stderr. `message` is the piece with its stream byte (1 or 2) in front, ready to be sent as a binary
-   * WebSocket message; `message.subarray(1)` is the data. Valid only until the call returns unless the handler keeps a reference (it may).
-   */
-  data(stream: 1 | 2, message: Buffer): void
+  /** A piece of stdout (1, also a file's content) or stderr (2), at most 64 KiB; a view on the read buffer that the handler may keep. */
+  data(stream: 1 | 2, piece: Buffer): void
   /** Any other frame, by its type byte of WIRE.md, JSON already parsed. */
   frame(type: number, payload: Record<string, unknown>): void
   /** The connection is gone before the operation ended. */
   closed(): void
 }
 
-/** One connection of a supervisor, lent for one operation. It goes back to the idle set by itself when the operation's last frame arrives. */
+/** One connection of a supervisor, lent for one operation. It goes back to the idle set by itself when the operation's last frame arrives; from then on every method does nothing. */
 export interface Channel {
   readonly number: number
   /** Sends a JSON frame. */
   send(type: number, payload: object): void
   /** Sends stdin or an upload's body; false when the kernel's buffer is full: then wait for `drained`. An empty one is the end. */
   write(data: Uint8Array): boolean
+  /** Resolves when there is room again, or when the operation is over. */
   drained(signal?: AbortSignal): Promise<void>
   /** Backpressure towards the supervisor. */
   pause(): void
   resume(): void
-  /** Gives the operation up by closing the connection. */
+  /** Gives the operation up by closing the connection; the handler hears nothing more. */
   destroy(): void
 }
 
@@ -53,8 +51,9 @@ export interface SupervisorLink {
   call(op: string, fields: Record<string, unknown>): Promise<Record<string, unknown>>
   /** What the reader of a channel has; fire and forget. */
   acknowledge(channel: number, stdout: number, stderr: number): void
-  onEnded(listener: (exit: SupervisorExit) => void): void
-  onConnection(listener: (connected: boolean) => void): void
+  /** Both return a function that takes the listener off again. */
+  onEnded(listener: (exit: SupervisorExit) => void): () => void
+  onConnection(listener: (connected: boolean) => void): () => void
   /** Stops listening and drops every connection; the sandbox itself is not told. */
   close(): Promise<void>
 }

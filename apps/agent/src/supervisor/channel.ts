@@ -1,0 +1,159 @@
+import type { Socket } from 'node:net'
+import type { ConnectionRole } from './connection.ts'
+import type { Channel, ChannelHandler } from './link.ts'
+import { encodeDataHeader, encodeFrame, FRAME, MAX_DATA_BYTES, WireViolation } from './wire.ts'
+
+/** Stdin that nobody will read is not worth keeping a connection for: above this the channel is closed instead of reused. */
+const REUSABLE_BACKLOG_BYTES = 64 * 1024
+
+/** Frames that end an operation, by the frame that began it. A `file` that reads or lists ends with `end`, others with `result`. */
+const endsOperation = (type: number, streaming: boolean): boolean =>
+  type === FRAME.exit || type === FRAME.error || type === FRAME.end || (type === FRAME.result && !streaming)
+
+const FROM_SUPERVISOR: ReadonlySet<number> = new Set([FRAME.ready, FRAME.exit, FRAME.result, FRAME.error, FRAME.end])
+
+/** A channel connection: idle, or lent to one operation. */
+export class ChannelConnection implements ConnectionRole {
+  readonly number: number
+  readonly #socket: Socket
+  readonly #idle: (connection: ChannelConnection) => void
+  readonly #gone: (connection: ChannelConnection) => void
+  #lease: Lease | undefined
+
+  constructor(socket: Socket, options: { number: number; idle: (c: ChannelConnection) => void; gone: (c: ChannelConnection) => void }) {
+    this.#socket = socket
+    this.number = options.number
+    this.#idle = options.idle
+    this.#gone = options.gone
+  }
+
+  get alive(): boolean {
+    return !this.#socket.destroyed && this.#socket.writable
+  }
+
+  get lease(): Lease | undefined {
+    return this.#lease
+  }
+
+  lend(handler: ChannelHandler): Channel {
+    this.#lease = new Lease(this.#socket, this.number, handler)
+    return this.#lease
+  }
+
+  data(type: 0 | 1 | 2, piece: Buffer): void {
+    const lease = this.#lease
+    if (type === 0 || lease === undefined) throw new WireViolation('data out of place')
+    if (piece.length > 0) lease.handler.data(type, piece)
+  }
+
+  frame(type: number, payload: Record<string, unknown>): void {
+    const lease = this.#lease
+    if (lease === undefined || !FROM_SUPERVISOR.has(type)) throw new WireViolation('frame out of place')
+    if (endsOperation(type, lease.streaming)) this.#end(lease)
+    lease.handler.frame(type, payload)
+  }
+
+  closed(): void {
+    const lease = this.#lease
+    this.#lease = undefined
+    this.#gone(this)
+    if (lease === undefined || lease.over) return
+    lease.finish()
+    lease.handler.closed()
+  }
+
+  destroy(): void {
+    this.#socket.destroy()
+  }
+
+  /** Before the handler hears of the end, so that what it starts next can use this channel. */
+  #end(lease: Lease): void {
+    this.#lease = undefined
+    lease.finish()
+    if (this.#socket.isPaused()) this.#socket.resume()
+    if (lease.uploading || this.#socket.writableLength > REUSABLE_BACKLOG_BYTES) this.#socket.destroy()
+    else this.#idle(this)
+  }
+}
+
+/** One operation's use of a channel. Inert once the operation is over, so that a late caller cannot touch the next one. */
+class Lease implements Channel {
+  readonly number: number
+  readonly handler: ChannelHandler
+  readonly #socket: Socket
+  /** The operation's answer has content after `result`. */
+  streaming = false
+  /** A body is being sent, and its end has not been: the connection cannot be used for anything else. */
+  uploading = false
+  over = false
+  /** The last acknowledgement, sent again when the control connection comes back. */
+  acknowledged: { stdout: number; stderr: number } | undefined
+  #wake: (() => void)[] = []
+
+  constructor(socket: Socket, number: number, handler: ChannelHandler) {
+    this.#socket = socket
+    this.number = number
+    this.handler = handler
+    socket.on('drain', this.#onDrain)
+  }
+
+  send(type: number, payload: object): void {
+    if (this.over) return
+    if (type === FRAME.file && 'op' in payload) {
+      this.streaming = payload.op === 'read' || payload.op === 'list'
+      this.uploading = payload.op === 'write'
+    }
+    this.#socket.write(encodeFrame(type, payload))
+  }
+
+  write(data: Uint8Array): boolean {
+    if (this.over) return true
+    if (data.length === 0) this.uploading = false
+    this.#socket.cork()
+    for (let at = 0; at < data.length || at === 0; at += MAX_DATA_BYTES) {
+      const part = data.length <= MAX_DATA_BYTES ? data : data.subarray(at, at + MAX_DATA_BYTES)
+      this.#socket.write(encodeDataHeader(FRAME.stdin, part.length))
+      if (part.length > 0) this.#socket.write(part)
+    }
+    this.#socket.uncork()
+    return !this.#socket.writableNeedDrain
+  }
+
+  drained(signal?: AbortSignal): Promise<void> {
+    if (this.over || !this.#socket.writableNeedDrain) return Promise.resolve()
+    return new Promise((resolve, reject) => {
+      const abort = (): void => reject(signal?.reason)
+      signal?.addEventListener('abort', abort, { once: true })
+      this.#wake.push(() => {
+        signal?.removeEventListener('abort', abort)
+        resolve()
+      })
+    })
+  }
+
+  pause(): void {
+    if (!this.over) this.#socket.pause()
+  }
+
+  resume(): void {
+    if (!this.over) this.#socket.resume()
+  }
+
+  destroy(): void {
+    if (this.over) return
+    this.finish()
+    this.#socket.destroy()
+  }
+
+  finish(): void {
+    this.over = true
+    this.#socket.off('drain', this.#onDrain)
+    this.#onDrain()
+  }
+
+  readonly #onDrain = (): void => {
+    const wake = this.#wake
+    this.#wake = []
+    for (const resume of wake) resume()
+  }
+}

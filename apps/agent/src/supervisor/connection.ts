@@ -1,0 +1,73 @@
+import { createHash, timingSafeEqual } from 'node:crypto'
+import type { Socket } from 'node:net'
+import { z } from 'zod'
+import { FRAME, FrameDecoder, type FrameSink, WIRE_VERSION, WireViolation } from './wire.ts'
+
+export const Hello = z.object({
+  version: z.literal(WIRE_VERSION),
+  kind: z.enum(['control', 'channel']),
+  channel: z.number().int().min(0).max(0xffff_ffff),
+  pid: z.number().int(),
+  secret: z.string().regex(/^[0-9a-f]{64}$/).optional(),
+})
+export type Hello = z.infer<typeof Hello>
+
+const HELLO_WITHIN_MS = 5000
+
+export const hashSecret = (secret: string): string => createHash('sha256').update(secret).digest('hex')
+
+export const sameHash = (left: string, right: string): boolean => {
+  const [a, b] = [Buffer.from(left, 'hex'), Buffer.from(right, 'hex')]
+  return a.length === b.length && timingSafeEqual(a, b)
+}
+
+/** What a connection does once its hello has been accepted. */
+export interface ConnectionRole extends FrameSink {
+  closed(): void
+}
+
+/**
+ * One accepted socket of the link: reads `hello`, then gives every frame to the role that `admit` chose. Whatever comes from
+ * the sandbox is untrusted: a violation or a throwing handler ends this socket and nothing else.
+ */
+export const serveConnection = (
+  socket: Socket,
+  options: { admit: (hello: Hello, socket: Socket) => ConnectionRole; refused: (why: string) => void },
+): void => {
+  let role: ConnectionRole | undefined
+  const late = setTimeout(() => fail('no hello in time'), HELLO_WITHIN_MS)
+  late.unref()
+
+  const fail = (why: string): void => {
+    options.refused(why)
+    socket.destroy()
+  }
+
+  const decoder = new FrameDecoder({
+    data: (type, piece) => {
+      if (role === undefined) throw new WireViolation('data before hello')
+      role.data(type, piece)
+    },
+    frame: (type, payload) => {
+      if (role !== undefined) return role.frame(type, payload)
+      const hello = Hello.safeParse(payload)
+      if (type !== FRAME.hello || !hello.success) throw new WireViolation('first frame is not a valid hello')
+      clearTimeout(late)
+      role = options.admit(hello.data, socket)
+    },
+  })
+
+  socket.on('data', (chunk: Buffer) => {
+    if (socket.destroyed) return
+    try {
+      decoder.push(chunk)
+    } catch (error) {
+      fail(error instanceof Error ? error.message : 'unknown')
+    }
+  })
+  socket.on('error', () => socket.destroy())
+  socket.on('close', () => {
+    clearTimeout(late)
+    role?.closed()
+  })
+}
