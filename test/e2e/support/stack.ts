@@ -37,9 +37,9 @@ const freePort = async (): Promise<number> => {
   return address.port
 }
 
-export type StackOptions = { provider: ProviderName; config?: Record<string, unknown>; agentArgs?: string[] }
+export type StackOptions = { provider: ProviderName; config?: Record<string, unknown>; agentArgs?: string[]; brokerArgs?: string[] }
 
-export const startStack = async ({ provider, config = {}, agentArgs = [] }: StackOptions): Promise<Stack> => {
+export const startStack = async ({ provider, config = {}, agentArgs = [], brokerArgs = [] }: StackOptions): Promise<Stack> => {
   const directory = await mkdtemp(join(tmpdir(), 'bxo-'))
   const configFile = join(directory, 'config.json')
   const unlimited = { per_second: 100_000, burst: 100_000 }
@@ -56,6 +56,7 @@ export const startStack = async ({ provider, config = {}, agentArgs = [] }: Stac
     broker = await startProgram([
       'broker',
       ...['--port', String(brokerPort), '--data-dir', brokerDataDir, '--enroll-token', ENROLL_TOKEN, '--api-key', API_KEY, '--config', configFile],
+      ...brokerArgs,
     ])
   }
   const startAgent = async (): Promise<void> => {

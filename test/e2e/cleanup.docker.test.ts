@@ -1,0 +1,3 @@
+import { cleanupSuite } from './suites/cleanup.ts'
+
+cleanupSuite('docker')

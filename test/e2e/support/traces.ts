@@ -1,0 +1,27 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { readdir } from 'node:fs/promises'
+
+/** Ids of the processes on this machine whose command line has `text` in it. */
+export const processesWith = (text: string): number[] =>
+  readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name))
+    .map(Number)
+    .filter((pid) => {
+      try {
+        return pid !== process.pid && readFileSync(`/proc/${pid}/cmdline`, 'utf8').replaceAll('\0', ' ').includes(text)
+      } catch {
+        return false // it ended between the two looks
+      }
+    })
+
+/** Every path below a directory, relative and sorted. */
+export const filesBelow = async (directory: string): Promise<string[]> => (await readdir(directory, { recursive: true })).toSorted()
+
+/** Polls until `holds`; for what the product does in the background and tells nobody. The limit is a hang guard. */
+export const eventually = async (what: string, holds: () => boolean | Promise<boolean>, limitMs = 20_000): Promise<void> => {
+  const end = performance.now() + limitMs
+  while (!(await holds())) {
+    if (performance.now() > end) throw new Error(`not within ${limitMs} ms: ${what}`)
+    await new Promise((resolve) => setTimeout(resolve, 25))
+  }
+}

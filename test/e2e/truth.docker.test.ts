@@ -1,0 +1,3 @@
+import { truthSuite } from './suites/truth.ts'
+
+truthSuite('docker')
