@@ -62,6 +62,8 @@ export const SandboxDecision = z.object({ sandbox_id: z.string(), action: z.enum
 export const Revocations = z.object({
   sessions: z.array(z.object({ session_id: z.string(), reason: z.enum(['released', 'hard_ttl', 'lease', 'idle', 'failed']), until: z.number() })),
   tokens: z.array(z.object({ jti: z.string(), until: z.number() })),
+  /** Every token of the sandbox issued before `min_iat` is refused. */
+  sandboxes: z.array(z.object({ sandbox_id: z.string(), min_iat: z.number(), until: z.number() })).optional(),
 })
 export type Revocations = z.infer<typeof Revocations>
 

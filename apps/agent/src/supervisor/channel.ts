@@ -49,7 +49,7 @@ export class ChannelConnection implements ConnectionRole {
   frame(type: number, payload: Record<string, unknown>): void {
     const lease = this.#lease
     if (lease === undefined || !FROM_SUPERVISOR.has(type)) throw new WireViolation('frame out of place')
-    if (endsOperation(type, lease.streaming)) this.#end(lease)
+    if (endsOperation(type, lease.streaming)) this.#end(lease, type)
     lease.handler.frame(type, payload)
   }
 
@@ -67,11 +67,13 @@ export class ChannelConnection implements ConnectionRole {
   }
 
   /** Before the handler hears of the end, so that what it starts next can use this channel. */
-  #end(lease: Lease): void {
+  #end(lease: Lease, type: number): void {
     this.#lease = undefined
     lease.finish()
     if (this.#socket.isPaused()) this.#socket.resume()
-    if (lease.uploading || this.#socket.writableLength > REUSABLE_BACKLOG_BYTES) this.#socket.destroy()
+    // After a failed upload the supervisor closes the channel; one whose body has not ended is of no use either.
+    const spoiled = lease.upload && (type === FRAME.error || lease.bodyOpen)
+    if (spoiled || this.#socket.writableLength > REUSABLE_BACKLOG_BYTES) this.#socket.destroy()
     else this.#idle(this)
   }
 }
@@ -83,8 +85,9 @@ class Lease implements Channel {
   readonly #socket: Socket
   /** The operation's answer has content after `result`. */
   streaming = false
-  /** A body is being sent, and its end has not been: the connection cannot be used for anything else. */
-  uploading = false
+  upload = false
+  /** The end of an upload's body has not been sent. */
+  bodyOpen = false
   over = false
   /** The last acknowledgement, sent again when the control connection comes back. */
   acknowledged: { stdout: number; stderr: number } | undefined
@@ -101,14 +104,14 @@ class Lease implements Channel {
     if (this.over) return
     if (type === FRAME.file && 'op' in payload) {
       this.streaming = payload.op === 'read' || payload.op === 'list'
-      this.uploading = payload.op === 'write'
+      this.upload = this.bodyOpen = payload.op === 'write'
     }
     this.#socket.write(encodeFrame(type, payload))
   }
 
   write(data: Uint8Array): boolean {
     if (this.over) return true
-    if (data.length === 0) this.uploading = false
+    if (data.length === 0) this.bodyOpen = false
     this.#socket.cork()
     for (let at = 0; at < data.length || at === 0; at += MAX_DATA_BYTES) {
       const part = data.length <= MAX_DATA_BYTES ? data : data.subarray(at, at + MAX_DATA_BYTES)

@@ -22,6 +22,8 @@ export type SupervisorLinkOptions = {
 }
 
 const DEFAULT_SPARE = 6
+/** Above this the agent closes idle channels itself, so that the supervisor (which does above 16) never closes one that is just being lent. */
+const MAX_IDLE = 12
 const DIAL_WITHIN_MS = 10_000
 
 type Waiter = { handler: ChannelHandler; resolve: (channel: Channel) => void; reject: (reason: unknown) => void }
@@ -209,8 +211,9 @@ class UnixSupervisorLink implements SupervisorLink {
 
   #offer(channel: ChannelConnection): void {
     const [waiter] = this.#waiters
-    if (waiter === undefined) this.#idle.push(channel)
-    else waiter.resolve(channel.lend(waiter.handler))
+    if (waiter !== undefined) waiter.resolve(channel.lend(waiter.handler))
+    else if (this.#idle.length < MAX_IDLE) this.#idle.push(channel)
+    else channel.destroy()
   }
 
   #announce(connected: boolean): void {

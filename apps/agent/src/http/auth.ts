@@ -1,0 +1,143 @@
+import type { IncomingMessage } from 'node:http'
+import { AGENT_EXP_LEEWAY_SECONDS, BoxofficeError, type Capability, CLOCK_LEEWAY_SECONDS, SessionTokenClaims, TOKEN_ALGORITHM } from '@boxoffice/protocol'
+import { compactVerify, decodeProtectedHeader } from 'jose'
+import type { Sandbox, SandboxDirectory } from '../sandbox/sandbox.ts'
+import type { KeySource } from './keys.ts'
+import type { RevocationStore } from './revocations.ts'
+
+export type AuthOptions = {
+  keys: KeySource
+  revocations: RevocationStore
+  sandboxes: SandboxDirectory
+  /** The `iss` of the broker's tokens; undefined until the agent has registered. */
+  issuer: () => string | undefined
+  /** Unix seconds. */
+  now?: () => number
+}
+
+/** Who may do what where, checked at every request and at each frame that starts work (contract 9). */
+export interface Authenticator {
+  /** Verifies a token for the sandbox in the URL. At once (no promise) when the token has been seen before. */
+  authenticate(token: string, sandboxId: string): SessionTokenClaims | Promise<SessionTokenClaims>
+  /** The part that changes while a token is in date: deny-list and expiry. Throws like `authenticate`. */
+  recheck(claims: SessionTokenClaims): void
+  /** The sandbox of an authenticated token; throws SANDBOX_LOST when it is not here, SESSION_EXPIRED for an earlier incarnation. */
+  sandbox(claims: SessionTokenClaims): Sandbox
+}
+
+const MAX_CACHED_TOKENS = 10_000
+const MAX_TOKEN_LENGTH = 8192
+
+const unauthenticated = (message: string): BoxofficeError => new BoxofficeError('UNAUTHENTICATED', message)
+
+export const createAuthenticator = ({ keys, revocations, sandboxes, issuer, now = () => Date.now() / 1000 }: AuthOptions): Authenticator => {
+  /** Verified tokens by their text. Signature and claims of a token never change; everything else is checked again each time. */
+  const verified = new Map<string, SessionTokenClaims>()
+
+  const remember = (token: string, claims: SessionTokenClaims): void => {
+    if (verified.size >= MAX_CACHED_TOKENS) {
+      for (const [text, { exp }] of verified) if (exp + AGENT_EXP_LEEWAY_SECONDS < now()) verified.delete(text)
+      for (const text of verified.keys()) {
+        if (verified.size < MAX_CACHED_TOKENS) break
+        verified.delete(text)
+      }
+    }
+    verified.set(token, claims)
+  }
+
+  const recheck = (claims: SessionTokenClaims): void => {
+    const ended = revocations.deniedSession(claims.sid)
+    if (claims.exp + AGENT_EXP_LEEWAY_SECONDS <= now()) throw new BoxofficeError('TOKEN_EXPIRED', 'The session token has expired; refresh it')
+    if (ended === 'failed') throw new BoxofficeError('SANDBOX_LOST', 'The sandbox is gone; negotiate again')
+    if (ended !== undefined) throw new BoxofficeError('SESSION_RELEASED', 'The session of this token has ended; negotiate again', { details: { reason: ended } })
+    if (revocations.deniedToken(claims.jti)) throw unauthenticated('The session token was revoked; refresh it')
+    if (claims.iat < revocations.minimumIssuedAt(claims.sandbox_id)) throw unauthenticated('The session token was revoked; refresh it')
+  }
+
+  const authorize = (claims: SessionTokenClaims, sandboxId: string): SessionTokenClaims => {
+    recheck(claims)
+    if (claims.aud !== sandboxId) throw new BoxofficeError('FORBIDDEN', 'The session token is for another sandbox')
+    return claims
+  }
+
+  const verify = async (token: string): Promise<SessionTokenClaims> => {
+    const payload = await verifySignature(token, keys)
+    const claims = SessionTokenClaims.safeParse(payload)
+    if (!claims.success) throw unauthenticated('The session token lacks a claim')
+    const { iss, iat, aud, sandbox_id } = claims.data
+    if (iss !== issuer()) throw unauthenticated('The session token is from another issuer')
+    if (aud !== sandbox_id) throw unauthenticated('The session token contradicts itself')
+    const notBefore = typeof payload.nbf === 'number' ? Math.max(payload.nbf, iat) : iat
+    if (notBefore > now() + CLOCK_LEEWAY_SECONDS) throw unauthenticated('The session token is not valid yet')
+    remember(token, claims.data)
+    return claims.data
+  }
+
+  return {
+    authenticate(token, sandboxId) {
+      const known = verified.get(token)
+      if (known !== undefined) return authorize(known, sandboxId)
+      return verify(token).then((claims) => authorize(claims, sandboxId))
+    },
+    recheck,
+    sandbox(claims) {
+      const sandbox = sandboxes.get(claims.sandbox_id)
+      if (sandbox === undefined) throw new BoxofficeError('SANDBOX_LOST', 'The sandbox is gone; negotiate again')
+      if (sandbox.sessionId !== claims.sid) throw new BoxofficeError('FORBIDDEN', 'The session token is for another session')
+      if (sandbox.generation !== claims.gen) {
+        throw new BoxofficeError('SESSION_EXPIRED', 'The session token is for an earlier incarnation of the sandbox; refresh it', {
+          details: { reason: 'incarnation' },
+        })
+      }
+      return sandbox
+    },
+  }
+}
+
+/** Headers by which a token could bring its own key, or change how it is read, are refused, whatever they say [4-53]. */
+const FORBIDDEN_HEADERS = ['jku', 'x5u', 'jwk', 'x5c', 'crit', 'b64', 'zip'] as const
+
+const verifySignature = async (token: string, keys: KeySource): Promise<Record<string, unknown>> => {
+  if (token.length > MAX_TOKEN_LENGTH) throw unauthenticated('The session token is not valid')
+  let header: ReturnType<typeof decodeProtectedHeader>
+  try {
+    header = decodeProtectedHeader(token)
+  } catch (cause) {
+    throw new BoxofficeError('UNAUTHENTICATED', 'The session token is not valid', { cause })
+  }
+  if (header.alg !== TOKEN_ALGORITHM || typeof header.kid !== 'string' || FORBIDDEN_HEADERS.some((name) => name in header)) {
+    throw unauthenticated('The session token is not valid')
+  }
+  const key = await keys.get(header.kid)
+  if (key === undefined) throw unauthenticated('The session token is signed with an unknown key')
+  try {
+    const { payload } = await compactVerify(token, key, { algorithms: [TOKEN_ALGORITHM] })
+    const claims: unknown = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(payload))
+    if (typeof claims === 'object' && claims !== null) return claims as Record<string, unknown>
+  } catch (cause) {
+    throw new BoxofficeError('UNAUTHENTICATED', 'The session token is not valid', { cause })
+  }
+  throw unauthenticated('The session token is not valid')
+}
+
+/** The token of a request's headers: `Authorization: Bearer` or `X-Api-Key` [4-55]. Undefined when there is none; never from a query [4-57]. */
+export const tokenOf = (request: IncomingMessage): string | undefined => {
+  const { authorization, 'x-api-key': apiKey } = request.headers
+  const bearer = authorization === undefined ? undefined : bearerOf(authorization)
+  if (apiKey === undefined) return bearer
+  if (typeof apiKey !== 'string' || (bearer !== undefined && bearer !== apiKey)) throw unauthenticated('Authorization and X-Api-Key differ; send one')
+  return apiKey
+}
+
+const bearerOf = (authorization: string): string => {
+  const token = /^bearer +(\S+)$/i.exec(authorization)?.[1]
+  if (token === undefined) throw unauthenticated('Authorization must be "Bearer <session token>"')
+  return token
+}
+
+export const assertCapability = (claims: SessionTokenClaims, capability: Capability): void => {
+  if (claims.caps.includes(capability)) return
+  throw new BoxofficeError('CAPABILITY_DENIED', `This needs the capability "${capability}", which the session token does not grant`, {
+    details: { capability },
+  })
+}
