@@ -1,0 +1,51 @@
+import { type BoxofficeError, isCode } from './errors.ts'
+import { sleep } from './signals.ts'
+
+/** How long a client tries to come back to a connection that dropped, by default. */
+export const RECONNECT_WINDOW_MS = 30_000
+
+const FIRST_MS = 250
+const MOST_MS = 8_000
+
+/** The wait before attempt `attempt` (0 first): 0.25 s doubling to 8 s, of which a random half is taken off so that clients spread. */
+export const backoffMs = (attempt: number, random: () => number = Math.random): number =>
+  Math.min(MOST_MS, FIRST_MS * 2 ** attempt) * (1 - random() / 2)
+
+export type RetryOptions = {
+  windowMs: number
+  /** What to repeat after; default both. */
+  after?: readonly RepeatableCode[]
+  signal?: AbortSignal | undefined
+}
+type RepeatableCode = 'CONNECTION_FAILED' | 'SANDBOX_STARTING'
+const BOTH: readonly RepeatableCode[] = ['CONNECTION_FAILED', 'SANDBOX_STARTING']
+
+/** An attempt that lasted this long had a connection: what follows is a new failure with a new window. */
+const ESTABLISHED_MS = 2_000
+
+/**
+ * Repeats work that may be repeated (an idempotent request, or one with an id) while nobody answers or the sandbox is
+ * starting, until `windowMs` have passed since it began to fail.
+ */
+export const retrying = async <T>(work: () => Promise<T>, { windowMs, after = BOTH, signal }: RetryOptions): Promise<T> => {
+  let failingSince: number | undefined
+  for (let attempt = 0; ; attempt++) {
+    const began = performance.now()
+    try {
+      return await work()
+    } catch (error) {
+      const now = performance.now()
+      if (failingSince === undefined || now - began > ESTABLISHED_MS) {
+        failingSince = now
+        attempt = 0
+      }
+      const code = after.find((code) => isCode(error, code))
+      const wait = code && waitFor(error as BoxofficeError, attempt)
+      if (wait === undefined || now + wait - failingSince > windowMs) throw error
+      await sleep(wait, signal)
+    }
+  }
+}
+
+const waitFor = (error: BoxofficeError, attempt: number): number =>
+  error.retryAfter === undefined ? backoffMs(attempt) : error.retryAfter * 1000

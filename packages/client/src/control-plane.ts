@@ -1,0 +1,63 @@
+import type { z } from 'zod'
+import { retrying } from './backoff.ts'
+import { BoxofficeError } from './errors.ts'
+import { type Fetch, type HttpRequest, readJson, send } from './http.ts'
+import { anySignal } from './signals.ts'
+
+/** An API key, or the bearer token of an identity provider (a function is asked for each request). */
+export type ServerCredential = { apiKey: string } | { token: string | (() => string | Promise<string>) }
+
+/** How long a broker that does not answer is tried. Short: whoever asks first wants to hear of a wrong URL soon. */
+const BROKER_WINDOW_MS = 1_000
+
+/** The broker, as the parts of the SDK see it: authenticated requests that may be repeated. */
+export type ControlPlane = {
+  readonly url: string
+  /** Answers with the body, checked by its schema. */
+  json<T>(path: string, request: HttpRequest, schema: z.ZodType<T>): Promise<T>
+  /** For routes that answer 204. */
+  done(path: string, request: HttpRequest): Promise<void>
+}
+
+export type ControlPlaneOptions = { url: string; credential: ServerCredential; fetch: Fetch; signal: AbortSignal | undefined }
+
+export const createControlPlane = ({ url, credential, fetch, signal: life }: ControlPlaneOptions): ControlPlane => {
+  const base = baseUrl(url)
+
+  const attempt = async (path: string, request: HttpRequest, signal: AbortSignal | undefined) =>
+    await send(fetch, base + path, {
+      ...request,
+      headers: { ...request.headers, authorization: `Bearer ${await secretOf(credential)}` },
+      signal,
+    })
+
+  return {
+    url: base,
+    async json(path, request, schema) {
+      const signal = anySignal(request.signal, life)
+      return await retrying(async () => await readJson(await attempt(path, request, signal), schema, signal), {
+        windowMs: BROKER_WINDOW_MS,
+        after: ['CONNECTION_FAILED'],
+        signal,
+      })
+    },
+    async done(path, request) {
+      const signal = anySignal(request.signal, life)
+      const response = await attempt(path, request, signal)
+      await response.body?.cancel()
+    },
+  }
+}
+
+const baseUrl = (url: string): string => {
+  const parsed = URL.canParse(url) ? new URL(url) : undefined
+  if (parsed === undefined || !/^https?:$/.test(parsed.protocol)) {
+    throw new BoxofficeError('INVALID_REQUEST', `brokerUrl: ${JSON.stringify(url)} is not an http(s) URL; use e.g. http://127.0.0.1:7070`)
+  }
+  return parsed.href.replace(/[?#].*$/, '').replace(/\/+$/, '')
+}
+
+const secretOf = async (credential: ServerCredential): Promise<string> => {
+  if ('apiKey' in credential) return credential.apiKey
+  return typeof credential.token === 'string' ? credential.token : await credential.token()
+}

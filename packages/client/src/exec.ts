@@ -1,0 +1,143 @@
+import { ExecResult as WireExecResult } from '@boxoffice/protocol'
+import { retrying } from './backoff.ts'
+import type { Dataplane } from './dataplane.ts'
+import { ExecError } from './errors.ts'
+import { type ExecResult, toExecResult } from './exec-result.ts'
+import { readJson } from './http.ts'
+import { Run } from './run.ts'
+import { anySignal } from './signals.ts'
+import { Attachment, type Target } from './stream/attachment.ts'
+
+/** A string is given to the sandbox's shell; an array is run as it is. */
+export type Command = string | readonly string[]
+
+type CommonOptions = {
+  /** Relative to `/workspace` (the default), or absolute in the sandbox. */
+  cwd?: string | undefined
+  env?: Record<string, string> | undefined
+  /** The shell for a string; default bash if the sandbox has it, else sh. */
+  shell?: string | undefined
+  timeoutSeconds?: number | undefined
+  /** Names this run: the same id with the same command never runs twice. Default: a new one. */
+  execId?: string | undefined
+  /** Ends the command. The promise rejects with the signal's reason. */
+  signal?: AbortSignal | undefined
+}
+
+export type ExecOptions = CommonOptions & {
+  /** Default: none. */
+  stdin?: string | Uint8Array | undefined
+  /** Per stream; default 1 MiB, at most 16 MiB. */
+  maxOutputBytes?: number | undefined
+  /** What is kept of longer output; default `head_tail`. */
+  outputKeep?: 'head_tail' | 'head' | 'tail' | undefined
+}
+
+export type StartOptions = CommonOptions & {
+  stdin?: 'open' | 'closed' | undefined
+  /** Lets the command go on without a client. */
+  detach?: boolean | undefined
+}
+
+export type AttachOptions = {
+  /** The first byte wanted; `end` for what comes from now on. Default 0. */
+  stdoutOffset?: number | 'end' | undefined
+  stderrOffset?: number | 'end' | undefined
+  /** `takeover` (default): others are sent away. `mirror`: with them. `viewer`: reads only. */
+  mode?: 'takeover' | 'mirror' | 'viewer' | undefined
+  signal?: AbortSignal | undefined
+}
+
+export interface Exec {
+  /** Runs a command to its end. Repeated over dropped connections without running twice. */
+  (command: Command, options?: ExecOptions): Promise<ExecResult>
+  /** The same; rejects with `ExecError` (which has the result's fields) unless it exits with 0. */
+  orThrow(command: Command, options?: ExecOptions): Promise<ExecResult>
+  /** Starts a command and streams it. Resolves when it runs, or could not be spawned (`exit` then tells). */
+  start(command: Command, options?: StartOptions): Promise<Run>
+  /** Joins a command that runs, or ended less than 10 minutes ago. */
+  attach(execId: string, options?: AttachOptions): Promise<Run>
+}
+
+export const createExec = (dataplane: Dataplane): Exec => {
+  const exec = async (command: Command, options: ExecOptions = {}): Promise<ExecResult> => {
+    const { signal } = options
+    const execId = options.execId ?? newExecId()
+    const json = {
+      ...commandFields(command, options, execId),
+      ...stdinFields(options.stdin),
+      max_output_bytes: options.maxOutputBytes,
+      output_keep: options.outputKeep,
+    }
+    try {
+      return await retrying(
+        async () =>
+          toExecResult(await readJson(await dataplane.request('/exec', { method: 'POST', json, signal }), WireExecResult, signal)),
+        { windowMs: dataplane.reconnectWindowMs, signal: anySignal(signal, dataplane.signal) },
+      )
+    } catch (error) {
+      if (signal?.aborted) endRemotely(dataplane, execId)
+      throw error
+    }
+  }
+
+  return Object.assign(exec, {
+    async orThrow(command: Command, options?: ExecOptions) {
+      const result = await exec(command, options)
+      if (result.exitCode !== 0) throw new ExecError(typeof command === 'string' ? command : command.join(' '), result)
+      return result
+    },
+    start(command: Command, options: StartOptions = {}) {
+      const id = options.execId ?? newExecId()
+      const start = { ...commandFields(command, options, id), stdin: options.stdin, detach: options.detach }
+      return open(dataplane, { route: '/exec/ws', id, start, reattach: { mode: 'takeover' } }, options.signal)
+    },
+    attach(execId: string, { stdoutOffset, stderrOffset, mode, signal }: AttachOptions = {}) {
+      const start = { attach: execId, mode }
+      const from = { stdout: stdoutOffset, stderr: stderrOffset }
+      return open(dataplane, { route: '/exec/ws', id: execId, start, reattach: { mode }, from }, signal)
+    },
+  })
+}
+
+const open = async (dataplane: Dataplane, target: Target, signal: AbortSignal | undefined): Promise<Run> => {
+  const attachment = new Attachment(dataplane, target, signal)
+  const first = await Promise.race([attachment.ready, attachment.exit])
+  return new Run(attachment, 'pid' in first ? first.pid : undefined)
+}
+
+const newExecId = (): string => crypto.randomUUID()
+
+const commandFields = (command: Command, options: CommonOptions, execId: string) => ({
+  ...(typeof command === 'string' ? { command } : { argv: command }),
+  shell: options.shell,
+  cwd: options.cwd,
+  env: options.env,
+  timeout_seconds: options.timeoutSeconds,
+  exec_id: execId,
+})
+
+const stdinFields = (stdin: string | Uint8Array | undefined) => {
+  if (stdin === undefined) return {}
+  return typeof stdin === 'string' ? { stdin } : { stdin_base64: toBase64(stdin) }
+}
+
+/** In slices: the arguments of one call are limited. */
+const toBase64 = (bytes: Uint8Array): string => {
+  let binary = ''
+  for (let at = 0; at < bytes.length; at += 0x8000) binary += String.fromCharCode(...bytes.subarray(at, at + 0x8000))
+  return btoa(binary)
+}
+
+/** After an abort: a command with an id would live on for the disconnect grace of 30 s. Best effort, nobody waits. */
+const endRemotely = (dataplane: Dataplane, execId: string): void => {
+  if (dataplane.signal?.aborted) return
+  dataplane
+    .request(`/execs/${encodeURIComponent(execId)}/signal`, {
+      method: 'POST',
+      json: { signal: 'TERM' },
+      signal: AbortSignal.timeout(5_000),
+    })
+    .then((response) => response.body?.cancel())
+    .catch(() => {})
+}

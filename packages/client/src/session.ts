@@ -1,0 +1,111 @@
+import { type Binding, type Capability, type MvpNegotiateResponse, NegotiateResponse, RefreshResponse } from '@boxoffice/protocol'
+import type { ControlPlane } from './control-plane.ts'
+import { createDataplane, type Dataplane } from './dataplane.ts'
+import { isCode } from './errors.ts'
+import { createExec, type Exec } from './exec.ts'
+import { Files } from './files.ts'
+import type { Fetch } from './http.ts'
+import { createSessionToken } from './session-token.ts'
+import { openShell, type Shell, type ShellOptions } from './shell.ts'
+import type { WebSocketConstructor } from './stream/socket.ts'
+
+export type SessionRuntime = {
+  controlPlane: ControlPlane
+  fetch: Fetch
+  WebSocket: WebSocketConstructor
+  reconnectWindowMs: number
+  signal: AbortSignal | undefined
+}
+
+/** What a broker of the MVP leaves out. */
+export type SessionDetails = {
+  binding: Binding | undefined
+  capabilities: readonly Capability[] | undefined
+  warnings: readonly string[]
+  mode: 'direct' | 'relay' | undefined
+}
+
+/** A thread's sandbox, and the right to use it. It holds no timer and no connection: those belong to the runs and shells that it starts. */
+export class Session {
+  readonly id: string
+  readonly threadId: string | null
+  readonly sandboxId: string
+  readonly provider: string
+  readonly details: SessionDetails
+  readonly exec: Exec
+  readonly files: Files
+  readonly #controlPlane: ControlPlane
+  readonly #dataplane: Dataplane
+
+  constructor(negotiated: MvpNegotiateResponse, details: SessionDetails, runtime: SessionRuntime) {
+    const { controlPlane, fetch, WebSocket, reconnectWindowMs, signal } = runtime
+    this.id = negotiated.session_id
+    this.threadId = negotiated.thread_id
+    this.sandboxId = negotiated.sandbox.id
+    this.provider = negotiated.sandbox.provider
+    this.details = details
+    this.#controlPlane = controlPlane
+    this.#dataplane = createDataplane({
+      httpBaseUrl: negotiated.sandbox.http_base_url,
+      wsBaseUrl: negotiated.sandbox.ws_base_url,
+      token: createSessionToken(negotiated, () =>
+        controlPlane.json(`${path(this.id)}/refresh`, { method: 'POST', json: {} }, RefreshResponse),
+      ),
+      fetch,
+      WebSocket,
+      reconnectWindowMs,
+      signal,
+    })
+    this.exec = createExec(this.#dataplane)
+    this.files = new Files(this.#dataplane)
+  }
+
+  /** When the present token ends. It is renewed before that, on use. */
+  get expiresAt(): Date {
+    return this.#dataplane.token.expiresAt
+  }
+
+  /** Opens an interactive shell, or joins one by its `shellId`. */
+  shell(options?: ShellOptions): Promise<Shell> {
+    return openShell(this.#dataplane, options)
+  }
+
+  /** Renews the token now. Not needed for normal use. */
+  async refresh(): Promise<void> {
+    await this.#dataplane.token.renew()
+  }
+
+  /** Ends the session for everyone on the thread: processes, sandbox and, unless kept, the workspace. One that is gone is fine. */
+  release(options: { keepWorkspace?: boolean; signal?: AbortSignal } = {}): Promise<void> {
+    return releaseSession(this.#controlPlane, this.id, options)
+  }
+}
+
+/** From what the broker answered: the full blocks where it has them. */
+export const sessionFrom = (answer: MvpNegotiateResponse, runtime: SessionRuntime): Session => {
+  const full = NegotiateResponse.safeParse(answer).data
+  const details = {
+    binding: full?.binding,
+    capabilities: full?.credentials.granted_capabilities,
+    warnings: full?.warnings ?? [],
+    mode: full?.dataplane.mode,
+  }
+  return new Session(answer, details, runtime)
+}
+
+const path = (id: string) => `/v1/sandbox/sessions/${encodeURIComponent(id)}`
+
+export const releaseSession = async (
+  controlPlane: ControlPlane,
+  id: string,
+  { keepWorkspace, signal }: { keepWorkspace?: boolean; signal?: AbortSignal } = {},
+): Promise<void> => {
+  try {
+    await controlPlane.done(`${path(id)}${keepWorkspace ? '?keep_workspace=true' : ''}`, { method: 'DELETE', signal })
+  } catch (error) {
+    if (!isGone(error)) throw error
+  }
+}
+
+/** A second release is 404 [C-54]; clients take it as done. */
+const isGone = (error: unknown): boolean => isCode(error, 'BINDING_NOT_FOUND')

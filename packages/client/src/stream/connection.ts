@@ -1,0 +1,123 @@
+import { type ExitFrame, type ReadyFrame, ServerFrame, STREAM_STDERR, STREAM_STDOUT, SUBPROTOCOL_BINARY } from '@boxoffice/protocol'
+import { BoxofficeError, errorFromWire } from '../errors.ts'
+import type { Drop } from './reconnect.ts'
+import { openSocket, type WebSocketConstructor } from './socket.ts'
+
+/** From dialling to `ready`; a suspended sandbox may take 10 s to wake. */
+const READY_WITHIN_MS = 15_000
+/** How often a quiet connection is tried, and how long it may stay without a word: browsers do not show protocol pings. */
+const PROBE_EVERY_MS = 20_000
+const SILENT_FOR_MS = 45_000
+
+export type ConnectionOptions = {
+  WebSocket: WebSocketConstructor
+  url: string
+  token: string
+  /** Sent after `auth_ok`: a `start` frame. */
+  start: Record<string, unknown>
+  handlers: ConnectionHandlers
+}
+
+export type ConnectionHandlers = {
+  ready(frame: ReadyFrame, connection: Connection): void
+  output(stream: 'stdout' | 'stderr', bytes: Uint8Array): void
+  pong(stdinOffset: number | undefined): void
+  /** Exactly once, last. */
+  ended(end: { exit: ExitFrame } | { drop: Drop }): void
+}
+
+export type Connection = {
+  send(frame: Record<string, unknown>): void
+  sendBytes(message: Uint8Array<ArrayBuffer>): void
+  /** Closes as done (the process is told nothing by this). */
+  close(): void
+}
+
+/**
+ * One WebSocket, from dialling to its end: `auth → auth_ok → start → ready → output → exit`. It decides nothing about
+ * what comes next; `handlers.ended` says how it went.
+ */
+export const openConnection = ({ WebSocket, url, token, start, handlers }: ConnectionOptions): Connection => {
+  let exit: ExitFrame | undefined
+  let error: BoxofficeError | undefined
+  let ready = false
+  let heardAt = performance.now()
+
+  const sendFrame = (frame: Record<string, unknown>) => socket.send(JSON.stringify(frame))
+
+  const dial = setTimeout(() => socket.drop(), READY_WITHIN_MS)
+  const probe = setInterval(() => {
+    if (performance.now() - heardAt > SILENT_FOR_MS) socket.drop()
+    else sendFrame({ type: 'ping' })
+  }, PROBE_EVERY_MS)
+
+  const receive = (frame: ServerFrame) => {
+    switch (frame.type) {
+      case 'auth_ok':
+        if (!started) {
+          started = true
+          sendFrame(start)
+        }
+        return
+      case 'ready':
+        ready = true
+        clearTimeout(dial)
+        return handlers.ready(frame, connection)
+      case 'pong':
+        return handlers.pong(frame.stdin_offset)
+      case 'exit':
+        exit = frame
+        return socket.close(1000)
+      case 'error':
+        error = errorFromWire(frame.error)
+        return
+      case 'stdout':
+      case 'stderr':
+        // Output is binary with this subprotocol.
+        return
+    }
+  }
+  let started = false
+
+  const socket = openSocket(WebSocket, url, [SUBPROTOCOL_BINARY], {
+    open() {
+      if (socket.protocol !== SUBPROTOCOL_BINARY) {
+        error = new BoxofficeError('INVALID_RESPONSE', `${new URL(url).origin} does not speak ${SUBPROTOCOL_BINARY}`)
+        return socket.drop()
+      }
+      sendFrame({ type: 'auth', token })
+    },
+    text(message) {
+      heardAt = performance.now()
+      const frame = parseFrame(message)
+      if (frame !== undefined) receive(frame)
+    },
+    bytes(message) {
+      heardAt = performance.now()
+      if (!ready || exit !== undefined) return
+      if (message[0] === STREAM_STDOUT) handlers.output('stdout', message.subarray(1))
+      else if (message[0] === STREAM_STDERR) handlers.output('stderr', message.subarray(1))
+    },
+    closed(code, reason) {
+      clearTimeout(dial)
+      clearInterval(probe)
+      handlers.ended(exit === undefined ? { drop: { code, reason, error, url } } : { exit })
+    },
+  })
+
+  const connection: Connection = {
+    send: sendFrame,
+    sendBytes: (message) => socket.send(message),
+    close: () => socket.close(1000),
+  }
+  return connection
+}
+
+/** Undefined for a frame of a newer server. */
+const parseFrame = (message: string): ServerFrame | undefined => {
+  try {
+    return ServerFrame.safeParse(JSON.parse(message)).data
+  } catch {
+    return undefined
+  }
+}
