@@ -4,6 +4,8 @@ set -u
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd -P)
 sh "$here/setup.sh" || exit 1
 cd "$here/../.." || exit 1
+# shellcheck source=deploy/setup/cargo.sh
+. "$here/cargo.sh"
 PATH="$PWD/.tools/bin:$PWD/node_modules/.bin:$PATH"
 export PATH
 
@@ -13,14 +15,18 @@ part() {
   shift
   "$@" || failed="$failed $name"
 }
-in_supervisor() { (cd packages/supervisor && "$@"); }
+shape() {
+  bad=
+  for package in apps/*/package.json packages/*/package.json; do publint "$(dirname "$package")" --strict || bad=yes; done
+  [ -z "$bad" ]
+}
 
 part types tsc -p .
 part biome biome ci --error-on-warnings
 part knip knip
-part package-shape node deploy/setup/package-shape.ts
-part cargo-fmt in_supervisor cargo fmt --check
-part clippy in_supervisor cargo clippy --quiet --all-targets --target-dir target -- -D warnings
+part package-shape shape
+part cargo-fmt in_supervisor fmt --check
+part clippy in_supervisor clippy --quiet --all-targets -- -D warnings
 
 [ -z "$failed" ] || { echo "check: failed:$failed" >&2; exit 1; }
 echo "check: ok"

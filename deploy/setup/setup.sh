@@ -24,8 +24,13 @@ esac
 
 say() { echo "setup: $*" >&2; }
 
+# shellcheck source=deploy/setup/cargo.sh
+. "$here/cargo.sh"
+# shellcheck source=deploy/setup/node.sh
 . "$here/node.sh"
+# shellcheck source=deploy/setup/system.sh
 . "$here/system.sh"
+# shellcheck source=deploy/setup/supervisor.sh
 . "$here/supervisor.sh"
 
 choose_node

@@ -6,23 +6,19 @@
 build_supervisor() {
   [ -f packages/supervisor/Cargo.toml ] || { say "packages/supervisor has no Cargo.toml"; exit 1; }
   target=packages/supervisor/bin/supervisor
-  cargo=$(command -v cargo || { [ -x "$HOME/.cargo/bin/cargo" ] && echo "$HOME/.cargo/bin/cargo"; } || true)
-  if [ -n "$cargo" ]; then build_with_cargo; else take_prebuilt; fi
+  if command -v cargo >/dev/null 2>&1; then build_with_cargo; else take_prebuilt; fi
 }
 
 build_with_cargo() {
-  stamp=$(cd packages/supervisor && find . \( -name target -o -name bin -o -name prebuilt \) -prune -o -type f \
-    \( -name '*.rs' -o -name '*.toml' -o -name Cargo.lock \) -print | LC_ALL=C sort | while IFS= read -r file; do cksum "$file"; done | cksum)
+  stamp=$(cd packages/supervisor && find Cargo.toml Cargo.lock .cargo src -type f 2>/dev/null | LC_ALL=C sort |
+    while IFS= read -r file; do cksum "$file"; done | cksum)
   [ -x "$target" ] && [ "$(cat .tools/supervisor.stamp 2>/dev/null)" = "$stamp" ] && return
   say "building the supervisor"
   locked=
   [ -f packages/supervisor/Cargo.lock ] && locked=--locked
-  # Run inside the package, so that its .cargo/config.toml (static linking) counts.
-  (cd packages/supervisor && "$cargo" build --release $locked --target-dir target --message-format=short) >.tools/cargo.log 2>&1 ||
-    { cat .tools/cargo.log >&2; say "the supervisor does not build; Rust ≥ 1.85 is needed"; exit 1; }
-  built=packages/supervisor/target/release/supervisor
-  [ -x "$built" ] || built=$(find packages/supervisor/target -path '*/release/supervisor' -type f | head -n 1)
-  place "$built"
+  in_supervisor build --release $locked --message-format=short >.tools/cargo.log 2>&1 ||
+    { cat .tools/cargo.log >&2; say "the supervisor does not build; packages/supervisor/Cargo.toml says which Rust it needs"; exit 1; }
+  place "packages/supervisor/target/$(rust_host)/release/supervisor"
   echo "$stamp" >.tools/supervisor.stamp
 }
 

@@ -7,7 +7,7 @@ install_packages() {
   [ "$(uname -s)" = Linux ] || return 0
   wanted=
   if missing bwrap; then wanted="$wanted bubblewrap"; fi
-  if { ! missing cargo || [ -x "$HOME/.cargo/bin/cargo" ]; } && missing cc; then wanted="$wanted gcc libc6-dev"; fi
+  if ! missing cargo && missing cc; then wanted="$wanted gcc libc6-dev"; fi
   if [ -n "$tests" ]; then
     if missing docker || { missing dockerd && ! docker info >/dev/null 2>&1; }; then wanted="$wanted docker.io iptables"; fi
     if missing debootstrap; then wanted="$wanted debootstrap"; fi

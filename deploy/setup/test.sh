@@ -6,6 +6,9 @@ here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd -P)
 sh "$here/setup.sh" --tests
 cd "$here/../.."
 
+# shellcheck source=deploy/setup/cargo.sh
+. "$here/cargo.sh"
+# shellcheck source=deploy/setup/engine.sh
 . "$here/engine.sh"
 trap stop_engine EXIT
 trap 'exit 130' INT
@@ -25,10 +28,9 @@ echo "$vitest_status" >"$results/vitest.status"
 
 # Cargo knows nothing of vitest's filters: with arguments, only what they name runs.
 if [ $# -eq 0 ] || [ -n "$without_engine" ]; then
-  cargo=$(command -v cargo || echo "$HOME/.cargo/bin/cargo")
   {
     cargo_status=0
-    (cd packages/supervisor && "$cargo" test --no-fail-fast --target-dir target 2>&1) || cargo_status=$?
+    in_supervisor test --no-fail-fast 2>&1 || cargo_status=$?
     echo "$cargo_status" >"$results/cargo.status"
   } | tee "$results/cargo.log"
 fi

@@ -1,0 +1,3 @@
+import { weatherSuite } from './suites/weather.ts'
+
+weatherSuite('local')
