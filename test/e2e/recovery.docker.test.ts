@@ -1,0 +1,3 @@
+import { recoverySuite } from './suites/recovery.ts'
+
+recoverySuite('docker')
