@@ -70,15 +70,31 @@ export class GapError extends BoxofficeError {
 }
 
 /** A command that did not exit with 0, from `exec.orThrow`. It carries every field of the result. */
-export class ExecError extends Error {
+export class ExecError extends Error implements ExecResult {
   override readonly name = 'ExecError'
+  declare readonly execId: string
+  declare readonly stdout: string
+  declare readonly stderr: string
+  declare readonly exitCode: number
+  declare readonly signal: ExecResult['signal']
+  declare readonly reason: ExecResult['reason']
+  declare readonly timedOut: boolean
+  declare readonly oomKilled: boolean
+  declare readonly spawnError: ExecResult['spawnError']
+  declare readonly killCause: ExecResult['killCause']
+  declare readonly durationMs: number
+  declare readonly stdoutBytes: number
+  declare readonly stderrBytes: number
+  declare readonly stdoutTruncated: boolean
+  declare readonly stderrTruncated: boolean
+  declare readonly lossy: boolean
+  declare readonly timeoutSeconds: number
 
   constructor(command: string, result: ExecResult) {
     super(describeFailure(command, result))
     Object.assign(this, result)
   }
 }
-export interface ExecError extends ExecResult {}
 
 const describeFailure = (command: string, result: ExecResult): string => {
   const shown = command.length > 80 ? `${command.slice(0, 79)}…` : command

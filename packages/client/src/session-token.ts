@@ -2,6 +2,8 @@ import type { RefreshResponse } from '@boxoffice/protocol'
 
 /** Where a token is renewed: after this part of its lifetime. */
 const RENEW_AT = 0.8
+/** Timers may fire a little early. */
+const SLACK_MS = 10
 
 export type IssuedToken = { token: string; expires_at: string }
 
@@ -36,7 +38,7 @@ export const createSessionToken = (issued: IssuedToken, renewal: () => Promise<R
     return renewing
   }
 
-  const renewInMs = () => Math.max(0, held.renewAt - performance.now())
+  const renewInMs = () => Math.max(0, held.renewAt - SLACK_MS - performance.now())
 
   return {
     get expiresAt() {
