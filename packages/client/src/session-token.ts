@@ -38,7 +38,7 @@ export const createSessionToken = (issued: IssuedToken, renewal: () => Promise<R
     return renewing
   }
 
-  const renewInMs = () => Math.max(0, held.renewAt - SLACK_MS - performance.now())
+  const renewInMs = () => Math.max(0, held.renewAt - performance.now())
 
   return {
     get expiresAt() {
@@ -47,7 +47,7 @@ export const createSessionToken = (issued: IssuedToken, renewal: () => Promise<R
     renew,
     renewInMs,
     async current() {
-      if (renewInMs() > 0) return held.token
+      if (renewInMs() > SLACK_MS) return held.token
       const { token, endsAt } = held
       try {
         return await renew(token)
