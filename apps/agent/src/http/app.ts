@@ -1,0 +1,110 @@
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Duplex } from 'node:stream'
+import { BoxofficeError, fromUnknown, newRequestId, REQUEST_ID_PATTERN } from '@boxoffice/protocol'
+import type { Logger } from 'pino'
+import type { Registry } from 'prom-client'
+import type { SandboxDirectory } from '../sandbox/sandbox.ts'
+import { assertCapability, createAuthenticator, tokenOf } from './auth.ts'
+import { execRoutes } from './exec.ts'
+import type { KeySource } from './keys.ts'
+import { createDataplaneMetrics } from './metrics.ts'
+import { createOrigins } from './origins.ts'
+import { Query } from './query.ts'
+import { sendError } from './respond.ts'
+import type { RevocationStore } from './revocations.ts'
+import { createRouter, parseTarget } from './router.ts'
+
+export type DataplaneOptions = {
+  sandboxes: SandboxDirectory
+  keys: KeySource
+  revocations: RevocationStore
+  /** The `iss` of valid tokens; undefined until the agent has registered. */
+  issuer: () => string | undefined
+  /** Web pages that may connect [C-69]. */
+  corsOrigins: readonly string[]
+  log: Logger
+  metrics: Registry
+}
+
+/** Everything below `/sandboxes/`, for a server of `node:http`; the server itself belongs to the caller. */
+export interface Dataplane {
+  /** A listener for `request`. False when the path is not the dataplane's: then nothing has been done with it. */
+  handle(incoming: IncomingMessage, outgoing: ServerResponse): boolean
+  /** A listener for `upgrade`; what is not a dataplane socket is answered 404. */
+  upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void
+  /** Closes the sockets with 1001 and waits until they are gone. Requests in flight are the server's to drain. */
+  close(): Promise<void>
+}
+
+export const createDataplane = (options: DataplaneOptions): Dataplane => {
+  const { log } = options
+  const auth = createAuthenticator(options)
+  const origins = createOrigins(options.corsOrigins)
+  const metrics = createDataplaneMetrics(options.metrics)
+  const router = createRouter([...execRoutes])
+
+  const serve = async (incoming: IncomingMessage, outgoing: ServerResponse, context: RequestContext): Promise<void> => {
+    const { target, requestId } = context
+    if (origins.preflight(incoming, outgoing)) return
+    origins.expose(incoming, outgoing)
+    const token = tokenOf(incoming)
+    if (token === undefined) throw new BoxofficeError('UNAUTHENTICATED', 'A session token is required: Authorization: Bearer <token>')
+    // No await for a token that has been seen: a microtask less on the way of every exec.
+    const checked = auth.authenticate(token, target.sandboxId)
+    const claims = checked instanceof Promise ? await checked : checked
+    const { route, id } = router.match(incoming.method ?? 'GET', target.path)
+    context.route = route.path
+    context.alias = route.alias === true
+    const sandbox = auth.sandbox(claims)
+    assertCapability(claims, route.requires)
+    sandbox.activity.touch()
+    const detach = sandbox.activity.attach()
+    const aborter = new AbortController()
+    outgoing.once('close', () => {
+      detach()
+      if (!outgoing.writableFinished) aborter.abort(new BoxofficeError('INVALID_REQUEST', 'The client closed the connection'))
+      metrics.latency.labels(route.path).observe((performance.now() - context.startedAt) / 1000)
+    })
+    if (sandbox.lost !== undefined) throw new BoxofficeError('SANDBOX_LOST', 'The sandbox is gone; negotiate again')
+    await route.handler({ incoming, outgoing, requestId, claims, sandbox, query: new Query(target.query), id, alias: context.alias, signal: aborter.signal, log })
+  }
+
+  const fail = (incoming: IncomingMessage, outgoing: ServerResponse, context: RequestContext, thrown: unknown): void => {
+    const error = fromUnknown(thrown)
+    metrics.errors.labels(error.code).inc()
+    if (error.code === 'INTERNAL') log.error({ err: error.cause ?? error, request_id: context.requestId, route: context.route }, 'request failed')
+    if (outgoing.destroyed) return
+    const allow = error.code === 'METHOD_NOT_ALLOWED' ? error.details?.allow : undefined
+    if (Array.isArray(allow) && !outgoing.headersSent) outgoing.setHeader('Allow', allow.join(', '))
+    sendError(incoming, outgoing, error, context)
+  }
+
+  return {
+    handle(incoming, outgoing) {
+      const target = parseTarget(incoming.url ?? '/')
+      if (target === undefined) return false
+      const context: RequestContext = { target, requestId: requestIdOf(incoming), route: undefined, alias: false, startedAt: performance.now() }
+      outgoing.setHeader('X-Request-Id', context.requestId)
+      serve(incoming, outgoing, context).catch((thrown: unknown) => fail(incoming, outgoing, context, thrown))
+      return true
+    },
+    upgrade(_request, socket) {
+      socket.destroy()
+    },
+    async close() {},
+  }
+}
+
+type RequestContext = {
+  target: NonNullable<ReturnType<typeof parseTarget>>
+  requestId: string
+  route: string | undefined
+  alias: boolean
+  startedAt: number
+}
+
+/** The client's id is kept when it is well formed [4-163]. */
+export const requestIdOf = ({ headers }: IncomingMessage): string => {
+  const given = headers['x-request-id']
+  return typeof given === 'string' && REQUEST_ID_PATTERN.test(given) ? given : newRequestId()
+}

@@ -1,0 +1,24 @@
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { SessionTokenClaims } from '@boxoffice/protocol'
+import type { Logger } from 'pino'
+import type { Sandbox } from '../sandbox/sandbox.ts'
+import type { Query } from './query.ts'
+
+/** One authorised request on a sandbox. Handlers work on Node's own streams: bytes pass without another layer. */
+export type Call = {
+  readonly incoming: IncomingMessage
+  readonly outgoing: ServerResponse
+  readonly requestId: string
+  readonly claims: SessionTokenClaims
+  readonly sandbox: Sandbox
+  readonly query: Query
+  /** The id in the path, for routes that have one. */
+  readonly id: string
+  /** A LangSmith-shaped alias (contract 7.4): paths mean the sandbox's own file system. */
+  readonly alias: boolean
+  /** Aborts when the client goes away before the answer is complete. */
+  readonly signal: AbortSignal
+  readonly log: Logger
+}
+
+export type Handler = (call: Call) => void | Promise<void>

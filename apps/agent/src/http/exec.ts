@@ -1,0 +1,110 @@
+import { BoxofficeError, ExecRequest, type ExecSummary, LIMITS, Signal } from '@boxoffice/protocol'
+import { z } from 'zod'
+import { toExitFields } from '../sandbox/exit.ts'
+import { parseMeta } from '../sandbox/meta.ts'
+import { assertCommandSize } from '../sandbox/start.ts'
+import { OutputPage, ProcessList, ProcessRecord } from '../supervisor/payloads.ts'
+import { parse, readJson } from './body.ts'
+import type { Call } from './call.ts'
+import { sendJson, sendNothing } from './respond.ts'
+import type { Route } from './router.ts'
+import { readExec, runExec } from './run.ts'
+
+const SIGNAL_BODY_BYTES = 4096
+const MAX_WAIT_SECONDS = 30
+
+const postExec = async (call: Call): Promise<void> => {
+  const { incoming, outgoing, sandbox, signal } = call
+  const body = await readJson(incoming, LIMITS.execBodyBytes)
+  assertCommandSize(body)
+  const request = parse(ExecRequest, body)
+  await sandbox.ready(signal)
+  const run = await runExec(sandbox, request, signal)
+  // The client's end of the connection closes before the answer is out: it has gone [C-29].
+  const gone = (): void => run.leave()
+  outgoing.on('close', gone)
+  if (outgoing.destroyed) gone()
+  if (request.detach === true) {
+    const ended = await run.started
+    run.leave()
+    return sendJson(outgoing, 202, { exec_id: run.execId, state: ended ? 'exited' : 'running' })
+  }
+  sendJson(outgoing, 200, await run.result)
+}
+
+const listExecs = async ({ sandbox, outgoing, query, signal }: Call): Promise<void> => {
+  const state = query.choice('state', ['running', 'exited', 'all'], 'all')
+  await sandbox.ready(signal)
+  const { processes } = ProcessList.parse(await sandbox.link.call('list', { meta: true }))
+  const execs = processes.map(toSummary).filter((one) => state === 'all' || one.state === state)
+  sendJson(outgoing, 200, { execs })
+}
+
+const getExec = async ({ sandbox, outgoing, id, signal }: Call): Promise<void> => {
+  await sandbox.ready(signal)
+  const record = ProcessRecord.parse(await sandbox.link.call('get', { id }))
+  if (record.state === 'running') return sendJson(outgoing, 200, toSummary(record))
+  const run = await readExec(sandbox, id, parseMeta(record.meta).timeout ?? 0, signal)
+  outgoing.on('close', () => run.leave())
+  sendJson(outgoing, 200, { ...toSummary(record), ...(await run.result) })
+}
+
+const getOutput = async ({ sandbox, outgoing, id, query, signal }: Call): Promise<void> => {
+  const stream = query.choice('stream', ['stdout', 'stderr'], 'stdout')
+  const asked = query.integer('offset', { min: 0, max: Number.MAX_SAFE_INTEGER, fallback: 0 })
+  const limit = query.integer('limit', { min: 1, max: LIMITS.ringBytes, fallback: LIMITS.ringBytes })
+  const wait = query.integer('wait', { min: 0, max: MAX_WAIT_SECONDS, fallback: 0 })
+  await sandbox.ready(signal)
+  if (wait > 0) await sandbox.link.call('wait', { id, stream, offset: asked, ms: wait * 1000 })
+  const page = OutputPage.parse(await sandbox.link.call('output', { id, stream, offset: asked, limit }))
+  const bytes = Buffer.from(page.data, 'base64')
+  outgoing.writeHead(200, {
+    'Content-Type': 'application/octet-stream',
+    'Content-Length': bytes.length,
+    'X-Stream-Offset': page.offset,
+    'X-Stream-Next-Offset': page.next,
+    'X-Stream-Oldest-Offset': page.oldest,
+    'X-Stream-Eof': String(page.eof),
+    ...(page.offset > asked ? { 'X-Stream-Gap': `${asked}-${page.offset}` } : {}),
+  })
+  outgoing.end(bytes)
+}
+
+const postSignal = async ({ sandbox, incoming, outgoing, id, signal }: Call): Promise<void> => {
+  const body = parse(z.object({ signal: Signal }), await readJson(incoming, SIGNAL_BODY_BYTES))
+  await sandbox.ready(signal)
+  await sandbox.link.call('signal', { id, signal: body.signal })
+  sendNothing(outgoing, 204)
+}
+
+const toSummary = (record: ProcessRecord): ExecSummary => {
+  const { kind, command } = parseMeta(record.meta)
+  const exit = record.exit === null || record.exit === undefined ? undefined : toExitFields(record.exit)
+  return {
+    exec_id: record.id,
+    state: record.state === 'running' ? 'running' : 'exited',
+    kind,
+    command,
+    started_at: toTime(record.started_ms),
+    ended_at: record.ended_ms === null || record.ended_ms === undefined ? null : toTime(record.ended_ms),
+    exit_code: exit?.exit_code ?? null,
+    reason: exit?.reason ?? null,
+    attached: record.readers,
+  }
+}
+
+/** The supervisor's clock is only shown; one that is out of range must not break the answer. */
+const toTime = (milliseconds: number): string => {
+  const date = new Date(milliseconds)
+  if (Number.isNaN(date.getTime())) throw new BoxofficeError('INTERNAL', 'An internal error occurred; the log has the request_id')
+  return date.toISOString()
+}
+
+export const execRoutes: readonly Route[] = [
+  { method: 'POST', path: 'exec', requires: 'exec', handler: postExec },
+  { method: 'POST', path: 'execute', requires: 'exec', handler: postExec, alias: true },
+  { method: 'GET', path: 'execs', requires: 'exec', handler: listExecs },
+  { method: 'GET', path: 'execs/:id', requires: 'exec', handler: getExec },
+  { method: 'GET', path: 'execs/:id/output', requires: 'exec', handler: getOutput },
+  { method: 'POST', path: 'execs/:id/signal', requires: 'exec', handler: postSignal },
+]

@@ -1,0 +1,93 @@
+import { createHash } from 'node:crypto'
+import { chmod, chown, lstat, mkdir, readlink, rm, stat, symlink } from 'node:fs/promises'
+import { join } from 'node:path'
+import { BoxofficeError } from '@boxoffice/protocol'
+
+/** What `bind` takes, less the terminating zero. */
+const MAX_SOCKET_PATH = 107
+const LONGEST_BELOW = join('/sandboxes', `sb_${'0'.repeat(36)}`, 'link', 'link.sock').length
+
+export type SandboxDirectories = { root: string; link: string; socketPath: string }
+
+/**
+ * Where everything is below the data directory:
+ *
+ *     sandboxes/<sandbox_id>/record.json       what the agent knows of it
+ *     sandboxes/<sandbox_id>/link/link.sock    mounted read-only into the sandbox
+ *     workspaces/<name>                        owned by the sandbox's uid
+ *
+ * The socket is open to everyone who reaches it, so its directory is not: root gives it to the sandbox's group alone (0710),
+ * and an agent without root keeps all of `sandboxes` to its own user.
+ */
+export interface Layout {
+  directoriesOf(sandboxId: string): SandboxDirectories
+  makeDirectories(sandboxId: string, gid: number): Promise<SandboxDirectories>
+  workspaceOf(name: string): string
+  /** Makes the workspace unless it is there; answers who owns it. */
+  makeWorkspace(name: string, owner: () => { uid: number; gid: number }): Promise<{ path: string; uid: number; gid: number }>
+  removeSandbox(sandboxId: string): Promise<void>
+  removeWorkspace(name: string): Promise<void>
+}
+
+export const isRoot = (): boolean => process.getuid?.() === 0
+
+export const createLayout = async (dataDirectory: string): Promise<Layout> => {
+  const sandboxes = join(dataDirectory, 'sandboxes')
+  const workspaces = join(dataDirectory, 'workspaces')
+  const mode = isRoot() ? 0o711 : 0o700
+  for (const directory of [sandboxes, workspaces]) {
+    await mkdir(directory, { recursive: true })
+    await chmod(directory, mode)
+  }
+  const socketRoot = await shortName(dataDirectory)
+
+  const directoriesOf = (sandboxId: string): SandboxDirectories => {
+    const root = join(sandboxes, sandboxId)
+    return { root, link: join(root, 'link'), socketPath: join(socketRoot, 'sandboxes', sandboxId, 'link', 'link.sock') }
+  }
+  const workspaceOf = (name: string): string => join(workspaces, fileName(name))
+  return {
+    directoriesOf,
+    workspaceOf,
+    async makeDirectories(sandboxId, gid) {
+      const directories = directoriesOf(sandboxId)
+      await mkdir(directories.root, { mode: 0o711 })
+      await mkdir(directories.link, { mode: isRoot() ? 0o710 : 0o755 })
+      if (isRoot()) await chown(directories.link, 0, gid)
+      return directories
+    },
+    async makeWorkspace(name, owner) {
+      const path = workspaceOf(name)
+      const existing = await stat(path).catch(() => undefined)
+      if (existing !== undefined) return { path, uid: existing.uid, gid: existing.gid }
+      const { uid, gid } = owner()
+      await mkdir(path, { mode: 0o700 })
+      if (isRoot()) await chown(path, uid, gid)
+      return { path, uid, gid }
+    },
+    removeSandbox: (sandboxId) => rm(directoriesOf(sandboxId).root, { recursive: true, force: true }),
+    removeWorkspace: (name) => rm(workspaceOf(name), { recursive: true, force: true, maxRetries: 3 }),
+  }
+}
+
+/** Names come from the broker; one that could mean another path becomes its hash. */
+const fileName = (name: string): string => (/^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$/.test(name) ? name : createHash('sha256').update(name).digest('hex'))
+
+/**
+ * The data directory by a name that leaves room for a socket's path. A long one gets a symbolic link whose name follows from
+ * it, so that the supervisors of an earlier run find their socket again.
+ */
+const shortName = async (dataDirectory: string): Promise<string> => {
+  if (dataDirectory.length + LONGEST_BELOW <= MAX_SOCKET_PATH) return dataDirectory
+  const digest = createHash('sha256').update(dataDirectory).digest('hex').slice(0, 12)
+  const link = join(process.env['XDG_RUNTIME_DIR'] ?? '/tmp', `bxo-${digest}`)
+  await symlink(dataDirectory, link).catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EEXIST') throw error
+  })
+  const { uid } = await lstat(link)
+  if (link.length + LONGEST_BELOW > MAX_SOCKET_PATH || uid !== process.getuid?.() || (await readlink(link)) !== dataDirectory) {
+    const room = MAX_SOCKET_PATH - LONGEST_BELOW
+    throw new BoxofficeError('INVALID_REQUEST', `--data-dir is too long for unix sockets: at most ${room} characters, not ${dataDirectory.length}: ${dataDirectory}`)
+  }
+  return link
+}

@@ -1,0 +1,325 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import { BoxofficeError, type KillCause, type Profile, type SandboxRecord, type SandboxReport } from '@boxoffice/protocol'
+import type { Logger } from 'pino'
+import type { Provider, SandboxHandle } from '../providers/provider.ts'
+import type { SupervisorLink } from '../supervisor/link.ts'
+import { createActivity } from './activity.ts'
+import { type SandboxFile, saveSandboxFile } from './record-file.ts'
+import type { Sandbox } from './sandbox.ts'
+
+type End = Parameters<Parameters<Sandbox['onEnd']>[0]>[0]
+export type EndReason = Extract<End, { lost: false }>['reason']
+
+type State = { name: 'starting' } | { name: 'running' } | { name: 'frozen' } | { name: 'stopped' } | { name: 'lost'; reason: string }
+
+export type LiveSandboxParts = {
+  file: SandboxFile
+  directory: string
+  workspacePath: string
+  provider: Provider
+  /** Listens for a supervisor; without a hash for one that has never dialled. */
+  listen: (secretHash: string | null, onSecret: (hash: string) => Promise<void>) => Promise<SupervisorLink>
+  onLost: (sandbox: LiveSandbox) => void
+  log: Logger
+}
+
+const READY_WITHIN_MS = 10_000
+/** After a broken link: when to ask the engine. It may learn of an end a little later than we do. */
+const LOOKS_MS = [0, 50, 200, 1000]
+/** How long processes have between TERM and KILL when their session ends [C-28], and when a stop frees its memory. */
+const GRACE_MS: Record<'ended' | 'stopped', number> = { ended: 5000, stopped: 1000 }
+
+const KILL_CAUSES: Record<EndReason, KillCause> = { released: 'released', hard_ttl: 'expired', lease: 'expired', idle: 'expired', failed: 'closed' }
+
+/** One sandbox that the agent holds: its engine handle, its supervisor's link and its state, changed by one operation at a time. */
+export class LiveSandbox implements Sandbox {
+  readonly activity = createActivity()
+  readonly workspacePath: string
+  readonly #parts: LiveSandboxParts
+  readonly #life = new AbortController()
+  readonly #listeners = new Set<(end: End) => void>()
+  #file: SandboxFile
+  #state: State = { name: 'starting' }
+  #link: SupervisorLink | undefined
+  #handle: SandboxHandle | undefined
+  #last: Promise<unknown> = Promise.resolve()
+  #saved: Promise<unknown> = Promise.resolve()
+  #ending = false
+
+  constructor(parts: LiveSandboxParts) {
+    this.#parts = parts
+    this.#file = parts.file
+    this.workspacePath = parts.workspacePath
+  }
+
+  get id(): string {
+    return this.#file.sandbox_id
+  }
+  get sessionId(): string {
+    return this.#file.session_id ?? ''
+  }
+  get generation(): number {
+    return this.#file.generation
+  }
+  get profile(): Profile {
+    return this.#file.profile
+  }
+  get isolation(): Sandbox['isolation'] {
+    return this.#parts.provider.capabilities.isolation
+  }
+  get file(): SandboxFile {
+    return this.#file
+  }
+  get state(): State['name'] {
+    return this.#state.name
+  }
+  get lost(): { reason: string } | undefined {
+    return this.#state.name === 'lost' ? { reason: this.#state.reason } : undefined
+  }
+  /** A stop ends the supervisor and its link; the wake makes a new one, so read this afresh for each use. */
+  get link(): SupervisorLink {
+    if (this.#link === undefined) throw new BoxofficeError('SANDBOX_STARTING', 'The sandbox is starting; try again', { retryAfter: 1 })
+    return this.#link
+  }
+
+  /** Writes the record before anything of the sandbox exists, then listens, so that a crash leaves nothing without a name. */
+  async prepare(): Promise<void> {
+    await this.#save({})
+    await this.#listen()
+  }
+
+  /** Starts the engine's part and waits for the supervisor. */
+  async launch(start: () => Promise<SandboxHandle>, signal: AbortSignal): Promise<void> {
+    this.#handle = await start()
+    await this.#linked(signal)
+    this.#state = { name: 'running' }
+  }
+
+  /** Takes over what an earlier run of the agent left. A frozen one cannot dial, and is waited for at its wake. */
+  async adopt(handle: SandboxHandle | undefined): Promise<void> {
+    this.#handle = handle
+    if (handle === undefined || handle.state === 'lost') return this.#lose(handle?.oomKilled ? 'oom' : 'the sandbox ended while the agent was away')
+    this.#state = { name: handle.state }
+    if (handle.state !== 'stopped') await this.#listen()
+  }
+
+  /** Gives one from the pool to a session. */
+  assign(sessionId: string, profile: Profile): Promise<void> {
+    this.activity.touch()
+    return this.#save({ session_id: sessionId, profile })
+  }
+
+  async ready(signal: AbortSignal): Promise<void> {
+    this.activity.touch()
+    if (this.#state.name === 'running' && this.#link?.connected) return
+    const within = AbortSignal.any([signal, this.#life.signal, AbortSignal.timeout(READY_WITHIN_MS)])
+    await Promise.race([this.resume(), aborted(within)]).catch((error: unknown) => {
+      throw this.#whyNot(error)
+    })
+    await this.link.whenConnected(within).catch((error: unknown) => {
+      throw this.#whyNot(error)
+    })
+  }
+
+  onEnd(listener: (end: End) => void): () => void {
+    this.#listeners.add(listener)
+    return () => this.#listeners.delete(listener)
+  }
+
+  suspend(mode: 'freeze' | 'stop'): Promise<void> {
+    return this.#exclusive(async () => {
+      if (this.#state.name === 'lost') throw this.#lostError()
+      if (this.#state.name === 'stopped' || (mode === 'freeze' && this.#state.name === 'frozen')) return
+      this.#refuseIfBusy()
+      if (mode === 'freeze') await this.#freeze()
+      else await this.#stop()
+    })
+  }
+
+  resume(): Promise<void> {
+    if (this.#state.name === 'running') return Promise.resolve()
+    return this.#exclusive(async () => {
+      if (this.#state.name === 'lost') throw this.#lostError()
+      if (this.#state.name === 'frozen' || this.#state.name === 'stopped') await this.#wake()
+    })
+  }
+
+  /** Asks the engine whether it is still there; tells everybody when it is not. */
+  verify(): Promise<void> {
+    if (this.#state.name === 'lost' || this.#state.name === 'starting') return Promise.resolve()
+    return this.#exclusive(async () => {
+      if (this.#handle === undefined || this.#state.name === 'lost' || this.#ending || this.#life.signal.aborted) return
+      const now = await this.#parts.provider.inspect(this.#handle)
+      const expected = this.#state.name === 'stopped' ? ['stopped', 'lost'] : ['running', 'frozen']
+      if (now === undefined) this.#lose('the sandbox was removed')
+      else if (!expected.includes(now.state)) this.#lose(now.oomKilled ? 'oom' : 'the sandbox ended')
+    })
+  }
+
+  /** Ends it for good: processes get TERM, sockets their close, the engine its order. Directories are the manager's. */
+  async end(reason: EndReason): Promise<void> {
+    this.#ending = true
+    const shutdown = this.#shutdown(KILL_CAUSES[reason], GRACE_MS.ended)
+    // Processes that end at once have their true exit told before their sockets close; nobody waits longer for it.
+    await Promise.race([shutdown, delay(1000, undefined, { ref: false })])
+    this.#tell({ lost: false, reason })
+    await shutdown
+    await this.#exclusive(async () => {
+      this.#life.abort()
+      if (this.#handle !== undefined) await this.#parts.provider.destroy(this.#handle)
+      await this.#link?.close()
+      await this.#saved
+    })
+  }
+
+  /** Lets go of it: an agent that stops leaves its sandboxes alone. */
+  async release(): Promise<void> {
+    this.#life.abort()
+    await this.#link?.close()
+  }
+
+  report(): SandboxReport {
+    return {
+      sandbox_id: this.id,
+      session_id: this.#file.session_id,
+      state: this.#state.name,
+      generation: this.generation,
+      profile_hash: this.#file.profile_hash,
+      activity: this.activity.snapshot(),
+      reason: this.lost?.reason ?? null,
+    }
+  }
+
+  record(fromPool: boolean): SandboxRecord {
+    const { sandbox_id, session_id, state, generation, profile_hash } = this.report()
+    const { name } = this.#parts.provider
+    return { sandbox_id, session_id: session_id ?? '', provider: name, isolation: this.isolation, generation, state, profile_hash, from_pool: fromPool }
+  }
+
+  async #freeze(): Promise<void> {
+    await this.#parts.provider.suspend(this.#known(), 'freeze')
+    this.#state = { name: 'frozen' }
+    // Work that came in while the engine was at it would wait for ever.
+    const { running, attached } = this.activity.snapshot()
+    if (running > 0 || attached > 0) await this.#wake()
+  }
+
+  async #stop(): Promise<void> {
+    // Processes are told why they end, and they cannot be while they are frozen.
+    if (this.#state.name === 'frozen') await this.#wake()
+    await this.#shutdown('stopped', GRACE_MS.stopped)
+    this.#state = { name: 'stopped' }
+    await this.#parts.provider.suspend(this.#known(), 'stop')
+    await this.#link?.close()
+    this.#link = undefined
+  }
+
+  async #wake(): Promise<void> {
+    if (this.#state.name === 'stopped') {
+      // A new supervisor has never had a secret.
+      await this.#save({ secret_hash: null })
+      await this.#listen()
+    }
+    await this.#parts.provider.resume(this.#known())
+    this.#state = { name: 'running' }
+    this.activity.touch()
+  }
+
+  async #shutdown(cause: KillCause, graceMs: number): Promise<void> {
+    if (this.#state.name === 'frozen') await this.resume().catch(() => {})
+    if (this.#state.name !== 'running' || !this.#link?.connected) return
+    const answered = this.#link.call('shutdown', { cause, grace_ms: graceMs }).catch(() => {})
+    await Promise.race([answered, delay(graceMs + 1000, undefined, { ref: false })])
+  }
+
+  async #listen(): Promise<void> {
+    const link = await this.#parts.listen(this.#file.secret_hash, (hash) => this.#save({ secret_hash: hash }))
+    this.#link = link
+    link.onConnection((connected) => {
+      if (!connected && this.#link === link) void this.#lookAfter(link)
+    })
+  }
+
+  /** A link that broke may come back (a supervisor never leaves by itself), or be the first sign of an end. */
+  async #lookAfter(link: SupervisorLink): Promise<void> {
+    for (const wait of LOOKS_MS) {
+      if (wait > 0) await delay(wait, undefined, { ref: false })
+      if (link.connected || this.#link !== link || this.#life.signal.aborted) return
+      await this.verify().catch((err: unknown) => this.#parts.log.warn({ err, sandbox_id: this.id }, 'the engine could not be asked about a sandbox'))
+    }
+  }
+
+  /** Waits for the supervisor's first dial, but not for one that has died. */
+  async #linked(signal: AbortSignal): Promise<void> {
+    const dialled = new AbortController()
+    const watch = async (): Promise<never> => {
+      for (;;) {
+        await delay(250, undefined, { signal: dialled.signal })
+        const now = this.#handle && (await this.#parts.provider.inspect(this.#handle))
+        if (now?.state !== 'running') {
+          throw new BoxofficeError('BACKEND_UNAVAILABLE', `the sandbox ended before its supervisor could be reached${now?.oomKilled ? ' (out of memory)' : ''}`)
+        }
+      }
+    }
+    try {
+      await Promise.race([this.link.whenConnected(signal), watch()])
+    } finally {
+      dialled.abort()
+    }
+  }
+
+  #known(): SandboxHandle {
+    if (this.#handle === undefined) throw new BoxofficeError('SANDBOX_STARTING', 'The sandbox is starting; try again', { retryAfter: 1 })
+    return this.#handle
+  }
+
+  /** The broker's last report may be older than work that has come since. */
+  #refuseIfBusy(): void {
+    const { running, attached } = this.activity.snapshot()
+    if (running > 0 || attached > 0) throw new BoxofficeError('BINDING_CONFLICT', 'the sandbox is in use; it is not suspended while work runs')
+  }
+
+  #lose(reason: string): void {
+    if (this.#life.signal.aborted) return
+    this.#state = { name: 'lost', reason }
+    this.#life.abort()
+    void this.#link?.close()
+    this.#tell({ lost: true, reason })
+    this.#parts.onLost(this)
+  }
+
+  #tell(end: End): void {
+    const listeners = [...this.#listeners]
+    this.#listeners.clear()
+    for (const listener of listeners) listener(end)
+  }
+
+  #lostError(): BoxofficeError {
+    return new BoxofficeError('SANDBOX_LOST', `The sandbox is gone (${this.lost?.reason ?? 'ended'}); negotiate again`)
+  }
+
+  #whyNot(error: unknown): unknown {
+    if (this.#life.signal.aborted) return this.#lostError()
+    if (error instanceof BoxofficeError) return error
+    return new BoxofficeError('SANDBOX_STARTING', 'The sandbox is starting; try again', { retryAfter: 1, cause: error })
+  }
+
+  #exclusive<T>(operation: () => Promise<T>): Promise<T> {
+    const result = this.#last.then(operation, operation)
+    this.#last = result.catch(() => {})
+    return result
+  }
+
+  #save(change: Partial<SandboxFile>): Promise<void> {
+    this.#file = { ...this.#file, ...change }
+    const saved = this.#saved.then(() => saveSandboxFile(this.#parts.directory, this.#file))
+    this.#saved = saved.catch(() => {})
+    return saved
+  }
+}
+
+const aborted = (signal: AbortSignal): Promise<never> =>
+  new Promise((_, reject) => {
+    if (signal.aborted) reject(signal.reason)
+    else signal.addEventListener('abort', () => reject(signal.reason), { once: true })
+  })

@@ -1,0 +1,242 @@
+import { BoxofficeError, type CreateSandboxRequest, newSandboxId, type Profile, type SandboxRecord, type SandboxReport } from '@boxoffice/protocol'
+import type { Logger } from 'pino'
+import type { Provider, SandboxHandle } from '../providers/provider.ts'
+import { createSupervisorLink } from '../supervisor/supervisor-link.ts'
+import type { Layout } from './layout.ts'
+import { type EndReason, LiveSandbox } from './live-sandbox.ts'
+import { createPool, type Pool } from './pool.ts'
+import { imageOf, profileHash } from './profile-hash.ts'
+import type { SandboxFile } from './record-file.ts'
+import type { SandboxDirectory } from './sandbox.ts'
+import type { Uids } from './uids.ts'
+
+export type ManagerOptions = {
+  /** The provider, or a BACKEND_UNAVAILABLE that says why there is none. */
+  provider: () => Provider
+  layout: Layout
+  uids: Uids
+  /** On the host; below the data directory, so that running sandboxes keep theirs over an upgrade. */
+  supervisorPath: string
+  defaultImage: string
+  /** How many sandboxes the pool starts at once. */
+  poolConcurrency: number
+  log: Logger
+}
+
+/** Holds every sandbox of this agent: makes, finds, suspends, wakes and ends them. */
+export interface SandboxManager extends SandboxDirectory {
+  readonly pool: Pool
+  /** The session's sandbox, made if there is none yet; the same one for any number of callers. */
+  ensureForSession(sessionId: string, request: CreateSandboxRequest): Promise<SandboxRecord>
+  reports(): SandboxReport[]
+  /** Throws BINDING_NOT_FOUND. */
+  report(id: string): SandboxReport
+  suspend(id: string, mode: 'freeze' | 'stop'): Promise<SandboxReport>
+  resume(id: string): Promise<SandboxReport>
+  /** Leaves nothing: container, processes, socket, directories, uid. One that is gone already is fine. */
+  destroy(id: string, reason: EndReason, options?: { keepWorkspace?: boolean }): Promise<void>
+  adopt(file: SandboxFile, handle: SandboxHandle | undefined): Promise<LiveSandbox>
+  /** Looks after every sandbox once, with the engine. */
+  verifyAll(): Promise<void>
+  /** Hears of each sandbox that is lost. */
+  onLost(listener: (report: SandboxReport) => void): () => void
+  close(): Promise<void>
+}
+
+type Plan = { profile: Profile; sessionId: string | null; workspace: string | null }
+
+export const createSandboxManager = (options: ManagerOptions): SandboxManager => {
+  const { layout, uids, log } = options
+  const sandboxes = new Map<string, LiveSandbox>()
+  const bySession = new Map<string, LiveSandbox>()
+  const provisioning = new Map<string, Promise<SandboxRecord>>()
+  const ending = new Map<string, Promise<void>>()
+  const lostListeners = new Set<(report: SandboxReport) => void>()
+  const closing = new AbortController()
+
+  const onLost = (sandbox: LiveSandbox): void => {
+    log.warn({ sandbox_id: sandbox.id, session_id: sandbox.file.session_id, reason: sandbox.lost?.reason }, 'sandbox lost')
+    if (sandbox.file.session_id === null) {
+      pool.forget(sandbox)
+      void destroy(sandbox.id, 'failed').catch((err: unknown) => log.error({ err, sandbox_id: sandbox.id }, 'a lost sandbox of the pool could not be removed'))
+      return
+    }
+    for (const listener of lostListeners) listener(sandbox.report())
+  }
+
+  const live = (file: SandboxFile, provider: Provider): LiveSandbox => {
+    const { root, socketPath } = layout.directoriesOf(file.sandbox_id)
+    const workspace = layout.workspaceOf(file.workspace)
+    const sandbox = new LiveSandbox({
+      file,
+      directory: root,
+      workspacePath: provider.capabilities.isolation === 'none' ? workspace : '/workspace',
+      provider,
+      listen: (secretHash, onSecret) =>
+        createSupervisorLink({ socketPath, onSecret, log: log.child({ sandbox_id: file.sandbox_id }), ...(secretHash === null ? {} : { secretHash }) }),
+      onLost,
+      log,
+    })
+    sandboxes.set(file.sandbox_id, sandbox)
+    if (file.session_id !== null) bySession.set(file.session_id, sandbox)
+    return sandbox
+  }
+
+  /** Makes a sandbox whose supervisor is linked, or leaves nothing behind. */
+  const provision = async ({ profile: asked, sessionId, workspace }: Plan): Promise<LiveSandbox> => {
+    const provider = options.provider()
+    const image = imageOf(asked, options.defaultImage)
+    const profile = { ...asked, image }
+    assertPossible(provider, profile)
+    const id = newSandboxId()
+    const owned = await layout.makeWorkspace(workspace ?? id, () => uids.allot())
+    const { uid, gid } = owned
+    uids.claim(uid)
+    const file: SandboxFile = {
+      sandbox_id: id,
+      session_id: sessionId,
+      generation: 1,
+      profile: asked,
+      profile_hash: profileHash(asked, options.defaultImage),
+      image,
+      workspace: workspace ?? id,
+      workspace_kept: workspace !== null,
+      uid,
+      gid,
+      secret_hash: null,
+    }
+    const directories = await layout.makeDirectories(id, gid)
+    const sandbox = live(file, provider)
+    const signal = AbortSignal.any([closing.signal, AbortSignal.timeout(asked.provision_timeout_seconds * 1000)])
+    try {
+      await sandbox.prepare()
+      const spec = {
+        profile,
+        profileHash: file.profile_hash,
+        linkDirectory: directories.link,
+        supervisorPath: options.supervisorPath,
+        workspaceDirectory: owned.path,
+        uid,
+        gid,
+      }
+      await sandbox.launch(() => provider.create(id, spec, signal), signal)
+      return sandbox
+    } catch (error) {
+      await destroy(id, 'failed').catch((err: unknown) => log.error({ err, sandbox_id: id }, 'a sandbox that failed to start could not be removed'))
+      throw error instanceof BoxofficeError ? error : new BoxofficeError('BACKEND_UNAVAILABLE', startFailure(error, signal), { cause: error })
+    }
+  }
+
+  const create = async (sessionId: string, { profile, labels, workspace_id: workspace }: CreateSandboxRequest): Promise<SandboxRecord> => {
+    const pooled = workspace === null && Object.keys(labels).length === 0 ? pool.claim(profileHash(profile, options.defaultImage)) : undefined
+    if (pooled !== undefined) {
+      bySession.set(sessionId, pooled)
+      await pooled.assign(sessionId, profile)
+      return pooled.record(true)
+    }
+    return (await provision({ profile, sessionId, workspace })).record(false)
+  }
+
+  const ensureForSession = (sessionId: string, request: CreateSandboxRequest): Promise<SandboxRecord> => {
+    const existing = bySession.get(sessionId)
+    const underWay = provisioning.get(sessionId)
+    if (underWay !== undefined) return underWay
+    if (existing?.lost !== undefined) throw new BoxofficeError('SANDBOX_LOST', `The sandbox is gone (${existing.lost.reason}); negotiate again`)
+    if (existing !== undefined) return Promise.resolve(existing.record(false))
+    const record = create(sessionId, request).finally(() => provisioning.delete(sessionId))
+    provisioning.set(sessionId, record)
+    return record
+  }
+
+  const destroy = (id: string, reason: EndReason, { keepWorkspace = false }: { keepWorkspace?: boolean } = {}): Promise<void> => {
+    const sandbox = sandboxes.get(id)
+    if (sandbox === undefined) return ending.get(id) ?? Promise.resolve()
+    sandboxes.delete(id)
+    pool.forget(sandbox)
+    if (bySession.get(sandbox.sessionId) === sandbox) bySession.delete(sandbox.sessionId)
+    const ended = endAndRemove(sandbox, reason, keepWorkspace || sandbox.file.workspace_kept).finally(() => ending.delete(id))
+    ending.set(id, ended)
+    return ended
+  }
+
+  const endAndRemove = async (sandbox: LiveSandbox, reason: EndReason, keepWorkspace: boolean): Promise<void> => {
+    const { workspace, uid } = sandbox.file
+    try {
+      await sandbox.end(reason)
+    } catch (error) {
+      // Still there, and still ours to remove: the next try or the next start finds it.
+      sandboxes.set(sandbox.id, sandbox)
+      throw error
+    }
+    await layout.removeSandbox(sandbox.id)
+    if (keepWorkspace) return
+    await layout.removeWorkspace(workspace)
+    uids.free(uid)
+  }
+
+  const known = (id: string): LiveSandbox => {
+    const sandbox = sandboxes.get(id)
+    if (sandbox === undefined) throw new BoxofficeError('BINDING_NOT_FOUND', `no sandbox ${id} on this agent`)
+    return sandbox
+  }
+
+  const pool = createPool({
+    create: (profile) => provision({ profile, sessionId: null, workspace: null }),
+    destroy: (sandbox) => destroy(sandbox.id, 'idle'),
+    hashOf: (profile) => profileHash(profile, options.defaultImage),
+    concurrency: options.poolConcurrency,
+    log,
+  })
+
+  return {
+    pool,
+    get(id) {
+      const sandbox = sandboxes.get(id)
+      return sandbox === undefined || sandbox.file.session_id === null ? undefined : sandbox
+    },
+    ensureForSession,
+    reports: () => [...sandboxes.values()].map((sandbox) => sandbox.report()),
+    report: (id) => known(id).report(),
+    async suspend(id, mode) {
+      await known(id).suspend(mode)
+      return known(id).report()
+    },
+    async resume(id) {
+      await known(id).ready(closing.signal)
+      return known(id).report()
+    },
+    destroy,
+    async adopt(file, handle) {
+      const sandbox = live(file, options.provider())
+      await sandbox.adopt(handle)
+      return sandbox
+    },
+    async verifyAll() {
+      await Promise.all([...sandboxes.values()].map((sandbox) => sandbox.verify()))
+    },
+    onLost(listener) {
+      lostListeners.add(listener)
+      return () => lostListeners.delete(listener)
+    },
+    async close() {
+      closing.abort(new BoxofficeError('BACKEND_UNAVAILABLE', 'the agent is stopping'))
+      await pool.close()
+      await Promise.allSettled([...provisioning.values(), ...ending.values()])
+      await Promise.all([...sandboxes.values()].map((sandbox) => sandbox.release()))
+    },
+  }
+}
+
+const assertPossible = ({ name, capabilities }: Provider, { network, oci_runtime: runtime }: Profile): void => {
+  if (network === 'on' && !capabilities.network) {
+    throw new BoxofficeError('UNSUPPORTED', `network: the ${name} provider cannot grant network access here; choose a profile without it`)
+  }
+  if (runtime !== null && !capabilities.ociRuntimes.includes(runtime)) {
+    throw new BoxofficeError('UNSUPPORTED', `oci_runtime: the ${name} provider has no runtime "${runtime}"`)
+  }
+}
+
+const startFailure = (error: unknown, signal: AbortSignal): string => {
+  if (signal.aborted) return 'the sandbox did not start in time (provision_timeout_seconds)'
+  return `the sandbox could not be started: ${error instanceof Error ? error.message : 'unknown reason'}`
+}

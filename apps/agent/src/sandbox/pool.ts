@@ -1,0 +1,134 @@
+import type { Profile } from '@boxoffice/protocol'
+import type { Logger } from 'pino'
+import type { LiveSandbox } from './live-sandbox.ts'
+
+export type PoolOptions = {
+  create: (profile: Profile) => Promise<LiveSandbox>
+  destroy: (sandbox: LiveSandbox) => Promise<void>
+  hashOf: (profile: Profile) => string
+  concurrency: number
+  log: Logger
+}
+
+/** Sandboxes made ahead, per profile hash, each with its supervisor linked. */
+export interface Pool {
+  /** Profiles that want a pool, as the broker last said; the pool follows in the background. */
+  setTargets(profiles: readonly Profile[]): void
+  /** Takes one out, or undefined when none is ready. No waiting: it is on the path of `ensure`. */
+  claim(hash: string): LiveSandbox | undefined
+  /** Takes one in that an earlier run of the agent made; false when nobody wants it. */
+  offer(sandbox: LiveSandbox): boolean
+  forget(sandbox: LiveSandbox): void
+  /** Ready ones per profile name, for metrics. */
+  sizes(): { profile: string; ready: number; target: number }[]
+  close(): Promise<void>
+}
+
+type Shelf = { profile: Profile; ready: Set<LiveSandbox>; making: number }
+
+const RETRY_AFTER_MS = 5000
+
+export const createPool = ({ create, destroy, hashOf, concurrency, log }: PoolOptions): Pool => {
+  const shelves = new Map<string, Shelf>()
+  const work = new Set<Promise<void>>()
+  let retry: NodeJS.Timeout | undefined
+  let closed = false
+
+  const making = (): number => [...shelves.values()].reduce((sum, shelf) => sum + shelf.making, 0)
+
+  const refill = (): void => {
+    if (closed || retry !== undefined) return
+    for (const [hash, shelf] of shelves) {
+      while (shelf.ready.size + shelf.making < shelf.profile.pool_size && making() < concurrency) make(hash, shelf)
+    }
+  }
+
+  const make = (hash: string, shelf: Shelf): void => {
+    shelf.making++
+    const made = create(shelf.profile)
+      .then((sandbox) => {
+        shelf.making--
+        if (closed || shelves.get(hash) !== shelf) return destroy(sandbox)
+        shelf.ready.add(sandbox)
+        return undefined
+      })
+      .catch((err: unknown) => {
+        shelf.making--
+        if (closed) return
+        log.warn({ err, profile: shelf.profile.name }, 'the pool could not start a sandbox; it tries again')
+        retry ??= setTimeout(() => {
+          retry = undefined
+          refill()
+        }, RETRY_AFTER_MS).unref()
+      })
+      .finally(() => {
+        work.delete(made)
+        refill()
+      })
+    work.add(made)
+  }
+
+  const discard = (sandboxes: Iterable<LiveSandbox>): void => {
+    for (const sandbox of sandboxes) {
+      const gone = destroy(sandbox)
+        .catch((err: unknown) => log.warn({ err, sandbox_id: sandbox.id }, 'a sandbox of the pool could not be removed'))
+        .finally(() => work.delete(gone))
+      work.add(gone)
+    }
+  }
+
+  return {
+    setTargets(profiles) {
+      const wanted = new Map<string, Profile>()
+      for (const profile of profiles) {
+        const hash = hashOf(profile)
+        const other = wanted.get(hash)
+        // Profiles that differ in name only share their sandboxes.
+        wanted.set(hash, other === undefined ? profile : { ...other, pool_size: other.pool_size + profile.pool_size })
+      }
+      for (const [hash, shelf] of shelves) {
+        if (wanted.has(hash)) continue
+        shelves.delete(hash)
+        discard(shelf.ready)
+      }
+      for (const [hash, profile] of wanted) {
+        const shelf = shelves.get(hash)
+        if (shelf === undefined) shelves.set(hash, { profile, ready: new Set(), making: 0 })
+        else {
+          shelf.profile = profile
+          const surplus = [...shelf.ready].slice(profile.pool_size)
+          for (const sandbox of surplus) shelf.ready.delete(sandbox)
+          discard(surplus)
+        }
+      }
+      refill()
+    },
+    claim(hash) {
+      const ready = shelves.get(hash)?.ready
+      if (ready === undefined) return undefined
+      for (const sandbox of ready) {
+        if (sandbox.state !== 'running' || !sandbox.link.connected) continue
+        ready.delete(sandbox)
+        // After the answer is on its way: a start costs the time of two cores.
+        setImmediate(refill)
+        return sandbox
+      }
+      return undefined
+    },
+    offer(sandbox) {
+      const shelf = shelves.get(sandbox.file.profile_hash)
+      if (shelf === undefined || shelf.ready.size + shelf.making >= shelf.profile.pool_size) return false
+      shelf.ready.add(sandbox)
+      return true
+    },
+    forget(sandbox) {
+      if (shelves.get(sandbox.file.profile_hash)?.ready.delete(sandbox)) refill()
+    },
+    sizes: () => [...shelves.values()].map(({ profile, ready }) => ({ profile: profile.name, ready: ready.size, target: profile.pool_size })),
+    async close() {
+      closed = true
+      clearTimeout(retry)
+      await Promise.allSettled([...work])
+    },
+  }
+}

@@ -1,0 +1,48 @@
+import { readdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { Profile } from '@boxoffice/protocol'
+import { z } from 'zod'
+
+/** What the agent knows of a sandbox beyond what the engine does; read again after a restart. */
+export const SandboxFile = z.object({
+  sandbox_id: z.string(),
+  /** Null while it waits in the pool. */
+  session_id: z.string().nullable(),
+  generation: z.number().int(),
+  profile: Profile,
+  profile_hash: z.string(),
+  image: z.string(),
+  /** Name of its workspace; `kept` ones stay when it goes. */
+  workspace: z.string(),
+  workspace_kept: z.boolean(),
+  uid: z.number().int(),
+  gid: z.number().int(),
+  /** SHA-256 of the link secret; null until the supervisor's first dial. */
+  secret_hash: z.string().nullable(),
+})
+export type SandboxFile = z.infer<typeof SandboxFile>
+
+const NAME = 'record.json'
+
+export const saveSandboxFile = async (directory: string, file: SandboxFile): Promise<void> => {
+  const path = join(directory, NAME)
+  await writeFile(`${path}.new`, JSON.stringify(file), { mode: 0o600 })
+  await rename(`${path}.new`, path)
+}
+
+/** Every record below `sandboxes`. A directory without a readable one is a sandbox that was never finished: it goes. */
+export const loadSandboxFiles = async (sandboxes: string, onBad: (directory: string, error: unknown) => void): Promise<SandboxFile[]> => {
+  const loaded = await Promise.all(
+    (await readdir(sandboxes)).map(async (name) => {
+      const directory = join(sandboxes, name)
+      try {
+        return SandboxFile.parse(JSON.parse(await readFile(join(directory, NAME), 'utf8')))
+      } catch (error) {
+        onBad(directory, error)
+        await rm(directory, { recursive: true, force: true })
+        return undefined
+      }
+    }),
+  )
+  return loaded.filter((file) => file !== undefined)
+}

@@ -1,0 +1,48 @@
+import { createHash } from 'node:crypto'
+import { readdir, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { BoxofficeError } from '@boxoffice/protocol'
+
+/** Above everything that distributions, systemd and subordinate ranges use, and below 2^31, which some programs take for negative. */
+const BASE = 2_000_000_000
+const PER_INSTALL = 65_536
+const INSTALLS = 2_000
+
+/** Who owns what: each sandbox of a root agent has a host uid (and an equal gid) that no other one shares. */
+export interface Uids {
+  allot(): { uid: number; gid: number }
+  /** Keeps one that is found in use, as the owner of a workspace that stayed. */
+  claim(uid: number): void
+  free(uid: number): void
+}
+
+export const createUids = (installId: string): Uids => {
+  const own = { uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 }
+  if (own.uid !== 0) return { allot: () => own, claim: () => {}, free: () => {} }
+
+  // Several agents on one host stay out of each other's way without asking.
+  const first = BASE + (createHash('sha256').update(installId).digest().readUInt32LE(0) % INSTALLS) * PER_INSTALL
+  const taken = new Set<number>()
+  let next = 0
+  return {
+    allot() {
+      for (let tried = 0; tried < PER_INSTALL; tried++) {
+        // In turn, so that a uid rests as long as possible before it means somebody else.
+        const uid = first + next
+        next = (next + 1) % PER_INSTALL
+        if (taken.has(uid)) continue
+        taken.add(uid)
+        return { uid, gid: uid }
+      }
+      throw new BoxofficeError('QUOTA_EXCEEDED', `all ${PER_INSTALL} user ids of this agent are in use`)
+    },
+    claim: (uid) => void taken.add(uid),
+    free: (uid) => void taken.delete(uid),
+  }
+}
+
+/** Claims the owners of all workspaces that are there. */
+export const claimOwners = async (uids: Uids, workspaces: string): Promise<void> => {
+  const owners = await Promise.all((await readdir(workspaces)).map((name) => stat(join(workspaces, name)).catch(() => undefined)))
+  for (const owner of owners) if (owner !== undefined) uids.claim(owner.uid)
+}
