@@ -1,0 +1,71 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+#[derive(Debug)]
+pub struct Config {
+    pub socket: PathBuf,
+    pub workspace: PathBuf,
+    pub home: PathBuf,
+    pub seccomp: bool,
+    pub oom_files: Vec<PathBuf>,
+}
+
+#[derive(Debug)]
+pub enum Parsed {
+    Run(Config),
+    Version,
+    Wrong(String),
+}
+
+impl Config {
+    pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Parsed {
+        let mut arguments = arguments.into_iter();
+        let (mut socket, mut workspace, mut home) = (None, None, None);
+        let mut seccomp = true;
+        let mut oom_files = Vec::new();
+        while let Some(argument) = arguments.next() {
+            let name = argument.to_string_lossy().into_owned();
+            let mut path = || arguments.next().map(PathBuf::from);
+            match name.as_str() {
+                "--version" => return Parsed::Version,
+                "--no-seccomp" => seccomp = false,
+                "--socket" => socket = path(),
+                "--workspace" => workspace = path(),
+                "--home" => home = path(),
+                "--oom-file" => oom_files.extend(path()),
+                _ => return Parsed::Wrong(format!("unknown argument {name}")),
+            }
+        }
+        match (socket, workspace, home) {
+            (Some(socket), Some(workspace), Some(home)) => {
+                Parsed::Run(Config { socket, workspace, home, seccomp, oom_files })
+            }
+            _ => Parsed::Wrong("--socket, --workspace and --home are needed".into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Parsed {
+        Config::parse(line.split_whitespace().map(OsString::from))
+    }
+
+    #[test]
+    fn takes_what_the_agent_gives() {
+        let Parsed::Run(config) = parse("--socket /s --workspace /w --home /h --no-seccomp --oom-file /a --oom-file /b")
+        else {
+            panic!("refused");
+        };
+        assert!(!config.seccomp);
+        assert_eq!(config.oom_files, [PathBuf::from("/a"), PathBuf::from("/b")]);
+        assert!(matches!(parse("--version"), Parsed::Version));
+        assert!(matches!(parse("--socket /s --workspace /w"), Parsed::Wrong(_)));
+        assert!(matches!(parse("--socket /s --workspace /w --home"), Parsed::Wrong(_)));
+        assert!(matches!(parse("--what"), Parsed::Wrong(_)));
+    }
+}

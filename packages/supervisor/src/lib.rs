@@ -1,0 +1,22 @@
+//! The supervisor of one sandbox: starts, streams and kills its processes, and does its file work. See `WIRE.md`.
+#![deny(unsafe_code)]
+
+pub mod base64;
+pub mod channel;
+pub mod config;
+pub mod fault;
+pub mod files;
+pub mod mark;
+pub mod message;
+pub mod oom;
+pub mod poll;
+pub mod process;
+pub mod pty;
+pub mod ring;
+pub mod seccomp;
+pub mod signals;
+pub mod spawn;
+pub mod supervisor;
+pub mod sys;
+pub mod timers;
+pub mod wire;

@@ -1,0 +1,167 @@
+//! The filter over everything that runs in the sandbox: what a container engine's default profile refuses, and the one
+//! limit that marks a process's descendants.
+
+use libc::{BPF_ABS, BPF_ALU, BPF_AND, BPF_JEQ, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W, sock_filter};
+
+#[cfg(target_arch = "x86_64")]
+const ARCHITECTURE: u32 = 0xc000_003e;
+#[cfg(target_arch = "aarch64")]
+const ARCHITECTURE: u32 = 0xc000_00b7;
+
+// Offsets in the kernel's `struct seccomp_data`.
+const NUMBER: u32 = 0;
+const ARCH: u32 = 4;
+const fn low(argument: u32) -> u32 {
+    16 + 8 * argument
+}
+const fn high(argument: u32) -> u32 {
+    low(argument) + 4
+}
+
+const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
+const EPERM: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
+const ENOSYS: u32 = libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
+
+const NAMESPACES: u32 = (libc::CLONE_NEWNS
+    | libc::CLONE_NEWCGROUP
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUSER
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNET) as u32;
+const CLONE_NEWTIME: u32 = 0x80;
+
+const REFUSED: &[libc::c_long] = &[
+    libc::SYS_acct,
+    libc::SYS_add_key,
+    libc::SYS_bpf,
+    libc::SYS_clock_settime,
+    libc::SYS_delete_module,
+    libc::SYS_finit_module,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fsopen,
+    libc::SYS_fspick,
+    libc::SYS_init_module,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    libc::SYS_io_uring_setup,
+    libc::SYS_kexec_file_load,
+    libc::SYS_kexec_load,
+    libc::SYS_keyctl,
+    libc::SYS_mount,
+    libc::SYS_mount_setattr,
+    libc::SYS_move_mount,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_open_tree,
+    libc::SYS_perf_event_open,
+    libc::SYS_pivot_root,
+    libc::SYS_process_vm_writev,
+    libc::SYS_quotactl,
+    libc::SYS_reboot,
+    libc::SYS_request_key,
+    libc::SYS_setns,
+    libc::SYS_settimeofday,
+    libc::SYS_swapoff,
+    libc::SYS_swapon,
+    libc::SYS_syslog,
+    libc::SYS_umount2,
+    libc::SYS_userfaultfd,
+    libc::SYS_vhangup,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_ioperm,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_iopl,
+];
+
+fn statement(code: u32, k: u32) -> sock_filter {
+    sock_filter { code: code as u16, jt: 0, jf: 0, k }
+}
+
+fn load(offset: u32) -> sock_filter {
+    statement(BPF_LD | BPF_W | BPF_ABS, offset)
+}
+
+fn give(verdict: u32) -> sock_filter {
+    statement(BPF_RET | BPF_K, verdict)
+}
+
+/// Goes on with the next instruction where the value equals `k`, else skips `otherwise`.
+fn equals(k: u32, otherwise: u8) -> sock_filter {
+    sock_filter { code: (BPF_JMP | BPF_JEQ | BPF_K) as u16, jt: 0, jf: otherwise, k }
+}
+
+/// The other way round.
+fn not_equal(k: u32, otherwise: u8) -> sock_filter {
+    sock_filter { code: (BPF_JMP | BPF_JEQ | BPF_K) as u16, jt: otherwise, jf: 0, k }
+}
+
+fn any_bit(k: u32, otherwise: u8) -> sock_filter {
+    sock_filter { code: (BPF_JMP | BPF_JSET | BPF_K) as u16, jt: 0, jf: otherwise, k }
+}
+
+/// Rules for one call, entered with its number loaded; `rules` has to end with a verdict on every way.
+fn on(program: &mut Vec<sock_filter>, call: libc::c_long, rules: &[sock_filter]) {
+    program.push(equals(call as u32, rules.len() as u8));
+    program.extend_from_slice(rules);
+}
+
+/// `cookie`: what our own children pass as the sixth argument of prlimit64, which the kernel ignores. It exists in the
+/// memory of the untraceable supervisor only.
+pub fn program(cookie: u64) -> Vec<sock_filter> {
+    // Another architecture's call numbers (32-bit) would go around every rule below.
+    let mut out = vec![load(ARCH), not_equal(ARCHITECTURE, 1), give(ENOSYS), load(NUMBER)];
+    #[cfg(target_arch = "x86_64")]
+    out.extend([any_bit(0x4000_0000, 1), give(ENOSYS)]);
+    for call in REFUSED {
+        on(&mut out, *call, &[give(EPERM)]);
+    }
+    // Its flags are behind a pointer; libc falls back to clone, whose flags can be judged.
+    on(&mut out, libc::SYS_clone3, &[give(ENOSYS)]);
+    on(&mut out, libc::SYS_clone, &[load(low(0)), any_bit(NAMESPACES, 1), give(EPERM), give(ALLOW)]);
+    on(&mut out, libc::SYS_unshare, &[
+        load(low(0)),
+        any_bit(NAMESPACES | CLONE_NEWTIME, 1),
+        give(EPERM),
+        give(ALLOW),
+    ]);
+    on(&mut out, libc::SYS_ioctl, &[
+        load(low(1)),
+        equals(libc::TIOCSTI as u32, 1),
+        give(EPERM),
+        equals(libc::TIOCLINUX as u32, 1),
+        give(EPERM),
+        give(ALLOW),
+    ]);
+    // As in container engines: PER_LINUX, PER_LINUX32, UNAME26 of each, and the question.
+    on(&mut out, libc::SYS_personality, &[
+        load(low(0)),
+        equals(0xffff_ffff, 1),
+        give(ALLOW),
+        statement(BPF_ALU | BPF_AND | BPF_K, !0x2_0008),
+        equals(0, 1),
+        give(ALLOW),
+        give(EPERM),
+    ]);
+    #[cfg(target_arch = "x86_64")]
+    on(&mut out, libc::SYS_setrlimit, &[load(low(0)), equals(libc::RLIMIT_RTTIME, 1), give(EPERM), give(ALLOW)]);
+    on(&mut out, libc::SYS_prlimit64, &[
+        load(low(1)),
+        not_equal(libc::RLIMIT_RTTIME, 1),
+        give(ALLOW),
+        // A null pointer sets nothing.
+        load(low(2)),
+        equals(0, 3),
+        load(high(2)),
+        equals(0, 1),
+        give(ALLOW),
+        load(low(5)),
+        equals(cookie as u32, 3),
+        load(high(5)),
+        equals((cookie >> 32) as u32, 1),
+        give(ALLOW),
+        give(EPERM),
+    ]);
+    out.push(give(ALLOW));
+    out
+}
