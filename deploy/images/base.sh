@@ -8,7 +8,11 @@ image=${1:?usage: base.sh IMAGE}
 say() { echo "images: $*" >&2; }
 
 [ "$(id -u)" -eq 0 ] || { say "making a base image from packages needs root"; exit 1; }
-command -v debootstrap >/dev/null 2>&1 || { say "please install:  apt-get install debootstrap"; exit 1; }
+if ! command -v debootstrap >/dev/null 2>&1; then
+  say "installing system packages: debootstrap"
+  { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends debootstrap; } >/dev/null ||
+    { say "please install:  apt-get install debootstrap"; exit 1; }
+fi
 # shellcheck disable=SC1091 # the system's own file
 codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
 [ -n "$codename" ] || { say "this system names no Debian release in /etc/os-release"; exit 1; }

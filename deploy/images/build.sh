@@ -26,7 +26,7 @@ else
   have "$own" || sh "$here/base.sh" "$own"
 fi
 
-say "building $image on $base"
+say "building $image on $base (once, about a minute)"
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 # The host's network and proxy: where apt works on this machine, it works in the build.
