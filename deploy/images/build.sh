@@ -7,7 +7,7 @@ here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd -P)
 image=${IMAGE:-boxoffice/sandbox:latest}
 extra=${EXTRA_PACKAGES:-}
 slim=debian:bookworm-slim
-own=boxoffice/base:latest
+own=boxoffice/base:$(cksum <"$here/base.sh" | cut -d ' ' -f 1)
 say() { echo "images: $*" >&2; }
 have() { docker image inspect "$1" >/dev/null 2>&1; }
 
