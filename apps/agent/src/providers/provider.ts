@@ -25,6 +25,8 @@ export type SandboxSpec = {
   supervisorPath: string
   /** Becomes `/workspace` and `/app`. */
   workspaceDirectory: string
+  /** Made ahead for the pool, which shows in its name. */
+  pooled: boolean
   uid: number
   gid: number
 }
@@ -58,4 +60,6 @@ export interface Provider {
   resume(handle: SandboxHandle): Promise<void>
   /** Idempotent: one that is already gone is fine. */
   destroy(handle: SandboxHandle): Promise<void>
+  /** Lets go of what the provider itself holds; sandboxes stay. */
+  close(): Promise<void>
 }

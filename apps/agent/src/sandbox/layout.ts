@@ -71,7 +71,8 @@ export const createLayout = async (dataDirectory: string): Promise<Layout> => {
 }
 
 /** Names come from the broker; one that could mean another path becomes its hash. */
-const fileName = (name: string): string => (/^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$/.test(name) ? name : createHash('sha256').update(name).digest('hex'))
+const fileName = (name: string): string =>
+  /^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$/.test(name) ? name : createHash('sha256').update(name).digest('hex')
 
 /**
  * The data directory by a name that leaves room for a socket's path. A long one gets a symbolic link whose name follows from
@@ -80,14 +81,17 @@ const fileName = (name: string): string => (/^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$/.t
 const shortName = async (dataDirectory: string): Promise<string> => {
   if (dataDirectory.length + LONGEST_BELOW <= MAX_SOCKET_PATH) return dataDirectory
   const digest = createHash('sha256').update(dataDirectory).digest('hex').slice(0, 12)
-  const link = join(process.env['XDG_RUNTIME_DIR'] ?? '/tmp', `bxo-${digest}`)
+  const link = join(process.env.XDG_RUNTIME_DIR ?? '/tmp', `bxo-${digest}`)
   await symlink(dataDirectory, link).catch((error: NodeJS.ErrnoException) => {
     if (error.code !== 'EEXIST') throw error
   })
   const { uid } = await lstat(link)
   if (link.length + LONGEST_BELOW > MAX_SOCKET_PATH || uid !== process.getuid?.() || (await readlink(link)) !== dataDirectory) {
     const room = MAX_SOCKET_PATH - LONGEST_BELOW
-    throw new BoxofficeError('INVALID_REQUEST', `--data-dir is too long for unix sockets: at most ${room} characters, not ${dataDirectory.length}: ${dataDirectory}`)
+    throw new BoxofficeError(
+      'INVALID_REQUEST',
+      `--data-dir is too long for unix sockets: at most ${room} characters, not ${dataDirectory.length}: ${dataDirectory}`,
+    )
   }
   return link
 }

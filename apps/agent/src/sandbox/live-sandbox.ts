@@ -29,7 +29,13 @@ const LOOKS_MS = [0, 50, 200, 1000]
 /** How long processes have between TERM and KILL when their session ends [C-28], and when a stop frees its memory. */
 const GRACE_MS: Record<'ended' | 'stopped', number> = { ended: 5000, stopped: 1000 }
 
-const KILL_CAUSES: Record<EndReason, KillCause> = { released: 'released', hard_ttl: 'expired', lease: 'expired', idle: 'expired', failed: 'closed' }
+const KILL_CAUSES: Record<EndReason, KillCause> = {
+  released: 'released',
+  hard_ttl: 'expired',
+  lease: 'expired',
+  idle: 'expired',
+  failed: 'closed',
+}
 
 /** One sandbox that the agent holds: its engine handle, its supervisor's link and its state, changed by one operation at a time. */
 export class LiveSandbox implements Sandbox {
@@ -98,7 +104,8 @@ export class LiveSandbox implements Sandbox {
   /** Takes over what an earlier run of the agent left. A frozen one cannot dial, and is waited for at its wake. */
   async adopt(handle: SandboxHandle | undefined): Promise<void> {
     this.#handle = handle
-    if (handle === undefined || handle.state === 'lost') return this.#lose(handle?.oomKilled ? 'oom' : 'the sandbox ended while the agent was away')
+    if (handle === undefined || handle.state === 'lost' || (handle.state === 'stopped' && !this.#file.stopped))
+      return this.#lose(handle?.oomKilled ? 'oom' : 'the sandbox ended while the agent was away')
     this.#state = { name: handle.state }
     if (handle.state !== 'stopped') await this.#listen()
   }
@@ -193,7 +200,16 @@ export class LiveSandbox implements Sandbox {
   record(fromPool: boolean): SandboxRecord {
     const { sandbox_id, session_id, state, generation, profile_hash } = this.report()
     const { name } = this.#parts.provider
-    return { sandbox_id, session_id: session_id ?? '', provider: name, isolation: this.isolation, generation, state, profile_hash, from_pool: fromPool }
+    return {
+      sandbox_id,
+      session_id: session_id ?? '',
+      provider: name,
+      isolation: this.isolation,
+      generation,
+      state,
+      profile_hash,
+      from_pool: fromPool,
+    }
   }
 
   async #freeze(): Promise<void> {
@@ -209,6 +225,7 @@ export class LiveSandbox implements Sandbox {
     if (this.#state.name === 'frozen') await this.#wake()
     await this.#shutdown('stopped', GRACE_MS.stopped)
     this.#state = { name: 'stopped' }
+    await this.#save({ stopped: true })
     await this.#parts.provider.suspend(this.#known(), 'stop')
     await this.#link?.close()
     this.#link = undefined
@@ -217,7 +234,7 @@ export class LiveSandbox implements Sandbox {
   async #wake(): Promise<void> {
     if (this.#state.name === 'stopped') {
       // A new supervisor has never had a secret.
-      await this.#save({ secret_hash: null })
+      await this.#save({ secret_hash: null, stopped: false })
       await this.#listen()
     }
     await this.#parts.provider.resume(this.#known())
@@ -245,7 +262,9 @@ export class LiveSandbox implements Sandbox {
     for (const wait of LOOKS_MS) {
       if (wait > 0) await delay(wait, undefined, { ref: false })
       if (link.connected || this.#link !== link || this.#life.signal.aborted) return
-      await this.verify().catch((err: unknown) => this.#parts.log.warn({ err, sandbox_id: this.id }, 'the engine could not be asked about a sandbox'))
+      await this.verify().catch((err: unknown) =>
+        this.#parts.log.warn({ err, sandbox_id: this.id }, 'the engine could not be asked about a sandbox'),
+      )
     }
   }
 
@@ -257,7 +276,10 @@ export class LiveSandbox implements Sandbox {
         await delay(250, undefined, { signal: dialled.signal })
         const now = this.#handle && (await this.#parts.provider.inspect(this.#handle))
         if (now?.state !== 'running') {
-          throw new BoxofficeError('BACKEND_UNAVAILABLE', `the sandbox ended before its supervisor could be reached${now?.oomKilled ? ' (out of memory)' : ''}`)
+          throw new BoxofficeError(
+            'BACKEND_UNAVAILABLE',
+            `the sandbox ended before its supervisor could be reached${now?.oomKilled ? ' (out of memory)' : ''}`,
+          )
         }
       }
     }
@@ -276,7 +298,8 @@ export class LiveSandbox implements Sandbox {
   /** The broker's last report may be older than work that has come since. */
   #refuseIfBusy(): void {
     const { running, attached } = this.activity.snapshot()
-    if (running > 0 || attached > 0) throw new BoxofficeError('BINDING_CONFLICT', 'the sandbox is in use; it is not suspended while work runs')
+    if (running > 0 || attached > 0)
+      throw new BoxofficeError('BINDING_CONFLICT', 'the sandbox is in use; it is not suspended while work runs')
   }
 
   #lose(reason: string): void {

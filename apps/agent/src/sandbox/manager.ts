@@ -1,4 +1,11 @@
-import { BoxofficeError, type CreateSandboxRequest, newSandboxId, type Profile, type SandboxRecord, type SandboxReport } from '@boxoffice/protocol'
+import {
+  BoxofficeError,
+  type CreateSandboxRequest,
+  newSandboxId,
+  type Profile,
+  type SandboxRecord,
+  type SandboxReport,
+} from '@boxoffice/protocol'
 import type { Logger } from 'pino'
 import type { Provider, SandboxHandle } from '../providers/provider.ts'
 import { createSupervisorLink } from '../supervisor/supervisor-link.ts'
@@ -40,6 +47,8 @@ export interface SandboxManager extends SandboxDirectory {
   verifyAll(): Promise<void>
   /** Hears of each sandbox that is lost. */
   onLost(listener: (report: SandboxReport) => void): () => void
+  /** Ends every sandbox; for an agent that shall leave nothing running. */
+  destroyAll(): Promise<void>
   close(): Promise<void>
 }
 
@@ -58,7 +67,9 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
     log.warn({ sandbox_id: sandbox.id, session_id: sandbox.file.session_id, reason: sandbox.lost?.reason }, 'sandbox lost')
     if (sandbox.file.session_id === null) {
       pool.forget(sandbox)
-      void destroy(sandbox.id, 'failed').catch((err: unknown) => log.error({ err, sandbox_id: sandbox.id }, 'a lost sandbox of the pool could not be removed'))
+      void destroy(sandbox.id, 'failed').catch((err: unknown) =>
+        log.error({ err, sandbox_id: sandbox.id }, 'a lost sandbox of the pool could not be removed'),
+      )
       return
     }
     for (const listener of lostListeners) listener(sandbox.report())
@@ -73,7 +84,12 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
       workspacePath: provider.capabilities.isolation === 'none' ? workspace : '/workspace',
       provider,
       listen: (secretHash, onSecret) =>
-        createSupervisorLink({ socketPath, onSecret, log: log.child({ sandbox_id: file.sandbox_id }), ...(secretHash === null ? {} : { secretHash }) }),
+        createSupervisorLink({
+          socketPath,
+          onSecret,
+          log: log.child({ sandbox_id: file.sandbox_id }),
+          ...(secretHash === null ? {} : { secretHash }),
+        }),
       onLost,
       log,
     })
@@ -104,6 +120,7 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
       uid,
       gid,
       secret_hash: null,
+      stopped: false,
     }
     const directories = await layout.makeDirectories(id, gid)
     const sandbox = live(file, provider)
@@ -116,19 +133,25 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
         linkDirectory: directories.link,
         supervisorPath: options.supervisorPath,
         workspaceDirectory: owned.path,
+        pooled: sessionId === null,
         uid,
         gid,
       }
       await sandbox.launch(() => provider.create(id, spec, signal), signal)
       return sandbox
     } catch (error) {
-      await destroy(id, 'failed').catch((err: unknown) => log.error({ err, sandbox_id: id }, 'a sandbox that failed to start could not be removed'))
-      throw error instanceof BoxofficeError ? error : new BoxofficeError('BACKEND_UNAVAILABLE', startFailure(error, signal), { cause: error })
+      await destroy(id, 'failed').catch((err: unknown) =>
+        log.error({ err, sandbox_id: id }, 'a sandbox that failed to start could not be removed'),
+      )
+      throw error instanceof BoxofficeError
+        ? error
+        : new BoxofficeError('BACKEND_UNAVAILABLE', startFailure(error, signal), { cause: error })
     }
   }
 
   const create = async (sessionId: string, { profile, labels, workspace_id: workspace }: CreateSandboxRequest): Promise<SandboxRecord> => {
-    const pooled = workspace === null && Object.keys(labels).length === 0 ? pool.claim(profileHash(profile, options.defaultImage)) : undefined
+    const pooled =
+      workspace === null && Object.keys(labels).length === 0 ? pool.claim(profileHash(profile, options.defaultImage)) : undefined
     if (pooled !== undefined) {
       bySession.set(sessionId, pooled)
       await pooled.assign(sessionId, profile)
@@ -141,7 +164,8 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
     const existing = bySession.get(sessionId)
     const underWay = provisioning.get(sessionId)
     if (underWay !== undefined) return underWay
-    if (existing?.lost !== undefined) throw new BoxofficeError('SANDBOX_LOST', `The sandbox is gone (${existing.lost.reason}); negotiate again`)
+    if (existing?.lost !== undefined)
+      throw new BoxofficeError('SANDBOX_LOST', `The sandbox is gone (${existing.lost.reason}); negotiate again`)
     if (existing !== undefined) return Promise.resolve(existing.record(false))
     const record = create(sessionId, request).finally(() => provisioning.delete(sessionId))
     provisioning.set(sessionId, record)
@@ -212,11 +236,20 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
       return sandbox
     },
     async verifyAll() {
-      await Promise.all([...sandboxes.values()].map((sandbox) => sandbox.verify()))
+      const before = [...sandboxes.values()]
+      const alive = new Set<string>()
+      for await (const { id, state } of options.provider().list()) if (state === 'running' || state === 'frozen') alive.add(id)
+      // Only those that the listing lacks are asked about one by one.
+      await Promise.all(before.filter(({ id, state }) => !alive.has(id) && state !== 'stopped').map((sandbox) => sandbox.verify()))
     },
     onLost(listener) {
       lostListeners.add(listener)
       return () => lostListeners.delete(listener)
+    },
+    async destroyAll() {
+      pool.setTargets([])
+      const results = await Promise.allSettled([...sandboxes.keys()].map((id) => destroy(id, 'released')))
+      for (const result of results) if (result.status === 'rejected') log.error({ err: result.reason }, 'a sandbox could not be removed')
     },
     async close() {
       closing.abort(new BoxofficeError('BACKEND_UNAVAILABLE', 'the agent is stopping'))

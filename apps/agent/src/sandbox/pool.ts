@@ -124,7 +124,8 @@ export const createPool = ({ create, destroy, hashOf, concurrency, log }: PoolOp
     forget(sandbox) {
       if (shelves.get(sandbox.file.profile_hash)?.ready.delete(sandbox)) refill()
     },
-    sizes: () => [...shelves.values()].map(({ profile, ready }) => ({ profile: profile.name, ready: ready.size, target: profile.pool_size })),
+    sizes: () =>
+      [...shelves.values()].map(({ profile, ready }) => ({ profile: profile.name, ready: ready.size, target: profile.pool_size })),
     async close() {
       closed = true
       clearTimeout(retry)

@@ -19,6 +19,8 @@ export const SandboxFile = z.object({
   gid: z.number().int(),
   /** SHA-256 of the link secret; null until the supervisor's first dial. */
   secret_hash: z.string().nullable(),
+  /** Stopped by us, and not by an accident while the agent was away. */
+  stopped: z.boolean(),
 })
 export type SandboxFile = z.infer<typeof SandboxFile>
 

@@ -1,0 +1,212 @@
+import { randomBytes } from 'node:crypto'
+import { join } from 'node:path'
+import type { AgentHeartbeatRequest, RegisterAgentRequest } from '@boxoffice/protocol'
+import { getRequestListener } from '@hono/node-server'
+import { type Logger, pino } from 'pino'
+import { Gauge, Registry } from 'prom-client'
+import { type AgentConfig, hostOf, isLoopback, portOf } from './config.ts'
+import { openDataDirectory } from './data-directory.ts'
+import { createDataplane } from './http/app.ts'
+import { createControlApp } from './http/control.ts'
+import { createControlVerifier } from './http/control-auth.ts'
+import { createKeySource } from './http/keys.ts'
+import { createRevocationStore } from './http/revocations.ts'
+import { drain, httpServer, listen, readTls } from './listeners.ts'
+import { operations } from './operations.ts'
+import { providerCandidates } from './providers/candidates.ts'
+import { type Candidate, createProviderSlot } from './providers/slot.ts'
+import { createLayout } from './sandbox/layout.ts'
+import { createSandboxManager } from './sandbox/manager.ts'
+import { createRecovery } from './sandbox/recovery.ts'
+import { claimOwners, createUids } from './sandbox/uids.ts'
+import { createWatch } from './sandbox/watch.ts'
+import { type BrokerClient, createBrokerClient } from './uplink/broker-client.ts'
+import { createUplink } from './uplink/heartbeat.ts'
+
+/** Parts that tests and `boxoffice up` bring along instead of the usual ones. */
+export type AgentOverrides = { log?: Logger; broker?: BrokerClient; candidates?: readonly Candidate[] }
+
+/** What a started agent says of itself; the ready line prints it. */
+export type AgentReady = {
+  url: string
+  controlUrl: string
+  /** Undefined while the broker cannot be reached; the agent goes on trying. */
+  agentId: string | undefined
+  provider: string | null
+  isolation: string | null
+}
+
+export interface Agent {
+  start(): Promise<AgentReady>
+  /** Sockets close with 1001; sandboxes stay, unless `destroyOnExit`. */
+  close(): Promise<void>
+}
+
+const VERSION = '0.1.0'
+const DRAIN_MS = 10_000
+
+/** Builds the agent from its parts. Nothing runs before `start`. */
+export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {}): Agent => {
+  const log = overrides.log ?? pino({ name: 'boxoffice-agent' }, pino.destination(2))
+  const teardown = new AsyncDisposableStack()
+
+  const build = async (): Promise<AgentReady> => {
+    const directory = await openDataDirectory(config.dataDir, config.supervisorPath)
+    teardown.defer(directory.release)
+    const { installId } = directory
+    const instanceId = randomBytes(6).toString('hex')
+    const tls = await readTls(config.tlsCert, config.tlsKey)
+    const metrics = new Registry()
+
+    const slot = createProviderSlot(
+      overrides.candidates ??
+        providerCandidates({
+          provider: config.provider,
+          isolation: config.isolation,
+          unsafeRefused: unsafeRefused(config),
+          dockerHost: config.dockerHost,
+          dataDirectory: directory.path,
+          installId,
+          instanceId,
+          defaultImage: config.defaultImage,
+          log,
+        }),
+      log,
+    )
+    teardown.defer(() => slot.close())
+
+    const layout = await createLayout(directory.path)
+    const uids = createUids(installId)
+    await claimOwners(uids, join(directory.path, 'workspaces'))
+    const revocations = createRevocationStore()
+    const broker = overrides.broker ?? createBrokerClient(config.brokerUrl, config.enrollToken)
+    const keys = createKeySource({ load: () => broker.jwks() })
+    let issuer: string | undefined
+
+    const manager = createSandboxManager({
+      provider: () => slot.require(),
+      layout,
+      uids,
+      supervisorPath: directory.supervisorPath,
+      defaultImage: config.defaultImage,
+      poolConcurrency: config.poolConcurrency,
+      log,
+    })
+    teardown.defer(async () => {
+      if (config.destroyOnExit) await manager.destroyAll()
+      await manager.close()
+    })
+    countSandboxes(metrics, manager)
+
+    const recovery = createRecovery({ manager, revocations, sandboxes: join(directory.path, 'sandboxes'), log })
+    const watch = createWatch({ slot, manager, recovery, log })
+    teardown.defer(() => watch.close())
+    await watch.start()
+
+    const dataplane = createDataplane({
+      sandboxes: manager,
+      keys,
+      revocations,
+      issuer: () => issuer,
+      corsOrigins: config.corsOrigins,
+      log,
+      metrics,
+    })
+    const unreadiness = (): string[] => [
+      ...(slot.reason === null ? [] : [`provider: ${slot.reason}`]),
+      ...(issuer === undefined ? ['broker: not registered yet'] : []),
+    ]
+    const other = operations({ unreadiness, metrics })
+    const server = httpServer(tls, (request, response) => {
+      if (!dataplane.handle(request, response)) other(request, response)
+    }).on('upgrade', (request, socket, head) => dataplane.upgrade(request, socket, head))
+    const url = await listen(server, config.host, config.port, tls)
+    teardown.defer(async () => {
+      await dataplane.close()
+      await drain(server, DRAIN_MS)
+    })
+
+    const verify = createControlVerifier({ keys, issuer: () => issuer, agentId: () => uplink.agentId })
+    const control = httpServer(tls, getRequestListener(createControlApp({ manager, revocations, verify, log }).fetch))
+    const controlUrl = await listen(control, hostOf(config.controlListen), portOf(config.controlListen), tls)
+    teardown.defer(() => drain(control, DRAIN_MS))
+
+    const heartbeat = (partial: boolean): AgentHeartbeatRequest => {
+      const sandboxes = manager.reports().filter(({ state }) => !partial || state === 'lost')
+      return { instance_id: instanceId, provider: slot.report(), sandboxes, partial }
+    }
+    const inventory = (): RegisterAgentRequest => ({
+      install_id: installId,
+      instance_id: instanceId,
+      public_url: config.publicUrl ?? url,
+      control_url: config.controlUrl ?? controlUrl,
+      relay: config.relay,
+      provider: slot.report(),
+      sandboxes: manager.reports(),
+      clock: new Date().toISOString(),
+      version: VERSION,
+    })
+    const uplink = createUplink({
+      broker,
+      inventory,
+      heartbeat,
+      onRegistered: ({ issuer: signer, jwks }) => {
+        issuer = signer
+        keys.seed(jwks)
+      },
+      onInstructions: async (instructions) => {
+        revocations.apply(instructions.revocations)
+        manager.pool.setTargets(slot.provider === undefined ? [] : instructions.pools)
+        await recovery.settle(instructions.decisions)
+      },
+      log,
+    })
+    teardown.defer(() => uplink.close())
+    manager.onLost(() => uplink.reportNow())
+    await uplink.start()
+
+    return { url, controlUrl, agentId: uplink.agentId, provider: slot.report().name, isolation: slot.report().isolation }
+  }
+
+  return {
+    async start() {
+      try {
+        return await build()
+      } catch (error) {
+        await teardown.disposeAsync()
+        throw error
+      }
+    },
+    close: () => teardown.disposeAsync(),
+  }
+}
+
+const unsafeRefused = ({ host, controlListen, publicUrl, allowUnsafeLocal }: AgentConfig): string | null => {
+  const local =
+    isLoopback(host) && isLoopback(hostOf(controlListen)) && (publicUrl === undefined || isLoopback(new URL(publicUrl).hostname))
+  if (allowUnsafeLocal || local) return null
+  return 'isolation "none" is refused for a listener that others can reach; install bubblewrap, or allow it with --allow-unsafe-local'
+}
+
+const countSandboxes = (metrics: Registry, manager: ReturnType<typeof createSandboxManager>): void => {
+  new Gauge({
+    name: 'boxoffice_agent_sandboxes',
+    help: 'Sandboxes on this agent by state',
+    labelNames: ['state'],
+    registers: [metrics],
+    collect() {
+      this.reset()
+      for (const { state } of manager.reports()) this.labels(state).inc()
+    },
+  })
+  new Gauge({
+    name: 'boxoffice_agent_pool_ready',
+    help: 'Sandboxes that wait in the pool, by profile',
+    labelNames: ['profile'],
+    registers: [metrics],
+    collect() {
+      this.reset()
+      for (const { profile, ready } of manager.pool.sizes()) this.labels(profile).set(ready)
+    },
+  })
+}

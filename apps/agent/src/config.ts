@@ -1,0 +1,60 @@
+import { isAbsolute } from 'node:path'
+import { RelayPreference } from '@boxoffice/protocol'
+import { z } from 'zod'
+
+const port = z.number().int().min(0).max(65_535)
+const httpUrl = z.url({ protocol: /^https?$/, error: 'must be an http:// or https:// URL' })
+const listenAddress = z
+  .string()
+  .regex(/^(?:\[[0-9a-fA-F:.]+\]|[^:\s]+):\d{1,5}$/, 'must be host:port, as in 127.0.0.1:7072')
+  .refine((value) => Number(value.slice(value.lastIndexOf(':') + 1)) <= 65_535, 'the port must be at most 65535')
+
+/** Everything that the agent can be told. Names are those of the flags, in camel case. */
+export const AgentConfig = z
+  .object({
+    /** Holds everything that persists. */
+    dataDir: z.string().refine(isAbsolute, 'must be an absolute path'),
+    host: z.string().min(1).default('127.0.0.1'),
+    port: port.default(7071),
+    /** What clients reach the agent by; default: its listener. */
+    publicUrl: httpUrl.optional(),
+    brokerUrl: httpUrl,
+    enrollToken: z.string().min(1),
+    /** The control listener. Port 0 is a free one. */
+    controlListen: listenAddress.default('127.0.0.1:0'),
+    /** What the broker reaches the control listener by; default: the listener itself. */
+    controlUrl: httpUrl.optional(),
+    /** Says that the network of the control listener is itself private, so that it may do without TLS [C-79]. */
+    insecureNetwork: z.boolean().default(false),
+    /** Paths of a PEM certificate and key for both listeners. */
+    tlsCert: z.string().optional(),
+    tlsKey: z.string().optional(),
+    relay: RelayPreference.default('auto'),
+    provider: z.enum(['auto', 'docker', 'local']).default('auto'),
+    isolation: z.enum(['auto', 'bubblewrap', 'none']).default('auto'),
+    /** Allows isolation `none` behind a listener that others can reach. */
+    allowUnsafeLocal: z.boolean().default(false),
+    /** As in the environment variable DOCKER_HOST. */
+    dockerHost: z.string().min(1).optional(),
+    defaultImage: z.string().min(1).default('boxoffice/sandbox:latest'),
+    /** The supervisor's binary; default: the one that ships with the agent. */
+    supervisorPath: z.string().optional(),
+    poolConcurrency: z.number().int().min(1).max(32).default(2),
+    /** Web origins that may call the dataplane [C-69]. */
+    corsOrigins: z.array(z.string()).default([]),
+    destroyOnExit: z.boolean().default(false),
+  })
+  .refine(({ tlsCert, tlsKey }) => (tlsCert === undefined) === (tlsKey === undefined), {
+    path: ['tlsKey'],
+    error: 'tlsCert and tlsKey belong together',
+  })
+  .refine(({ controlListen, tlsCert, insecureNetwork }) => isLoopback(hostOf(controlListen)) || tlsCert !== undefined || insecureNetwork, {
+    path: ['controlListen'],
+    error: 'an address that others can reach needs --tls-cert and --tls-key, or --insecure-network on a private network',
+  })
+export type AgentConfig = z.output<typeof AgentConfig>
+
+export const hostOf = (address: string): string => address.slice(0, address.lastIndexOf(':')).replace(/^\[|\]$/g, '')
+export const portOf = (address: string): number => Number(address.slice(address.lastIndexOf(':') + 1))
+
+export const isLoopback = (host: string): boolean => host === 'localhost' || host === '::1' || /^127(\.\d{1,3}){3}$/.test(host)

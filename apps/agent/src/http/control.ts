@@ -1,0 +1,84 @@
+import {
+  BoxofficeError,
+  CreateSandboxRequest,
+  describeIssues,
+  fromUnknown,
+  LIMITS,
+  newRequestId,
+  Revocations,
+  SuspendRequest,
+} from '@boxoffice/protocol'
+import { type Context, Hono, type MiddlewareHandler } from 'hono'
+import { bodyLimit } from 'hono/body-limit'
+import type { ContentfulStatusCode } from 'hono/utils/http-status'
+import type { Logger } from 'pino'
+import type { z } from 'zod'
+import type { SandboxManager } from '../sandbox/manager.ts'
+import type { VerifyControlToken } from './control-auth.ts'
+import type { RevocationStore } from './revocations.ts'
+
+export type ControlOptions = {
+  manager: SandboxManager
+  revocations: RevocationStore
+  verify: VerifyControlToken
+  log: Logger
+}
+
+/** The control API for the broker (`packages/protocol/src/control.ts`); every route needs a control token. */
+export const createControlApp = ({ manager, revocations, verify, log }: ControlOptions): Hono =>
+  new Hono()
+    .use(authenticated(verify))
+    .use(bodyLimit({ maxSize: LIMITS.controlBodyBytes, onError: tooLarge }))
+    .put('/control/v1/sessions/:session/sandbox', async (c) => {
+      const request = await parse(c, CreateSandboxRequest)
+      return c.json(await manager.ensureForSession(c.req.param('session'), request))
+    })
+    .get('/control/v1/sandboxes', (c) => c.json({ sandboxes: manager.reports() }))
+    .get('/control/v1/sandboxes/:id', (c) => c.json(manager.report(c.req.param('id'))))
+    .post('/control/v1/sandboxes/:id/suspend', async (c) => {
+      const { mode } = await parse(c, SuspendRequest)
+      return c.json(await manager.suspend(c.req.param('id'), mode))
+    })
+    .post('/control/v1/sandboxes/:id/resume', async (c) => c.json(await manager.resume(c.req.param('id'))))
+    .delete('/control/v1/sandboxes/:id', async (c) => {
+      const id = c.req.param('id')
+      const session = manager.get(id)?.sessionId
+      const reason = (session && revocations.deniedSession(session)) || 'released'
+      await manager.destroy(id, reason, { keepWorkspace: c.req.query('keep_workspace') === 'true' })
+      return c.body(null, 204)
+    })
+    .post('/control/v1/revocations', async (c) => {
+      revocations.apply(await parse(c, Revocations))
+      return c.body(null, 204)
+    })
+    .notFound((c) => refusal(c, new BoxofficeError('NOT_FOUND', 'no such control route')))
+    .onError((thrown, c) => {
+      const error = fromUnknown(thrown)
+      if (error.code === 'INTERNAL')
+        log.error({ err: error.cause ?? error, method: c.req.method, path: c.req.path }, 'control request failed')
+      return refusal(c, error)
+    })
+
+const authenticated = (verify: VerifyControlToken): MiddlewareHandler =>
+  async function authenticate(c, next) {
+    const token = /^bearer +(\S+)$/i.exec(c.req.header('authorization') ?? '')?.[1]
+    if (token === undefined) throw new BoxofficeError('UNAUTHENTICATED', 'A control token is required')
+    await verify(token)
+    await next()
+  }
+
+const parse = async <T extends z.ZodType>(c: Context, schema: T): Promise<z.output<T>> => {
+  const body: unknown = await c.req.json().catch(() => {
+    throw new BoxofficeError('INVALID_REQUEST', 'body: must be JSON')
+  })
+  const parsed = schema.safeParse(body)
+  if (!parsed.success) throw new BoxofficeError('INVALID_REQUEST', describeIssues(parsed.error))
+  return parsed.data
+}
+
+const tooLarge = (): never => {
+  throw new BoxofficeError('PAYLOAD_TOO_LARGE', `the body is larger than ${LIMITS.controlBodyBytes} bytes`)
+}
+
+const refusal = (c: Context, error: BoxofficeError): Response =>
+  c.json(error.envelope(c.req.header('x-request-id') ?? newRequestId()), error.status as ContentfulStatusCode)

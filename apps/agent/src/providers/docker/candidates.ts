@@ -1,0 +1,63 @@
+import { existsSync } from 'node:fs'
+import Docker from 'dockerode'
+import type { Logger } from 'pino'
+import type { ProviderCapabilities } from '../provider.ts'
+import type { Candidate } from '../slot.ts'
+import type { Maker } from './create-options.ts'
+import { dockerProvider } from './docker.ts'
+import { within } from './engine-error.ts'
+
+export type DockerCandidateOptions = Maker & {
+  /** As in DOCKER_HOST; the environment's when it is undefined. */
+  dockerHost: string | undefined
+  log: Logger
+}
+
+/** Engines to try: the named one alone, else every socket in its usual place. */
+export const dockerCandidates = (options: DockerCandidateOptions): Candidate[] => {
+  const named = options.dockerHost ?? process.env.DOCKER_HOST
+  if (named !== undefined && named !== '') return [candidate(`engine at ${named}`, () => engineAt(named), options)]
+  return usualSockets().map((path) => candidate(`engine at ${path}`, () => socketEngine(path), options))
+}
+
+const usualSockets = (): string[] => {
+  const runtime = process.env.XDG_RUNTIME_DIR
+  return [...(runtime === undefined ? [] : [`${runtime}/podman/podman.sock`]), '/run/podman/podman.sock', '/var/run/docker.sock']
+}
+
+const candidate = (name: string, connect: () => Docker, { installId, instanceId, log }: DockerCandidateOptions): Candidate => ({
+  name,
+  open: async () => {
+    const docker = connect()
+    return dockerProvider({ docker, installId, instanceId, capabilities: await capabilitiesOf(docker), log })
+  },
+})
+
+const socketEngine = (path: string): Docker => {
+  if (!existsSync(path)) throw new Error('no such socket')
+  return new Docker({ socketPath: path })
+}
+
+const engineAt = (host: string): Docker => {
+  const url = new URL(host)
+  if (url.protocol === 'unix:') return socketEngine(url.pathname)
+  return new Docker({ protocol: url.protocol === 'https:' ? 'https' : 'http', host: url.hostname, port: url.port || 2375 })
+}
+
+type EngineInfo = { MemoryLimit?: boolean; PidsLimit?: boolean; CpuCfsQuota?: boolean; Runtimes?: Record<string, unknown> }
+
+const capabilitiesOf = async (docker: Docker): Promise<ProviderCapabilities> => {
+  const info: EngineInfo = await within(3000, docker.info())
+  return {
+    isolation: 'container',
+    suspend: ['freeze', 'stop'],
+    limits: [
+      ...(info.CpuCfsQuota === false ? [] : (['cpus'] as const)),
+      ...(info.MemoryLimit === false ? [] : (['memory_mb'] as const)),
+      ...(info.PidsLimit === false ? [] : (['pids_limit'] as const)),
+      'read_only_rootfs',
+    ],
+    network: true,
+    ociRuntimes: Object.keys(info.Runtimes ?? {}),
+  }
+}

@@ -1,0 +1,77 @@
+import { existsSync, lstatSync, readlinkSync } from 'node:fs'
+import { mkdir, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { SandboxSpec } from '../provider.ts'
+
+const TMP_BYTES = 64 * 1024 * 1024
+/** The only user there is inside. Outside it is the uid that owns the workspace. */
+const INSIDE_ID = '1000'
+
+/** Parts of the host's `/etc` that programs from its `/usr` cannot do without, and that hold no secrets. */
+const SHARED_ETC: readonly { name: string; directory: boolean }[] = [
+  { name: 'alternatives', directory: true },
+  { name: 'ld.so.cache', directory: false },
+  { name: 'ssl/certs', directory: true },
+  { name: 'ssl/openssl.cnf', directory: false },
+  { name: 'pki/tls/certs', directory: true },
+  { name: 'pki/ca-trust/extracted', directory: true },
+  { name: 'terminfo', directory: true },
+].filter(({ name }) => existsSync(join('/etc', name)))
+
+const GENERATED_ETC: Readonly<Record<string, string>> = {
+  passwd: 'root:x:0:0:root:/:/usr/sbin/nologin\nsandbox:x:1000:1000::/tmp/home:/bin/bash\nnobody:x:65534:65534::/:/usr/sbin/nologin\n',
+  group: 'root:x:0:\nsandbox:x:1000:\nnogroup:x:65534:\n',
+  hosts: '127.0.0.1 localhost sandbox\n::1 localhost\n',
+  'resolv.conf': '',
+  'nsswitch.conf': 'passwd: files\ngroup: files\nhosts: files dns\n',
+}
+
+/** Fills the directory that all sandboxes see as `/etc`: generated files, and empty places for what is mounted from the host. */
+export const generateEtc = async (directory: string): Promise<void> => {
+  await mkdir(directory, { recursive: true, mode: 0o755 })
+  for (const [name, content] of Object.entries(GENERATED_ETC)) await writeFile(join(directory, name), content)
+  for (const { name, directory: isDirectory } of SHARED_ETC) {
+    const path = join(directory, name)
+    await mkdir(isDirectory ? path : join(path, '..'), { recursive: true })
+    if (!isDirectory) await writeFile(path, '')
+  }
+}
+
+/** `/bin`, `/lib` and their like: links into `/usr` on merged systems, directories of their own elsewhere. */
+const systemLinks = (): string[] =>
+  ['bin', 'sbin', 'lib', 'lib32', 'lib64', 'libx32'].flatMap((name) => {
+    const path = `/${name}`
+    if (!existsSync(path)) return []
+    return lstatSync(path).isSymbolicLink() ? ['--symlink', readlinkSync(path), path] : ['--ro-bind', path, path]
+  })
+
+const SYSTEM_LINKS = systemLinks()
+
+/** Host paths as the sandbox's own uid can reach them. */
+export type BubblewrapPaths = {
+  etc: string
+  supervisor: string
+  link: string
+  workspace: string
+  oomFile: string | undefined
+}
+
+/** The hardening of the local provider, in one pure function: what a sandbox sees, and nothing else. */
+export const bubblewrapArguments = (paths: BubblewrapPaths, { profile }: Pick<SandboxSpec, 'profile'>): string[] => [
+  ...['--unshare-user', '--disable-userns', '--uid', INSIDE_ID, '--gid', INSIDE_ID, '--cap-drop', 'ALL'],
+  ...['--unshare-pid', '--unshare-ipc', '--unshare-uts', '--unshare-net', '--unshare-cgroup-try', '--hostname', 'sandbox'],
+  ...['--new-session', '--as-pid-1', '--clearenv'],
+  ...['--setenv', 'PATH', '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'],
+  ...['--ro-bind', '/usr', '/usr', ...SYSTEM_LINKS],
+  ...['--ro-bind', paths.etc, '/etc'],
+  ...SHARED_ETC.flatMap(({ name }) => ['--ro-bind', `/etc/${name}`, `/etc/${name}`]),
+  ...['--proc', '/proc', '--dev', '/dev'],
+  ...['--size', String(TMP_BYTES), '--tmpfs', '/tmp', '--dir', '/run', '--dir', '/var', '--symlink', '../tmp', '/var/tmp'],
+  ...['--bind', paths.workspace, '/workspace', '--bind', paths.workspace, '/app'],
+  ...['--ro-bind', paths.supervisor, '/.boxoffice/supervisor', '--ro-bind', paths.link, '/.boxoffice/link'],
+  ...(paths.oomFile === undefined ? [] : ['--ro-bind', paths.oomFile, '/.boxoffice/oom']),
+  ...(profile.read_only_rootfs ? ['--remount-ro', '/'] : []),
+  ...['--chdir', '/workspace', '--info-fd', '3', '--'],
+  ...['/.boxoffice/supervisor', '--socket', '/.boxoffice/link/link.sock', '--workspace', '/workspace', '--home', '/tmp/home'],
+  ...(paths.oomFile === undefined ? [] : ['--oom-file', '/.boxoffice/oom']),
+]

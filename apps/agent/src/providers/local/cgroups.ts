@@ -1,0 +1,230 @@
+import { existsSync, mkdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs'
+import { readFile, rmdir, writeFile } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import type { Profile } from '@boxoffice/protocol'
+import type { ProviderCapabilities } from '../provider.ts'
+
+const CONTROLLERS = ['memory', 'pids', 'cpu', 'freezer'] as const
+type Controller = (typeof CONTROLLERS)[number]
+type Version = 1 | 2
+
+/** Where each controller of the kernel is mounted; one that the host lacks, or that this process may not use, is absent. */
+type Hierarchies = Partial<Record<Controller, { version: Version; directory: string }>>
+
+/** The control groups of all sandboxes of one install: which limits they enforce, and a group per sandbox. */
+export interface Cgroups {
+  readonly limits: ProviderCapabilities['limits']
+  readonly canFreeze: boolean
+  group(name: string): CgroupGroup
+}
+
+/** One sandbox's group, in as many hierarchies as the kernel has. Its directories exist between `create` and `remove`. */
+export interface CgroupGroup {
+  /** The file that counts the out-of-memory kills of the group. */
+  readonly oomFile: string | undefined
+  create(profile: Profile): void
+  attach(pid: number): Promise<void>
+  pids(): Promise<number[]>
+  freeze(): Promise<void>
+  thaw(): Promise<void>
+  frozen(): Promise<boolean>
+  oomKills(): Promise<number>
+  remove(): Promise<void>
+}
+
+const PERIOD_MICROSECONDS = 100_000
+const MiB = 1024 * 1024
+
+// The pids limit counts the monitor that bubblewrap leaves outside of the sandbox, so one more than the profile says.
+const limitFiles = (
+  controller: Controller,
+  version: Version,
+  { memory_mb, pids_limit, cpus }: Profile,
+): [file: string, value: string, optional?: true][] => {
+  const quota = String(Math.max(1000, Math.round(cpus * PERIOD_MICROSECONDS)))
+  switch (controller) {
+    case 'memory':
+      // Swap accounting is off in many kernels; then the first limit is all there is.
+      return version === 1
+        ? [
+            ['memory.limit_in_bytes', String(memory_mb * MiB)],
+            ['memory.memsw.limit_in_bytes', String(memory_mb * MiB), true],
+          ]
+        : [
+            ['memory.max', String(memory_mb * MiB)],
+            ['memory.swap.max', '0', true],
+          ]
+    case 'pids':
+      return [['pids.max', String(pids_limit + 1)]]
+    case 'cpu':
+      return version === 1
+        ? [
+            ['cpu.cfs_period_us', String(PERIOD_MICROSECONDS)],
+            ['cpu.cfs_quota_us', quota],
+          ]
+        : [['cpu.max', `${quota} ${PERIOD_MICROSECONDS}`]]
+    case 'freezer':
+      return []
+  }
+}
+
+/**
+ * Finds the hierarchies in which this process may make groups below `boxoffice/<install>`, or undefined when there are none:
+ * an unprivileged agent outside of a delegated group.
+ */
+export const openCgroups = (installId: string): Cgroups | undefined => {
+  const hierarchies: Hierarchies = {}
+  for (const [controller, { version, mount }] of mountedControllers()) {
+    const directory = writableParent(mount, version, controller, installId)
+    if (directory !== undefined) hierarchies[controller] = { version, directory }
+  }
+  if (Object.keys(hierarchies).length === 0) return undefined
+  return {
+    limits: [
+      ...(hierarchies.cpu === undefined ? [] : (['cpus'] as const)),
+      ...(hierarchies.memory === undefined ? [] : (['memory_mb'] as const)),
+      ...(hierarchies.pids === undefined ? [] : (['pids_limit'] as const)),
+    ],
+    canFreeze: hierarchies.freezer !== undefined,
+    group: (name) => cgroupGroup(hierarchies, name),
+  }
+}
+
+const mountedControllers = (): Map<Controller, { version: Version; mount: string }> => {
+  const found = new Map<Controller, { version: Version; mount: string }>()
+  for (const line of readFileSync('/proc/mounts', 'utf8').split('\n')) {
+    const [, mount, type, options = ''] = line.split(' ')
+    if (mount === undefined) continue
+    if (type === 'cgroup') {
+      for (const controller of CONTROLLERS) if (options.split(',').includes(controller)) found.set(controller, { version: 1, mount })
+    } else if (type === 'cgroup2') {
+      const available = readFileSync(join(mount, 'cgroup.controllers'), 'utf8').trim().split(' ')
+      for (const controller of CONTROLLERS) {
+        // Every group of version 2 can be frozen; there is no controller to enable.
+        if (!found.has(controller) && (controller === 'freezer' ? available.includes('memory') : available.includes(controller))) {
+          found.set(controller, { version: 2, mount })
+        }
+      }
+    }
+  }
+  return found
+}
+
+/** Makes `boxoffice/<install>` at the top of a hierarchy, else below our own group where that was delegated to us. */
+const writableParent = (mount: string, version: Version, controller: Controller, installId: string): string | undefined => {
+  for (const root of version === 1 ? [mount] : [mount, ...delegatedGroup(mount)]) {
+    const directory = join(root, 'boxoffice', installId)
+    try {
+      mkdirSync(directory, { recursive: true })
+      if (version === 2 && controller !== 'freezer') {
+        for (const level of [root, dirname(directory), directory]) writeFileSync(join(level, 'cgroup.subtree_control'), `+${controller}`)
+      }
+      return directory
+    } catch {
+      // Read-only, not ours, or occupied by processes: try the next one.
+    }
+  }
+  return undefined
+}
+
+// A group of version 2 that holds processes cannot have groups with limits below it, so the agent moves into a leaf of its own.
+const delegatedGroup = (mount: string): string[] => {
+  try {
+    const own = /^0::(.*)$/m.exec(readFileSync('/proc/self/cgroup', 'utf8'))?.[1]
+    if (own === undefined || own === '/') return []
+    const leaf = join(mount, own, 'agent')
+    mkdirSync(leaf, { recursive: true })
+    writeFileSync(join(leaf, 'cgroup.procs'), String(process.pid))
+    return [join(mount, own)]
+  } catch {
+    return []
+  }
+}
+
+const cgroupGroup = (hierarchies: Hierarchies, name: string): CgroupGroup => {
+  const entries = (Object.entries(hierarchies) as [Controller, { version: Version; directory: string }][]).map(
+    ([controller, { version, directory }]) => ({ controller, version, directory: join(directory, name) }),
+  )
+  const directories = [...new Set(entries.map((entry) => entry.directory))]
+  const memory = entries.find((entry) => entry.controller === 'memory')
+  const freezer = entries.find((entry) => entry.controller === 'freezer')
+  const oomFile = memory && join(memory.directory, memory.version === 1 ? 'memory.oom_control' : 'memory.events')
+  const pidsFile = directories[0] && join(directories[0], 'cgroup.procs')
+
+  const pids = async (): Promise<number[]> => {
+    const text = pidsFile === undefined ? '' : await readFile(pidsFile, 'utf8').catch(() => '')
+    return text.split('\n').filter(Boolean).map(Number)
+  }
+  const setFrozen = async (frozen: boolean): Promise<void> => {
+    if (freezer === undefined) return
+    const { version, directory } = freezer
+    const file = join(directory, version === 1 ? 'freezer.state' : 'cgroup.freeze')
+    await writeFile(file, version === 1 ? (frozen ? 'FROZEN' : 'THAWED') : frozen ? '1' : '0')
+    while (frozen && !(await isFrozen())) {
+      await delay(1)
+      // Version 1 gives up on a task that is busy in the kernel, and wants to be asked again.
+      if (version === 1) await writeFile(file, 'FROZEN')
+    }
+  }
+  const isFrozen = async (): Promise<boolean> => {
+    if (freezer === undefined) return false
+    const { version, directory } = freezer
+    const text = await readFile(join(directory, version === 1 ? 'freezer.state' : 'cgroup.events'), 'utf8').catch(() => '')
+    return version === 1 ? text.trim() === 'FROZEN' : text.includes('frozen 1')
+  }
+
+  return {
+    oomFile,
+    pids,
+    // Synchronous on purpose: these files are kernel memory, and each call takes less than a trip through the thread pool.
+    create(profile) {
+      for (const { controller, version, directory } of entries) {
+        if (!existsSync(directory)) mkdirSync(directory)
+        for (const [file, value, optional] of limitFiles(controller, version, profile)) {
+          if (optional && !existsSync(join(directory, file))) continue
+          writeFileSync(join(directory, file), value)
+        }
+      }
+    },
+    // Not synchronous: after a pause the first move waits several milliseconds for the kernel; those that follow are free.
+    async attach(pid) {
+      for (const directory of directories) await writeFile(join(directory, 'cgroup.procs'), String(pid))
+    },
+    freeze: () => setFrozen(true),
+    thaw: () => setFrozen(false),
+    frozen: isFrozen,
+    async oomKills() {
+      const text = oomFile === undefined ? '' : await readFile(oomFile, 'utf8').catch(() => '')
+      return Number(/^oom_kill (\d+)$/m.exec(text)?.[1] ?? 0)
+    },
+    async remove() {
+      for (const directory of directories) await removeGroup(directory)
+    },
+  }
+}
+
+/** A group can be removed once its last process is reaped, which is a moment after its death. */
+const removeGroup = async (directory: string): Promise<void> => {
+  for (let attempt = 0; ; attempt++) {
+    try {
+      return await rmdir(directory)
+    } catch (error) {
+      const code = (error as NodeJS.ErrnoException).code
+      if (code === 'ENOENT') return
+      if (code !== 'EBUSY' || attempt >= 500) throw error
+      await delay(Math.min(10, 1 + attempt))
+    }
+  }
+}
+
+/** Removes the install's own, empty groups; for tests and `destroyOnExit`. */
+export const removeInstallGroups = (installId: string): void => {
+  for (const { mount } of mountedControllers().values()) {
+    try {
+      rmdirSync(join(mount, 'boxoffice', installId))
+    } catch {
+      // Not there, or still in use.
+    }
+  }
+}

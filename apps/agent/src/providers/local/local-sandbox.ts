@@ -1,0 +1,138 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import { BoxofficeError } from '@boxoffice/protocol'
+import type { SandboxHandle } from '../provider.ts'
+import type { CgroupGroup } from './cgroups.ts'
+import {
+  descendantsOf,
+  nameProcess,
+  type ProcessName,
+  pidsWithArgument,
+  pidsWithVariable,
+  processState,
+  signalPid,
+  signalProcess,
+} from './process-table.ts'
+import { spawnDetached } from './spawn.ts'
+import type { LocalState, StateFiles } from './state-file.ts'
+
+/** Marks every process of a sandbox without namespaces, so that its end finds them all. */
+const MARK = 'BOXOFFICE_SANDBOX_ID'
+
+export interface LocalSandbox {
+  start(): Promise<SandboxHandle>
+  handle(): Promise<SandboxHandle>
+  freeze(): Promise<void>
+  stop(): Promise<void>
+  resume(): Promise<void>
+  destroy(): Promise<void>
+}
+
+type Parts = {
+  state: LocalState
+  isolation: 'bubblewrap' | 'none'
+  group: CgroupGroup | undefined
+  files: StateFiles
+  bootId: string
+  logDirectory: string
+}
+
+/** One sandbox of the local provider: its processes by name, its control group, its state file. */
+export const localSandbox = ({ state: initial, isolation, group, files, bootId, logDirectory }: Parts): LocalSandbox => {
+  let state = initial
+  const save = (change: Partial<LocalState>): Promise<void> => {
+    state = { ...state, ...change }
+    return files.save(state)
+  }
+  const ofThisBoot = (): boolean => state.boot_id === bootId
+  const processes = (): ProcessName[] => (ofThisBoot() ? [state.monitor, state.supervisor].filter((name) => name !== null) : [])
+
+  const start = async (): Promise<SandboxHandle> => {
+    // The file is there before the process is, so that a crash in between leaves something to find it by.
+    await save({ boot_id: bootId, stopped: false, monitor: null, supervisor: null })
+    const environment: Record<string, string> =
+      isolation === 'none' ? { PATH: process.env.PATH ?? '/usr/local/bin:/usr/bin:/bin', [MARK]: state.id } : {}
+    const spawned = await spawnDetached(state.command, { environment, infoPipe: isolation === 'bubblewrap', logDirectory })
+    // No program of the sandbox runs before the agent talks to its supervisor, so joining the group late leaves no gap.
+    const joined = group?.attach(spawned.pid)
+    joined?.catch(() => {})
+    const supervisorPid = await spawned.supervisorPid
+    const [monitor, supervisor] = await Promise.all([nameProcess(spawned.pid), nameProcess(supervisorPid)])
+    await Promise.all([
+      save({ monitor: monitor ?? null, supervisor: supervisor ?? null }),
+      joined?.then(() => group?.attach(supervisorPid)),
+    ])
+    if (supervisor === undefined) throw new BoxofficeError('BACKEND_UNAVAILABLE', 'the supervisor ended at once; its log is sandbox.log')
+    return { id: state.id, engineId: String(spawned.pid), state: 'running', profileHash: state.profile_hash }
+  }
+
+  const engineState = async (): Promise<SandboxHandle['state']> => {
+    if (state.stopped) return 'stopped'
+    if (!ofThisBoot() || state.supervisor === null) return 'lost'
+    const now = await processState(state.supervisor)
+    if (now === 'gone') return 'lost'
+    return now === 'stopped' || (await group?.frozen()) ? 'frozen' : 'running'
+  }
+
+  /** Every process that may belong to the sandbox, found by whatever still names it. */
+  const remaining = async (): Promise<number[]> => {
+    const named = await Promise.all(processes().map(async (name) => ((await processState(name)) === 'gone' ? [] : [name.pid])))
+    const unnamed = state.monitor === null ? await unnamedProcesses() : []
+    const marked = isolation === 'none' ? await pidsWithVariable(MARK, state.id) : []
+    return [...new Set([...named.flat(), ...unnamed, ...marked, ...((await group?.pids()) ?? [])])]
+  }
+
+  /** A crash right after the spawn left no names: the path of the link on the command line is the sandbox's alone. */
+  const unnamedProcesses = async (): Promise<number[]> => {
+    const { arguments: args } = state.command
+    const own = isolation === 'none' ? args[args.indexOf('--socket') + 1] : args[args.indexOf('/.boxoffice/link') - 1]
+    return own === undefined ? [] : (await Promise.all((await pidsWithArgument(own)).map(descendantsOf))).flat()
+  }
+
+  const kill = async (): Promise<void> => {
+    for (let attempt = 0; ; attempt++) {
+      const pids = await remaining()
+      if (pids.length === 0) return
+      for (const pid of pids) signalPid(pid, 'SIGKILL')
+      // A frozen process dies only when it is thawed.
+      await group?.thaw().catch(() => {})
+      if (attempt > 500) throw new BoxofficeError('INTERNAL', `processes of sandbox ${state.id} survive SIGKILL: ${pids.join(', ')}`)
+      await delay(Math.min(20, 1 + attempt))
+    }
+  }
+
+  const signalTree = async (signal: NodeJS.Signals): Promise<void> => {
+    if (state.supervisor === null) return
+    for (const pid of await descendantsOf(state.supervisor.pid)) signalPid(pid, signal)
+    await signalProcess(state.supervisor, signal)
+  }
+
+  return {
+    start,
+    async handle() {
+      const now = await engineState()
+      const lost = now === 'lost' && ((await group?.oomKills()) ?? 0) > 0
+      return {
+        id: state.id,
+        engineId: String(state.monitor?.pid ?? 0),
+        state: now,
+        profileHash: state.profile_hash,
+        ...(lost ? { oomKilled: true } : {}),
+      }
+    },
+    freeze: async () => (group === undefined ? signalTree('SIGSTOP') : group.freeze()),
+    async stop() {
+      await save({ stopped: true })
+      await kill()
+    },
+    async resume() {
+      if (state.stopped) await start()
+      else if (group === undefined) await signalTree('SIGCONT')
+      else await group.thaw()
+    },
+    async destroy() {
+      await kill()
+      await group?.remove()
+      await files.remove(state.id)
+    },
+  }
+}

@@ -1,0 +1,143 @@
+import { mkdir, readFile } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { BoxofficeError } from '@boxoffice/protocol'
+import type { Logger } from 'pino'
+import type { Provider, ProviderCapabilities, SandboxHandle, SandboxSpec } from '../provider.ts'
+import { bubblewrapArguments, generateEtc } from './bubblewrap.ts'
+import { openCgroups, removeInstallGroups } from './cgroups.ts'
+import { findBubblewrap } from './detect.ts'
+import { type LocalSandbox, localSandbox } from './local-sandbox.ts'
+import { createReach } from './reach.ts'
+import { type LocalState, stateFiles } from './state-file.ts'
+
+export type LocalProviderOptions = {
+  /** Everything the provider keeps is below it; absolute. */
+  dataDirectory: string
+  installId: string
+  /** `auto` takes bubblewrap where it works. */
+  isolation: 'auto' | 'bubblewrap' | 'none'
+  log: Logger
+}
+
+/** Sandboxes without a container engine: bubblewrap, or plain processes where there is none. */
+export const createLocalProvider = async (options: LocalProviderOptions): Promise<Provider> => {
+  const { dataDirectory, installId, log } = options
+  const asRoot = process.getuid?.() === 0
+  const bubblewrap = options.isolation === 'none' ? undefined : await findBubblewrap(asRoot)
+  if (bubblewrap !== undefined && 'reason' in bubblewrap && options.isolation === 'bubblewrap') {
+    throw new BoxofficeError('BACKEND_UNAVAILABLE', bubblewrap.reason)
+  }
+  const bwrap = bubblewrap !== undefined && 'path' in bubblewrap ? bubblewrap.path : undefined
+  if (bwrap === undefined) {
+    const why = bubblewrap !== undefined && 'reason' in bubblewrap ? bubblewrap.reason : 'asked for with --isolation none'
+    log.warn({ why }, 'ISOLATION IS "none": what runs in a sandbox runs as a plain process of this host and can read its files')
+  }
+
+  const stateDirectory = join(dataDirectory, 'local')
+  const etcDirectory = join(dataDirectory, 'etc')
+  await mkdir(stateDirectory, { recursive: true, mode: 0o700 })
+  if (bwrap !== undefined) await generateEtc(etcDirectory)
+  const reach = await createReach(dataDirectory)
+  const cgroups = openCgroups(installId)
+  const bootId = (await readFile('/proc/sys/kernel/random/boot_id', 'utf8')).trim()
+  const files = stateFiles(stateDirectory)
+  const sandboxes = new Map<string, LocalSandbox>()
+
+  const isolation = bwrap === undefined ? 'none' : 'bubblewrap'
+  const capabilities: ProviderCapabilities = {
+    isolation,
+    suspend: ['freeze', 'stop'],
+    limits: [...(cgroups?.limits ?? []), ...(bwrap === undefined ? [] : (['read_only_rootfs'] as const))],
+    network: bwrap === undefined,
+    ociRuntimes: [],
+  }
+
+  const commandFor = (id: string, spec: SandboxSpec): LocalState['command'] => {
+    const workspace = reach.path(spec.workspaceDirectory)
+    const supervisor = reach.path(spec.supervisorPath)
+    const link = reach.path(spec.linkDirectory)
+    const oomFile = cgroups?.group(id).oomFile
+    const ids = { uid: asRoot ? spec.uid : null, gid: asRoot ? spec.gid : null }
+    if (bwrap !== undefined) {
+      const paths = { etc: reach.path(etcDirectory), supervisor, link, workspace, oomFile }
+      return { file: bwrap, arguments: bubblewrapArguments(paths, spec), directory: '/', ...ids }
+    }
+    const home = ['--home', join(workspace, '.home')]
+    const oom = oomFile === undefined ? [] : ['--oom-file', oomFile]
+    return {
+      file: supervisor,
+      arguments: ['--socket', join(link, 'link.sock'), '--workspace', workspace, ...home, ...oom],
+      directory: workspace,
+      ...ids,
+    }
+  }
+
+  const adopt = (state: LocalState): LocalSandbox => {
+    const sandbox = localSandbox({
+      state,
+      isolation,
+      group: cgroups?.group(state.id),
+      files,
+      bootId,
+      logDirectory: dirname(state.link_directory),
+    })
+    sandboxes.set(state.id, sandbox)
+    return sandbox
+  }
+  const known = (handle: SandboxHandle): LocalSandbox => {
+    const sandbox = sandboxes.get(handle.id)
+    if (sandbox === undefined) throw new BoxofficeError('SANDBOX_LOST', `sandbox ${handle.id} is not there any more`)
+    return sandbox
+  }
+
+  return {
+    name: 'local',
+    capabilities,
+    probe: async () => ({ available: true }),
+    async create(id, spec, signal) {
+      signal.throwIfAborted()
+      if (spec.profile.network === 'on' && !capabilities.network) {
+        throw new BoxofficeError(
+          'UNSUPPORTED',
+          'network: the local provider cannot grant network access; use the docker provider or a profile without it',
+        )
+      }
+      const sandbox = adopt({
+        id,
+        profile_hash: spec.profileHash,
+        boot_id: bootId,
+        stopped: false,
+        monitor: null,
+        supervisor: null,
+        command: commandFor(id, spec),
+        link_directory: spec.linkDirectory,
+      })
+      try {
+        cgroups?.group(id).create(spec.profile)
+        return await sandbox.start()
+      } catch (error) {
+        await sandbox.destroy()
+        sandboxes.delete(id)
+        throw error
+      }
+    },
+    async *list() {
+      for await (const state of files.load((path, error) => log.warn({ path, error }, 'a state file cannot be read'))) {
+        yield await (sandboxes.get(state.id) ?? adopt(state)).handle()
+      }
+    },
+    inspect: async (handle) => sandboxes.get(handle.id)?.handle(),
+    suspend: (handle, mode) => known(handle)[mode](),
+    resume: (handle) => known(handle).resume(),
+    async destroy(handle) {
+      const sandbox = sandboxes.get(handle.id)
+      if (sandbox === undefined) return
+      await sandbox.destroy()
+      sandboxes.delete(handle.id)
+    },
+    async close() {
+      removeInstallGroups(installId)
+      await reach.close()
+    },
+  }
+}

@@ -1,0 +1,56 @@
+import { readdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { z } from 'zod'
+
+const ProcessName = z.object({ pid: z.number().int(), startTime: z.string() })
+
+/** What the local provider must know of a sandbox after a restart of the agent; one file each, the basis of `list()`. */
+export const LocalState = z.object({
+  id: z.string(),
+  profile_hash: z.string(),
+  /** Process ids mean nothing after a reboot. */
+  boot_id: z.string(),
+  stopped: z.boolean(),
+  /** Of bubblewrap outside of the sandbox, or of the supervisor itself with isolation `none`; null until it is started. */
+  monitor: ProcessName.nullable(),
+  /** PID 1 of the sandbox, by its id on the host. */
+  supervisor: ProcessName.nullable(),
+  /** Everything that starting it again takes. */
+  command: z.object({
+    file: z.string(),
+    arguments: z.array(z.string()),
+    directory: z.string(),
+    uid: z.number().nullable(),
+    gid: z.number().nullable(),
+  }),
+  link_directory: z.string(),
+})
+export type LocalState = z.infer<typeof LocalState>
+
+const SUFFIX = '.json'
+
+export type StateFiles = ReturnType<typeof stateFiles>
+
+export const stateFiles = (directory: string) => {
+  const pathOf = (id: string): string => join(directory, id + SUFFIX)
+  return {
+    async save(state: LocalState): Promise<void> {
+      const path = pathOf(state.id)
+      await writeFile(`${path}.new`, JSON.stringify(state), { mode: 0o600 })
+      await rename(`${path}.new`, path)
+    },
+    remove: (id: string): Promise<void> => rm(pathOf(id), { force: true }),
+    /** All that can be read; a file that cannot is named to `onBad` and left alone. */
+    async *load(onBad: (path: string, error: unknown) => void): AsyncGenerator<LocalState> {
+      for (const name of await readdir(directory)) {
+        if (!name.endsWith(SUFFIX)) continue
+        const path = join(directory, name)
+        try {
+          yield LocalState.parse(JSON.parse(await readFile(path, 'utf8')))
+        } catch (error) {
+          onBad(path, error)
+        }
+      }
+    },
+  }
+}

@@ -1,0 +1,85 @@
+import { BoxofficeError, type ProviderReport } from '@boxoffice/protocol'
+import type { Logger } from 'pino'
+import type { Provider } from './provider.ts'
+
+/** One way to get a provider: it is opened only when its turn comes. */
+export type Candidate = { name: string; open: () => Promise<Provider> }
+
+/** The agent's provider: the first candidate that is available, once there is one. */
+export interface ProviderSlot {
+  /** Throws BACKEND_UNAVAILABLE with what every candidate said. */
+  require(): Provider
+  readonly provider: Provider | undefined
+  /** Why there is none that works, else null. */
+  readonly reason: string | null
+  report(): ProviderReport
+  /** Looks for one now; true when there is one. */
+  look(): Promise<boolean>
+  close(): Promise<void>
+}
+
+/** Tries candidates in order [2-32]. The first that works stays for good: its sandboxes must be found again by the same one. */
+export const createProviderSlot = (candidates: readonly Candidate[], log: Logger): ProviderSlot => {
+  const opened = new Map<Candidate, Provider>()
+  let provider: Provider | undefined
+  let reason: string | null = 'the provider has not been looked for yet'
+
+  const tryCandidate = async (candidate: Candidate): Promise<string | null> => {
+    try {
+      const tried = opened.get(candidate) ?? (await candidate.open())
+      opened.set(candidate, tried)
+      const status = await tried.probe()
+      if (!status.available) return status.reason
+      provider = tried
+      log.info({ provider: tried.name, isolation: tried.capabilities.isolation, source: candidate.name }, 'provider available')
+      return null
+    } catch (error) {
+      return error instanceof Error ? error.message : String(error)
+    }
+  }
+
+  const find = async (): Promise<string | null> => {
+    const reasons: string[] = []
+    for (const candidate of candidates) {
+      const why = await tryCandidate(candidate)
+      if (why === null) return null
+      reasons.push(`${candidate.name}: ${why}`)
+    }
+    return reasons.join('; ')
+  }
+
+  return {
+    get provider() {
+      return provider
+    },
+    get reason() {
+      return reason
+    },
+    require() {
+      if (provider === undefined || reason !== null) {
+        throw new BoxofficeError('BACKEND_UNAVAILABLE', `no provider is available: ${reason ?? 'none'}`, { retryAfter: 5 })
+      }
+      return provider
+    },
+    report: () => ({
+      name: provider?.name ?? null,
+      isolation: provider?.capabilities.isolation ?? null,
+      available: provider !== undefined && reason === null,
+      reason,
+      suspend: [...(provider?.capabilities.suspend ?? [])],
+    }),
+    async look() {
+      const before = reason
+      if (provider === undefined) reason = await find()
+      else {
+        const status = await provider.probe()
+        reason = status.available ? null : status.reason
+      }
+      if (reason !== null && reason !== before) log.warn({ reason }, 'no provider is available')
+      return reason === null
+    },
+    async close() {
+      await Promise.all([...opened.values()].map((each) => each.close()))
+    },
+  }
+}

@@ -1,0 +1,69 @@
+import type { AgentInstructions } from '@boxoffice/protocol'
+import type { Logger } from 'pino'
+import type { RevocationStore } from '../http/revocations.ts'
+import type { Provider, SandboxHandle } from '../providers/provider.ts'
+import type { SandboxManager } from './manager.ts'
+import { loadSandboxFiles } from './record-file.ts'
+
+/** What an earlier run left: sandboxes that are adopted at once, and strays that wait for the broker's word. */
+export interface Recovery {
+  /** Finds and adopts. A failure of the engine's listing is a warning, not an end [2-30]. */
+  adopt(provider: Provider): Promise<void>
+  /** Does what the broker decided about the inventory, and removes strays with it, all at once [2-29]. */
+  settle(decisions: AgentInstructions['decisions']): Promise<void>
+}
+
+export type RecoveryOptions = {
+  manager: SandboxManager
+  revocations: RevocationStore
+  /** The directory of the sandboxes' records. */
+  sandboxes: string
+  log: Logger
+}
+
+export const createRecovery = ({ manager, revocations, sandboxes, log }: RecoveryOptions): Recovery => {
+  let strays: { provider: Provider; handle: SandboxHandle }[] = []
+
+  const listed = async (provider: Provider): Promise<Map<string, SandboxHandle> | undefined> => {
+    const handles = new Map<string, SandboxHandle>()
+    try {
+      for await (const handle of provider.list()) handles.set(handle.engineId, handle)
+      return handles
+    } catch (err) {
+      log.warn({ err }, 'the provider could not list its sandboxes; none is adopted or cleaned up')
+      return undefined
+    }
+  }
+
+  return {
+    async adopt(provider) {
+      const handles = await listed(provider)
+      if (handles === undefined) return
+      const files = await loadSandboxFiles(sandboxes, (directory, err) =>
+        log.warn({ directory, err }, 'a sandbox directory without a record is removed'),
+      )
+      const byId = new Map([...handles.values()].map((handle) => [handle.id, handle]))
+      for (const file of files) {
+        const handle = byId.get(file.sandbox_id)
+        if (handle !== undefined) handles.delete(handle.engineId)
+        await manager
+          .adopt(file, handle)
+          .catch((err: unknown) => log.error({ err, sandbox_id: file.sandbox_id }, 'a sandbox could not be adopted'))
+      }
+      strays = [...handles.values()].map((handle) => ({ provider, handle }))
+      if (files.length > 0 || strays.length > 0) log.info({ adopted: files.length, strays: strays.length }, 'recovered sandboxes')
+    },
+    async settle(decisions) {
+      const removals = decisions
+        .filter(({ action }) => action === 'destroy')
+        .map(({ sandbox_id: id }) => {
+          const session = manager.get(id)?.sessionId
+          return manager.destroy(id, (session && revocations.deniedSession(session)) || 'failed')
+        })
+      const orphans = strays.splice(0).map(({ provider, handle }) => provider.destroy(handle))
+      for (const result of await Promise.allSettled([...removals, ...orphans])) {
+        if (result.status === 'rejected') log.warn({ err: result.reason }, 'a sandbox that nobody keeps could not be removed')
+      }
+    },
+  }
+}

@@ -1,0 +1,51 @@
+import type { Logger } from 'pino'
+import type { ProviderSlot } from '../providers/slot.ts'
+import type { SandboxManager } from './manager.ts'
+import type { Recovery } from './recovery.ts'
+
+/** So that a sandbox that dies outside is known within five seconds [4-95]. */
+const LOOK_EVERY_MS = 2000
+
+export type WatchOptions = { slot: ProviderSlot; manager: SandboxManager; recovery: Recovery; log: Logger }
+
+/** Looks after the provider and, with it, after every sandbox. What an earlier run left is adopted when the provider first answers. */
+export interface Watch {
+  start(): Promise<void>
+  close(): Promise<void>
+}
+
+export const createWatch = ({ slot, manager, recovery, log }: WatchOptions): Watch => {
+  let adopted = false
+  let timer: NodeJS.Timeout | undefined
+  let looking: Promise<void> = Promise.resolve()
+  let closed = false
+
+  const look = async (): Promise<void> => {
+    const available = await slot.look()
+    if (!available || slot.provider === undefined) return
+    if (adopted) return manager.verifyAll()
+    adopted = true
+    await recovery.adopt(slot.provider)
+  }
+
+  const turn = (): void => {
+    looking = look()
+      .catch((err: unknown) => log.warn({ err }, 'the provider could not be asked about its sandboxes'))
+      .finally(() => {
+        if (!closed) timer = setTimeout(turn, LOOK_EVERY_MS)
+      })
+  }
+
+  return {
+    async start() {
+      turn()
+      await looking
+    },
+    async close() {
+      closed = true
+      clearTimeout(timer)
+      await looking
+      clearTimeout(timer)
+    },
+  }
+}

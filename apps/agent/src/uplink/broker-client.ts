@@ -1,0 +1,57 @@
+import {
+  type AgentHeartbeatRequest,
+  AgentHeartbeatResponse,
+  BoxofficeError,
+  ErrorEnvelope,
+  errorCodeFrom,
+  Jwks,
+  type RegisterAgentRequest,
+  RegisterAgentResponse,
+} from '@boxoffice/protocol'
+import type { z } from 'zod'
+
+/** The three things an agent asks of its broker. Failures are `BoxofficeError`; a broker that is away is BACKEND_UNAVAILABLE. */
+export interface BrokerClient {
+  register(request: RegisterAgentRequest, signal: AbortSignal): Promise<RegisterAgentResponse>
+  heartbeat(agent: { id: string; token: string }, request: AgentHeartbeatRequest, signal: AbortSignal): Promise<AgentHeartbeatResponse>
+  jwks(): Promise<Jwks>
+}
+
+const TIMEOUT_MS = 10_000
+
+export const createBrokerClient = (brokerUrl: string, enrollToken: string): BrokerClient => {
+  const base = brokerUrl.replace(/\/+$/, '')
+  const send = async <T>(path: string, schema: z.ZodType<T>, init: RequestInit & { signal?: AbortSignal }): Promise<T> => {
+    const signal = AbortSignal.any([AbortSignal.timeout(TIMEOUT_MS), ...(init.signal ? [init.signal] : [])])
+    const response = await fetch(base + path, { ...init, signal, redirect: 'error' }).catch((cause: unknown) => {
+      throw new BoxofficeError('BACKEND_UNAVAILABLE', `the broker at ${base} cannot be reached`, { cause })
+    })
+    const body: unknown = await response.json().catch(() => undefined)
+    if (!response.ok) throw refusal(response.status, body)
+    const parsed = schema.safeParse(body)
+    if (!parsed.success)
+      throw new BoxofficeError('BACKEND_UNAVAILABLE', `the broker at ${base} gave an answer that is not valid`, { cause: parsed.error })
+    return parsed.data
+  }
+  const post = (token: string, body: unknown, signal: AbortSignal): RequestInit & { signal: AbortSignal } => ({
+    method: 'POST',
+    headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+    body: JSON.stringify(body),
+    signal,
+  })
+  return {
+    register: (request, signal) => send('/v1/agents/register', RegisterAgentResponse, post(enrollToken, request, signal)),
+    heartbeat: ({ id, token }, request, signal) =>
+      send(`/v1/agents/${encodeURIComponent(id)}/heartbeat`, AgentHeartbeatResponse, post(token, request, signal)),
+    jwks: () => send('/.well-known/jwks.json', Jwks, {}),
+  }
+}
+
+const refusal = (status: number, body: unknown): BoxofficeError => {
+  const envelope = ErrorEnvelope.safeParse(body)
+  const code = envelope.success ? errorCodeFrom(envelope.data.error.code) : undefined
+  if (envelope.success && code !== undefined) return new BoxofficeError(code, envelope.data.error.message)
+  if (status === 401) return new BoxofficeError('UNAUTHENTICATED', 'the broker refused the credential')
+  if (status === 404) return new BoxofficeError('NOT_FOUND', 'the broker does not know this agent')
+  return new BoxofficeError('BACKEND_UNAVAILABLE', `the broker answered with status ${status}`)
+}

@@ -1,0 +1,37 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import type { RegisterAgentRequest, RegisterAgentResponse } from '@boxoffice/protocol'
+import type { Logger } from 'pino'
+import type { BrokerClient } from './broker-client.ts'
+
+const FIRST_DELAY_MS = 100
+const LONGEST_DELAY_MS = 5000
+const REPORTED_DRIFT_MS = 5000
+
+export type RegisterOptions = {
+  broker: BrokerClient
+  /** Made anew for each try: it says what is there now. */
+  request: () => RegisterAgentRequest
+  /** Called when a try fails. */
+  onFailure: (error: unknown) => void
+  log: Logger
+  signal: AbortSignal
+}
+
+/** Registers with the broker and tries until it succeeds; rejects only when the signal aborts. */
+export const register = async ({ broker, request, onFailure, log, signal }: RegisterOptions): Promise<RegisterAgentResponse> => {
+  for (let attempt = 0; ; attempt++) {
+    signal.throwIfAborted()
+    try {
+      const registered = await broker.register(request(), signal)
+      if (Math.abs(registered.clock_drift_ms) > REPORTED_DRIFT_MS) {
+        log.warn({ clock_drift_ms: registered.clock_drift_ms }, 'the clocks of agent and broker differ; tokens may be refused')
+      }
+      log.info({ agent_id: registered.agent_id }, 'registered with the broker')
+      return registered
+    } catch (err) {
+      onFailure(err)
+      if (!signal.aborted && (attempt === 0 || attempt % 10 === 0)) log.warn({ err }, 'could not register with the broker; trying again')
+      await delay(Math.min(LONGEST_DELAY_MS, FIRST_DELAY_MS * 2 ** Math.min(attempt, 10)), undefined, { signal })
+    }
+  }
+}
