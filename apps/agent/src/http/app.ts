@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Duplex } from 'node:stream'
-import { BoxofficeError, fromUnknown, newRequestId, REQUEST_ID_PATTERN } from '@boxoffice/protocol'
+import { BoxofficeError, fromUnknown } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
 import type { Registry } from 'prom-client'
 import type { SandboxDirectory } from '../sandbox/sandbox.ts'
@@ -10,9 +10,11 @@ import type { KeySource } from './keys.ts'
 import { createDataplaneMetrics } from './metrics.ts'
 import { createOrigins } from './origins.ts'
 import { Query } from './query.ts'
+import { requestIdOf } from './request-id.ts'
 import { sendError } from './respond.ts'
 import type { RevocationStore } from './revocations.ts'
 import { createRouter, parseTarget } from './router.ts'
+import { createSocketServer } from '../ws/upgrade.ts'
 
 export type DataplaneOptions = {
   sandboxes: SandboxDirectory
@@ -42,6 +44,7 @@ export const createDataplane = (options: DataplaneOptions): Dataplane => {
   const origins = createOrigins(options.corsOrigins)
   const metrics = createDataplaneMetrics(options.metrics)
   const router = createRouter([...execRoutes])
+  const sockets = createSocketServer({ auth, origins, revocations: options.revocations, metrics, log })
 
   const serve = async (incoming: IncomingMessage, outgoing: ServerResponse, context: RequestContext): Promise<void> => {
     const { target, requestId } = context
@@ -88,10 +91,8 @@ export const createDataplane = (options: DataplaneOptions): Dataplane => {
       serve(incoming, outgoing, context).catch((thrown: unknown) => fail(incoming, outgoing, context, thrown))
       return true
     },
-    upgrade(_request, socket) {
-      socket.destroy()
-    },
-    async close() {},
+    upgrade: sockets.upgrade,
+    close: sockets.close,
   }
 }
 
@@ -101,10 +102,4 @@ type RequestContext = {
   route: string | undefined
   alias: boolean
   startedAt: number
-}
-
-/** The client's id is kept when it is well formed [4-163]. */
-export const requestIdOf = ({ headers }: IncomingMessage): string => {
-  const given = headers['x-request-id']
-  return typeof given === 'string' && REQUEST_ID_PATTERN.test(given) ? given : newRequestId()
 }

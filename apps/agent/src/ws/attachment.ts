@@ -1,0 +1,326 @@
+import { BoxofficeError, LIMITS, type SIGNALS, TIMES } from '@boxoffice/protocol'
+import { endedWith, KILL_GRACE_MS } from '../http/ended.ts'
+import { toExitFields } from '../sandbox/exit.ts'
+import { type ProcessReader, ProcessStream } from '../sandbox/process.ts'
+import type { Sandbox } from '../sandbox/sandbox.ts'
+import type { SupervisorExit } from '../supervisor/link.ts'
+import type { Ready } from '../supervisor/payloads.ts'
+import type { Attached, Attachments, AttachMode } from './attachments.ts'
+import type { Beginning } from './begin.ts'
+import type { SocketKind } from './frames.ts'
+import { TextStream } from './text.ts'
+import type { SocketWriter } from './writer.ts'
+
+/** What an attachment asks of its socket. */
+export interface AttachmentOwner {
+  readonly writer: SocketWriter
+  readonly binary: boolean
+  /** Stop and go on reading the client. */
+  pauseReading(): void
+  resumeReading(): void
+  /** The process has ended and everything has been handed to the network. */
+  finished(ended: ReturnType<typeof endedWith>): void
+  /** An error frame and a close. */
+  fail(error: BoxofficeError): void
+  /** An error frame; the socket stays. */
+  report(error: BoxofficeError): void
+}
+
+export type AttachmentOptions = {
+  kind: SocketKind
+  sandbox: Sandbox
+  beginning: Beginning
+  attachments: Attachments
+  owner: AttachmentOwner
+}
+
+/** Small rests are acknowledged after this, so that a quiet process is told of everything that was delivered. */
+const FLUSH_AFTER_MS = 50
+
+/** One socket on one process: carries output, stdin, size and signals, and holds back whichever side is too fast. */
+export class Attachment implements ProcessReader, Attached {
+  readonly mode: AttachMode
+  readonly #options: AttachmentOptions
+  readonly #stream: ProcessStream
+  readonly #texts: readonly TextStream[]
+  /** Offsets of the next byte to be sent, and of what the network has taken, by stream. */
+  readonly #next = [0, 0, 0]
+  readonly #handedOver = [0, 0, 0]
+  /** What the client says that it has, in acknowledged mode. */
+  readonly #acknowledged = [0, 0, 0]
+  #progressAt = performance.now()
+  #running = true
+  #joined = false
+  #paused = false
+  #stdinBlocked = false
+  #stalled: NodeJS.Timeout | undefined
+  #flush: NodeJS.Timeout | undefined
+  #closing: NodeJS.Timeout | undefined
+  #size: { cols: number; rows: number } | undefined
+  #current: { cols: number; rows: number } | undefined
+  /** The size is applied when the replay has been sent up to here. */
+  #redrawAt = Number.POSITIVE_INFINITY
+
+  constructor(options: AttachmentOptions) {
+    this.#options = options
+    this.mode = options.beginning.mode
+    this.#size = options.beginning.size
+    this.#texts = [new TextStream(), new TextStream(), new TextStream()]
+    this.#stream = new ProcessStream(options.sandbox, options.beginning.operation, this)
+  }
+
+  get id(): string {
+    return this.#stream.id
+  }
+
+  /** Until the exit has been seen. */
+  get running(): boolean {
+    return this.#running
+  }
+
+  open(signal: AbortSignal): Promise<void> {
+    return this.#stream.open(this.#options.kind, signal)
+  }
+
+  // From the process.
+
+  ready(ready: Ready): void {
+    const { kind, beginning, attachments, sandbox, owner } = this.#options
+    this.#joined = true
+    const owns = attachments.join(sandbox.id, this.id, this)
+    for (const [stream, start] of [[1, ready.stdout], [2, ready.stderr]] as const) {
+      this.#next[stream] = this.#handedOver[stream] = this.#acknowledged[stream] = start.offset
+    }
+    const { pty } = ready
+    owner.writer.json({
+      type: 'ready',
+      [kind === 'exec' ? 'exec_id' : 'shell_id']: ready.id,
+      pid: ready.pid,
+      attached: ready.attached,
+      stdout: streamStart(beginning.asked.stdout, ready.stdout),
+      stderr: streamStart(beginning.asked.stderr, ready.stderr),
+      stdin: { offset: ready.stdin_offset },
+      ...(kind === 'shell' && pty ? { size_owner: owns, cols: pty.cols, rows: pty.rows } : {}),
+    })
+    if (!pty) return
+    this.#current = { cols: pty.cols, rows: pty.rows }
+    if (!ready.attached || ready.ended) return
+    this.#size ??= this.#current
+    this.#redrawAt = ready.stdout.end
+    this.#redrawWhenReplayed()
+  }
+
+  output(stream: 1 | 2, piece: Buffer): void {
+    const { writer, binary } = this.#options.owner
+    if (binary) {
+      this.#next[stream] = (this.#next[stream] as number) + piece.length
+      writer.binary(stream, piece, () => this.#onFlushed(stream, piece.length))
+    } else if (this.#options.beginning.encoding === 'base64') {
+      this.#sendText(stream, { data: piece.toString('base64'), bytes: piece.length, encoding: 'base64' })
+    } else {
+      const chunk = this.#texts[stream]?.push(piece)
+      if (chunk !== undefined) this.#sendText(stream, textFields(chunk))
+    }
+    if (!this.#paused && writer.backlog > LIMITS.highWaterBytes) this.#pause()
+    this.#redrawWhenReplayed()
+  }
+
+  exit(exit: SupervisorExit): void {
+    this.#running = false
+    const { owner } = this.#options
+    if (!owner.binary && this.#options.beginning.encoding === 'utf8') {
+      for (const stream of [1, 2] as const) {
+        const rest = this.#texts[stream]?.end()
+        if (rest !== undefined) this.#sendText(stream, textFields(rest))
+      }
+    }
+    // The close waits until the client has read so far: a slow reader is held to the stall limit, not to that of a closing handshake.
+    this.#watchStall()
+    owner.writer.json({ type: 'exit', ...toExitFields(exit) }, () => {
+      this.dispose()
+      owner.finished(endedWith(exit.cause))
+    })
+  }
+
+  failed(error: BoxofficeError): void {
+    this.#running = false
+    this.#options.owner.fail(error)
+  }
+
+  #sendText(stream: 1 | 2, fields: { data: string; bytes: number; encoding?: 'base64'; lossy?: true }): void {
+    const offset = this.#next[stream] as number
+    this.#next[stream] = offset + fields.bytes
+    this.#options.owner.writer.json({ type: stream === 1 ? 'stdout' : 'stderr', ...fields, offset }, () => this.#onFlushed(stream, fields.bytes))
+  }
+
+  // Flow control towards the client.
+
+  #onFlushed(stream: 1 | 2, bytes: number): void {
+    this.#handedOver[stream] = (this.#handedOver[stream] as number) + bytes
+    if (!this.#options.beginning.ack || this.#stdinBlocked) this.#acknowledge(stream, this.#handedOver[stream] as number)
+    this.#stalled?.refresh()
+    if (this.#paused && this.#options.owner.writer.backlog < LIMITS.lowWaterBytes) this.#resume()
+  }
+
+  #acknowledge(stream: 1 | 2, offset: number): void {
+    this.#stream.acknowledge(stream, offset)
+    this.#flush ??= setTimeout(() => {
+      this.#flush = undefined
+      this.#stream.flush()
+    }, FLUSH_AFTER_MS)
+  }
+
+  #pause(): void {
+    this.#paused = true
+    this.#stream.pause()
+    this.#watchStall()
+  }
+
+  #resume(): void {
+    this.#paused = false
+    clearTimeout(this.#stalled)
+    this.#stalled = undefined
+    this.#stream.resume()
+  }
+
+  #watchStall(): void {
+    this.#stalled ??= setTimeout(() => this.#options.owner.fail(stalled()), TIMES.stalledReader * 1000)
+  }
+
+  /** For a client in acknowledged mode that reads its socket but never says so; asked now and then. */
+  checkProgress(): void {
+    if (!this.#options.beginning.ack || !this.#running) return
+    const waits = [1, 2].some((stream) => (this.#handedOver[stream] as number) - (this.#acknowledged[stream] as number) >= LIMITS.highWaterBytes)
+    if (waits && performance.now() - this.#progressAt > TIMES.stalledReader * 1000) this.#options.owner.fail(stalled())
+  }
+
+  /** What the client says that it has. More than was sent is not believed. */
+  acknowledged(stdout: number | undefined, stderr: number | undefined): void {
+    if (!this.#options.beginning.ack) return
+    for (const [stream, offset] of [[1, stdout], [2, stderr]] as const) {
+      if (offset === undefined || offset > (this.#next[stream] as number) || offset <= (this.#acknowledged[stream] as number)) continue
+      this.#acknowledged[stream] = offset
+      this.#progressAt = performance.now()
+      this.#acknowledge(stream, offset)
+    }
+  }
+
+  // From the client.
+
+  stdin(data: Uint8Array, eof: boolean): void {
+    if (this.#refused('stdin') || !this.#running) return
+    let room = true
+    if (data.length > 0) room = this.#stream.write(data)
+    if (eof) this.#stream.write(new Uint8Array())
+    if (!room && !this.#stdinBlocked) this.#blockStdin()
+  }
+
+  /** While the process does not read, neither do we; as acknowledgements cannot be heard then, what the network took counts. */
+  #blockStdin(): void {
+    this.#stdinBlocked = true
+    const { owner, beginning } = this.#options
+    owner.pauseReading()
+    if (beginning.ack) for (const stream of [1, 2] as const) this.#acknowledge(stream, this.#handedOver[stream] as number)
+    void this.#stream.drained().then(() => {
+      this.#stdinBlocked = false
+      owner.resumeReading()
+    })
+  }
+
+  async stdinOffset(): Promise<number | undefined> {
+    if (!this.#running) return undefined
+    const { offset } = await this.#options.sandbox.link.call('stdin_offset', { id: this.id })
+    return typeof offset === 'number' ? offset : undefined
+  }
+
+  signal(signal: (typeof SIGNALS)[number]): void {
+    if (!this.#refused('signal') && this.#running) this.#call('signal', { signal })
+  }
+
+  resize(size: { cols: number; rows: number }, claim: boolean): void {
+    const { kind, attachments, sandbox } = this.#options
+    if (kind !== 'shell' || this.#refused('resize')) return
+    this.#size = size
+    if (claim) attachments.claim(sandbox.id, this.id, this)
+    if (attachments.owns(sandbox.id, this.id, this)) this.#applySize(size)
+  }
+
+  /** `close`: the end of stdin, TERM after 5 s, KILL after 5 more; a shell is hung up at once [4-129]. */
+  end(): void {
+    if (!this.#running) return
+    if (this.#options.kind === 'shell') this.#call('signal', { signal: 'HUP' })
+    else this.#stream.write(new Uint8Array())
+    this.#closing ??= setTimeout(() => this.kill('closed'), KILL_GRACE_MS)
+  }
+
+  kill(cause: 'closed' | 'released' | 'expired' | 'revoked' | 'stopped'): void {
+    if (this.#running) this.#call('kill', { cause, grace_ms: KILL_GRACE_MS })
+  }
+
+  get detach(): boolean {
+    return this.#options.beginning.detach
+  }
+
+  // From the other sockets of this process.
+
+  takenOver(): void {
+    this.#options.owner.fail(new BoxofficeError('TAKEN_OVER', 'Another socket has attached to this process in the place of this one'))
+  }
+
+  becameOwner(): void {
+    if (this.#size !== undefined && this.#running) this.#applySize(this.#size)
+  }
+
+  /** Leaves the process; it goes on by its own rules. */
+  dispose(): void {
+    clearTimeout(this.#stalled)
+    clearTimeout(this.#flush)
+    clearTimeout(this.#closing)
+    this.#stream.flush()
+    this.#stream.leave()
+    if (this.#joined) this.#options.attachments.leave(this.#options.sandbox.id, this.id, this)
+    this.#joined = false
+    this.#running = false
+  }
+
+  #refused(what: string): boolean {
+    if (this.mode !== 'viewer') return false
+    this.#options.owner.report(new BoxofficeError('CAPABILITY_DENIED', `A viewer cannot send ${what}; attach with another mode`))
+    return true
+  }
+
+  #applySize(size: { cols: number; rows: number }): void {
+    this.#current = size
+    this.#call('resize', size)
+  }
+
+  /** After a replay the size is set again, by way of another one where it is the same: only a change makes programs redraw. */
+  #redrawWhenReplayed(): void {
+    if ((this.#next[1] as number) < this.#redrawAt) return
+    this.#redrawAt = Number.POSITIVE_INFINITY
+    const { attachments, sandbox } = this.#options
+    if (this.#size === undefined || !attachments.owns(sandbox.id, this.id, this)) return
+    const { cols, rows } = this.#size
+    if (this.#current?.cols === cols && this.#current.rows === rows) this.#call('resize', { cols, rows: rows > 1 ? rows - 1 : 2 })
+    this.#applySize(this.#size)
+  }
+
+  /** One that has ended meanwhile is no error. */
+  #call(op: string, fields: Record<string, unknown>): void {
+    this.#options.sandbox.link.call(op, { id: this.id, ...fields }).catch((error: unknown) => {
+      if (!(error instanceof BoxofficeError) || error.code === 'PROCESS_NOT_RUNNING' || error.code === 'EXEC_NOT_FOUND') return
+      this.#options.owner.report(error)
+    })
+  }
+}
+
+const stalled = (): BoxofficeError => new BoxofficeError('TIMEOUT', `The client has read nothing for ${TIMES.stalledReader} s; attach again at the last offset`)
+
+const textFields = ({ data, bytes, lossy }: { data: string; bytes: number; lossy: boolean }): { data: string; bytes: number; lossy?: true } =>
+  lossy ? { data, bytes, lossy } : { data, bytes }
+
+const streamStart = (asked: number | 'end', { offset, oldest }: { offset: number; oldest: number }): object => ({
+  offset,
+  oldest,
+  ...(asked !== 'end' && offset > asked ? { gap: { from: asked, to: offset } } : {}),
+})

@@ -1,0 +1,340 @@
+import type { Duplex } from 'node:stream'
+import { BoxofficeError, CLOSE, fromUnknown, LIMITS, type SessionTokenClaims, STREAM_STDIN, TIMES } from '@boxoffice/protocol'
+import type { Logger } from 'pino'
+import type { RawData, WebSocket } from 'ws'
+import { assertCapability, type Authenticator } from '../http/auth.ts'
+import { causeOf, type endedWith, KILL_GRACE_MS } from '../http/ended.ts'
+import type { DataplaneMetrics } from '../http/metrics.ts'
+import type { SessionEnd } from '../http/revocations.ts'
+import type { Sandbox } from '../sandbox/sandbox.ts'
+import { Attachment, type AttachmentOwner } from './attachment.ts'
+import type { Attachments } from './attachments.ts'
+import { beginning } from './begin.ts'
+import { type ClientFrame, parseFrame, type SocketKind } from './frames.ts'
+import { SocketWriter } from './writer.ts'
+
+export type ClientSocketOptions = {
+  ws: WebSocket
+  socket: Duplex
+  kind: SocketKind
+  /** Subprotocol `boxoffice.v1.binary`: data travels as binary messages. */
+  binary: boolean
+  sandboxId: string
+  requestId: string
+  /** From the upgrade's header or subprotocol. */
+  claims: SessionTokenClaims | undefined
+  auth: Authenticator
+  attachments: Attachments
+  metrics: DataplaneMetrics
+  log: Logger
+}
+
+/** Pings that may come before `auth` [C-68]. */
+const PINGS_BEFORE_AUTH = 20
+const MISSED_PINGS = 2
+const MAX_REASON_BYTES = 120
+
+/** One client's WebSocket: authentication, frames in their order, expiry and ends. The process itself is `Attachment`'s. */
+export class ClientSocket implements AttachmentOwner {
+  readonly writer: SocketWriter
+  readonly binary: boolean
+  readonly #options: ClientSocketOptions
+  readonly #ws: WebSocket
+  readonly #aborter = new AbortController()
+  readonly #authLate: NodeJS.Timeout
+  readonly #heartbeat: NodeJS.Timeout
+  #claims: SessionTokenClaims | undefined
+  #sandbox: Sandbox | undefined
+  #attachment: Attachment | undefined
+  #release: (() => void) | undefined
+  #offEnd: (() => void) | undefined
+  #expiry: NodeJS.Timeout | undefined
+  #started = false
+  #closing = false
+  /** The session has ended: how to close once the exit has been told. */
+  #verdict: BoxofficeError | undefined
+  #lastWord: NodeJS.Timeout | undefined
+  #missed = 0
+  #earlyPings = 0
+  /** Messages that came while an earlier one is still being worked on; reading is paused meanwhile. */
+  #waiting: { data: Buffer; isBinary: boolean }[] = []
+  #busy = false
+  #stdinFull = false
+
+  constructor(options: ClientSocketOptions) {
+    this.#options = options
+    this.#ws = options.ws
+    this.binary = options.binary
+    this.writer = new SocketWriter(options.ws, options.socket)
+    this.#authLate = setTimeout(
+      () => this.fail(new BoxofficeError('UNAUTHENTICATED', `No auth frame within ${TIMES.authenticateWithin} s`)),
+      TIMES.authenticateWithin * 1000,
+    )
+    this.#heartbeat = setInterval(() => this.#beat(), TIMES.pingEvery * 1000)
+    this.#ws.on('message', (data, isBinary) => this.#onMessage(data, isBinary))
+    this.#ws.on('pong', () => {
+      this.#missed = 0
+    })
+    this.#ws.on('error', () => {})
+    this.#ws.on('close', () => this.#dispose())
+    if (options.claims !== undefined) this.#run(() => this.#accept(options.claims as SessionTokenClaims))
+  }
+
+  // What the process asks for.
+
+  pauseReading(): void {
+    this.#stdinFull = true
+    this.#ws.pause()
+  }
+
+  resumeReading(): void {
+    this.#stdinFull = false
+    if (!this.#busy) this.#ws.resume()
+  }
+
+  finished(ended: ReturnType<typeof endedWith>): void {
+    if (this.#verdict !== undefined) return this.fail(this.#verdict)
+    if (ended !== undefined) return this.fail(sessionEnded(ended))
+    this.close(CLOSE.done)
+  }
+
+  report(error: BoxofficeError): void {
+    if (this.#closing) return
+    this.#count(error)
+    const { error: body } = error.envelope(this.#options.requestId)
+    this.writer.json({ type: 'error', error: body })
+  }
+
+  fail(error: BoxofficeError): void {
+    if (this.#closing) return
+    this.report(error)
+    this.close(error.closeCode, error.code)
+  }
+
+  close(code: number, reason = ''): void {
+    if (this.#closing) return
+    this.#closing = true
+    this.#ws.close(code, reason.slice(0, MAX_REASON_BYTES))
+    this.#dispose()
+  }
+
+  /** The agent goes down; a client that does not answer the close is not waited for. */
+  shutdown(): void {
+    this.close(CLOSE.restart, 'server restart')
+  }
+
+  terminate(): void {
+    this.#ws.terminate()
+  }
+
+  /** The deny-list has changed. */
+  recheck(): void {
+    if (this.#claims === undefined || this.#closing) return
+    try {
+      this.#options.auth.recheck(this.#claims)
+    } catch (thrown) {
+      const error = fromUnknown(thrown)
+      // Expiry has its own time on a socket [C-27].
+      if (error.code !== 'TOKEN_EXPIRED') this.#endSession(error)
+    }
+  }
+
+  // Messages, one after the other.
+
+  #onMessage(data: RawData, isBinary: boolean): void {
+    const message = { data: data as Buffer, isBinary }
+    if (this.#busy) this.#waiting.push(message)
+    else this.#run(() => this.#handle(message))
+  }
+
+  #run(step: () => void | Promise<void>): void {
+    if (this.#closing) return
+    let pending: void | Promise<void>
+    try {
+      pending = step()
+    } catch (thrown) {
+      return this.#crash(thrown)
+    }
+    if (pending === undefined) return
+    this.#busy = true
+    this.#ws.pause()
+    pending
+      .catch((thrown: unknown) => this.#crash(thrown))
+      .finally(() => {
+        this.#busy = false
+        while (!this.#busy && this.#waiting.length > 0 && !this.#closing) {
+          const message = this.#waiting.shift() as { data: Buffer; isBinary: boolean }
+          this.#run(() => this.#handle(message))
+        }
+        if (!this.#busy && !this.#stdinFull) this.#ws.resume()
+      })
+  }
+
+  #crash(thrown: unknown): void {
+    const error = fromUnknown(thrown)
+    if (error.code === 'INTERNAL') this.#options.log.error({ err: error.cause ?? error, request_id: this.#options.requestId }, 'socket failed')
+    this.fail(error)
+  }
+
+  #handle({ data, isBinary }: { data: Buffer; isBinary: boolean }): void | Promise<void> {
+    if (this.#claims === undefined && data.length > LIMITS.messageBytesBeforeAuth) return this.close(CLOSE.tooLarge)
+    this.#sandbox?.activity.touch()
+    if (isBinary) return this.#handleBinary(data)
+    const frame = parseFrame(data.toString())
+    if (frame.type === 'auth') return this.#authenticate(frame.token)
+    if (frame.type === 'ping') return this.#ping(frame)
+    if (this.#claims === undefined || this.#sandbox === undefined) throw new BoxofficeError('UNAUTHENTICATED', 'The first frame must be auth')
+    if (frame.type === 'unknown') return this.report(new BoxofficeError('INVALID_REQUEST', `frame: unknown type ${JSON.stringify(frame.name)}`))
+    if (frame.type === 'start') return this.#start(frame, this.#claims, this.#sandbox)
+    if (frame.type === 'close') return this.#end()
+    if (frame.type === 'resize' && this.#attachment === undefined) return
+    if (this.#attachment === undefined) throw new BoxofficeError('INVALID_REQUEST', `${frame.type}: there is no process yet; send start first`)
+    if (frame.type === 'stdin') this.#attachment.stdin(stdinBytes(frame), frame.eof ?? false)
+    else if (frame.type === 'resize') this.#attachment.resize(frame, frame.claim ?? false)
+    else this.#attachment.signal(frame.signal)
+  }
+
+  #handleBinary(data: Buffer): void {
+    if (!this.binary) return this.close(CLOSE.badType, 'binary frames need the subprotocol boxoffice.v1.binary')
+    if (this.#claims === undefined) throw new BoxofficeError('UNAUTHENTICATED', 'The first frame must be auth')
+    if (data[0] !== STREAM_STDIN) throw new BoxofficeError('INVALID_REQUEST', 'binary frame: its first byte must be 0 (stdin)')
+    if (this.#attachment === undefined) throw new BoxofficeError('INVALID_REQUEST', 'stdin: there is no process yet; send start first')
+    this.#attachment.stdin(data.subarray(1), data.length === 1)
+  }
+
+  // Who.
+
+  async #authenticate(token: string): Promise<void> {
+    const claims = await this.#options.auth.authenticate(token, this.#options.sandboxId)
+    if (this.#claims !== undefined && (claims.sid !== this.#claims.sid || claims.sub !== this.#claims.sub)) {
+      throw new BoxofficeError('UNAUTHENTICATED', 'This token is for another session or actor than the one before')
+    }
+    await this.#accept(claims)
+  }
+
+  async #accept(claims: SessionTokenClaims): Promise<void> {
+    clearTimeout(this.#authLate)
+    const sandbox = this.#options.auth.sandbox(claims)
+    if (sandbox.lost !== undefined) throw new BoxofficeError('SANDBOX_LOST', 'The sandbox is gone; negotiate again')
+    await sandbox.ready(this.#aborter.signal)
+    if (this.#closing) return
+    if (this.#sandbox === undefined) this.#offEnd = sandbox.onEnd((end) => this.#onSandboxEnd(end))
+    this.#claims = claims
+    this.#sandbox = sandbox
+    clearTimeout(this.#expiry)
+    const remaining = (claims.exp + TIMES.tokenGraceOnSocket) * 1000 - Date.now()
+    this.#expiry = setTimeout(() => this.fail(new BoxofficeError('TOKEN_EXPIRED', 'The session token has expired; attach again with a new one')), Math.max(0, remaining))
+    this.writer.json({
+      type: 'auth_ok',
+      session_id: claims.sid,
+      sandbox_id: claims.sandbox_id,
+      expires_at: new Date(claims.exp * 1000).toISOString().replace('.000Z', 'Z'),
+      granted_capabilities: claims.caps,
+    })
+    // A renewal that grants less ends what needs more [C-28].
+    if (this.#started && !claims.caps.includes(this.#options.kind)) this.#endSession(denied(claims, this.#options.kind))
+  }
+
+  #onSandboxEnd(end: { lost: boolean; reason: string }): void {
+    if (end.lost || end.reason === 'failed') {
+      this.#verdict = new BoxofficeError('SANDBOX_LOST', 'The sandbox is gone; negotiate again')
+      // The process's own stream says so first, where one is open.
+      if (this.#attachment?.running !== true) this.fail(this.#verdict)
+    } else this.#endSession(sessionEnded(end.reason))
+  }
+
+  /** Ends the work of this socket: what runs is killed, its true exit is told if it comes, then the reason. */
+  #endSession(error: BoxofficeError): void {
+    if (this.#closing || this.#verdict !== undefined) return
+    this.#verdict = error
+    const attachment = this.#attachment
+    if (attachment?.running !== true || error.code === 'SANDBOX_LOST') return this.fail(error)
+    if (attachment.mode !== 'viewer') attachment.kill(killCause(error))
+    this.#lastWord = setTimeout(() => this.fail(error), attachment.mode === 'viewer' ? 0 : KILL_GRACE_MS + 2000)
+  }
+
+  // What.
+
+  async #start(frame: ClientFrame & { type: 'start' }, claims: SessionTokenClaims, sandbox: Sandbox): Promise<void> {
+    if (this.#started) throw new BoxofficeError('INVALID_REQUEST', 'start: a socket carries one process; open another socket')
+    const { kind, auth, attachments } = this.#options
+    auth.recheck(claims)
+    assertCapability(claims, kind)
+    this.#started = true
+    await sandbox.ready(this.#aborter.signal)
+    const attachment = new Attachment({ kind, sandbox, beginning: await beginning(kind, frame, sandbox), attachments, owner: this })
+    if (this.#closing) return
+    this.#attachment = attachment
+    this.#release = sandbox.activity.attach()
+    await attachment.open(this.#aborter.signal)
+  }
+
+  #end(): void {
+    if (this.#attachment?.running !== true || this.#attachment.detach || this.#attachment.mode === 'viewer') return this.close(CLOSE.done)
+    this.#attachment.end()
+  }
+
+  #ping(frame: ClientFrame & { type: 'ping' }): void {
+    if (this.#claims === undefined && ++this.#earlyPings > PINGS_BEFORE_AUTH) {
+      throw new BoxofficeError('RATE_LIMITED', 'Too many pings before auth', { retryAfter: 1 })
+    }
+    const pong = { type: 'pong', ...('id' in frame ? { id: frame.id } : {}), ...('ts' in frame ? { ts: frame.ts } : {}) }
+    const attachment = this.#attachment
+    if (attachment === undefined || (frame.stdout_offset === undefined && frame.stderr_offset === undefined)) return this.writer.json(pong)
+    attachment.acknowledged(frame.stdout_offset, frame.stderr_offset)
+    attachment
+      .stdinOffset()
+      .catch(() => undefined)
+      .then((offset) => this.writer.json(offset === undefined ? pong : { ...pong, stdin_offset: offset }))
+  }
+
+  /** A peer that has missed two pings is gone [C-68]. While we do not read it, it cannot be heard. */
+  #beat(): void {
+    this.#attachment?.checkProgress()
+    if (this.#busy || this.#stdinFull) return
+    if (this.#missed >= MISSED_PINGS) return this.terminate()
+    this.#missed++
+    this.#ws.ping()
+  }
+
+  #dispose(): void {
+    this.#closing = true
+    this.#aborter.abort(new BoxofficeError('INVALID_REQUEST', 'The client closed the connection'))
+    for (const timer of [this.#authLate, this.#expiry, this.#lastWord]) clearTimeout(timer)
+    clearInterval(this.#heartbeat)
+    this.#offEnd?.()
+    this.#attachment?.dispose()
+    this.#release?.()
+    this.#release = undefined
+    this.#waiting = []
+  }
+
+  #count(error: BoxofficeError): void {
+    this.#options.metrics.errors.labels(error.code).inc()
+  }
+}
+
+const stdinBytes = ({ data, encoding }: { data?: string | undefined; encoding?: 'utf8' | 'base64' | undefined }): Buffer => {
+  if (data === undefined) return Buffer.alloc(0)
+  if (encoding !== 'base64') return Buffer.from(data)
+  if (!/^[A-Za-z0-9+/]*={0,2}$/.test(data)) throw new BoxofficeError('INVALID_REQUEST', 'stdin: data is not base64')
+  return Buffer.from(data, 'base64')
+}
+
+const sessionEnded = (reason: string): BoxofficeError =>
+  new BoxofficeError('SESSION_RELEASED', 'The session has ended; negotiate again', { details: { reason } })
+
+const denied = (claims: SessionTokenClaims, kind: SocketKind): BoxofficeError => {
+  try {
+    assertCapability(claims, kind)
+  } catch (thrown) {
+    return fromUnknown(thrown)
+  }
+  return new BoxofficeError('CAPABILITY_DENIED', `This needs the capability "${kind}"`)
+}
+
+const killCause = (error: BoxofficeError): 'released' | 'expired' | 'revoked' | 'stopped' => {
+  if (error.code !== 'SESSION_RELEASED') return 'revoked'
+  const cause = causeOf(error.details?.reason as SessionEnd)
+  return cause === 'released' || cause === 'stopped' ? cause : 'expired'
+}

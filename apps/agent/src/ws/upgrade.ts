@@ -1,0 +1,142 @@
+import { type IncomingMessage, STATUS_CODES } from 'node:http'
+import type { Duplex } from 'node:stream'
+import {
+  BoxofficeError,
+  fromUnknown,
+  LIMITS,
+  type SessionTokenClaims,
+  SUBPROTOCOL,
+  SUBPROTOCOL_BEARER_PREFIX,
+  SUBPROTOCOL_BINARY,
+} from '@boxoffice/protocol'
+import type { Logger } from 'pino'
+import { WebSocketServer } from 'ws'
+import { type Authenticator, tokenOf } from '../http/auth.ts'
+import type { DataplaneMetrics } from '../http/metrics.ts'
+import type { Origins } from '../http/origins.ts'
+import { requestIdOf } from '../http/request-id.ts'
+import type { RevocationStore } from '../http/revocations.ts'
+import { parseTarget, type Target } from '../http/router.ts'
+import { createAttachments } from './attachments.ts'
+import { ClientSocket } from './client-socket.ts'
+import type { SocketKind } from './frames.ts'
+
+export type SocketServerOptions = {
+  auth: Authenticator
+  origins: Origins
+  revocations: RevocationStore
+  metrics: DataplaneMetrics
+  log: Logger
+}
+
+/** The WebSockets of the dataplane: `exec/ws` and `shell/ws`. */
+export interface SocketServer {
+  upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void
+  /** Closes every socket with 1001 and resolves when all are gone. */
+  close(): Promise<void>
+}
+
+const KINDS: Readonly<Record<string, SocketKind>> = { 'exec/ws': 'exec', 'shell/ws': 'shell' }
+
+/** How long a closing client may take when the agent goes down. */
+const CLOSE_WITHIN_MS = 2000
+
+export const createSocketServer = (options: SocketServerOptions): SocketServer => {
+  const { auth, origins, revocations, metrics, log } = options
+  const attachments = createAttachments()
+  const clients = new Set<ClientSocket>()
+  const wss = new WebSocketServer({
+    noServer: true,
+    clientTracking: false,
+    perMessageDeflate: false,
+    maxPayload: LIMITS.messageBytes,
+    handleProtocols: (offered) => (offered.has(SUBPROTOCOL_BINARY) ? SUBPROTOCOL_BINARY : offered.has(SUBPROTOCOL) ? SUBPROTOCOL : false),
+  })
+  let closing = false
+  const offRevocations = revocations.onChange(() => {
+    for (const client of [...clients]) client.recheck()
+  })
+
+  /** What must hold before the upgrade; with a token that includes a sandbox that can be spoken to [C-38]. */
+  const admit = async (request: IncomingMessage, signal: AbortSignal): Promise<{ kind: SocketKind; target: Target; claims: SessionTokenClaims | undefined }> => {
+    const target = parseTarget(request.url ?? '/')
+    const kind = target === undefined ? undefined : KINDS[target.path]
+    if (target === undefined || kind === undefined) throw new BoxofficeError('NOT_FOUND', 'No such socket; ws_base_url ends in /v1, append /exec/ws or /shell/ws')
+    if (!origins.allowed(request)) throw new BoxofficeError('FORBIDDEN', 'This origin may not connect; list it in cors.origins')
+    if (closing) throw new BoxofficeError('BACKEND_UNAVAILABLE', 'The agent is restarting; try again', { retryAfter: 1 })
+    const token = tokenOf(request) ?? subprotocolToken(request)
+    if (token === undefined) return { kind, target, claims: undefined }
+    const claims = await auth.authenticate(token, target.sandboxId)
+    const sandbox = auth.sandbox(claims)
+    if (sandbox.lost !== undefined) throw new BoxofficeError('SANDBOX_LOST', 'The sandbox is gone; negotiate again')
+    await sandbox.ready(signal)
+    return { kind, target, claims }
+  }
+
+  const open = async (request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> => {
+    const requestId = requestIdOf(request)
+    const aborter = new AbortController()
+    const gone = (): void => aborter.abort()
+    socket.on('close', gone)
+    socket.on('error', gone)
+    try {
+      const { kind, target, claims } = await admit(request, aborter.signal)
+      if (socket.destroyed) return
+      wss.handleUpgrade(request, socket, head, (ws) => {
+        metrics.sockets.labels(kind).inc()
+        const binary = ws.protocol === SUBPROTOCOL_BINARY
+        const client = new ClientSocket({ ws, socket, kind, binary, sandboxId: target.sandboxId, requestId, claims, auth, attachments, metrics, log })
+        clients.add(client)
+        ws.on('close', () => clients.delete(client))
+      })
+    } catch (thrown) {
+      const error = fromUnknown(thrown)
+      metrics.errors.labels(error.code).inc()
+      if (error.code === 'INTERNAL') log.error({ err: error.cause ?? error, request_id: requestId }, 'upgrade failed')
+      refuse(socket, error, requestId)
+    } finally {
+      socket.off('close', gone)
+      socket.off('error', gone)
+    }
+  }
+
+  return {
+    upgrade: (request, socket, head) => void open(request, socket, head),
+    async close() {
+      closing = true
+      offRevocations()
+      const late = setTimeout(() => {
+        for (const client of clients) client.terminate()
+      }, CLOSE_WITHIN_MS)
+      for (const client of [...clients]) client.shutdown()
+      while (clients.size > 0) await new Promise((resolve) => setTimeout(resolve, 5))
+      clearTimeout(late)
+      wss.close()
+    },
+  }
+}
+
+/** A browser's way to bring a token: it cannot set headers [C-38]. */
+const subprotocolToken = ({ headers }: IncomingMessage): string | undefined =>
+  headers['sec-websocket-protocol']
+    ?.split(',')
+    .map((name) => name.trim())
+    .find((name) => name.startsWith(SUBPROTOCOL_BEARER_PREFIX))
+    ?.slice(SUBPROTOCOL_BEARER_PREFIX.length)
+
+/** A refusal before the upgrade is an HTTP answer with the usual envelope. */
+const refuse = (socket: Duplex, error: BoxofficeError, requestId: string): void => {
+  if (socket.destroyed) return
+  socket.on('error', () => {})
+  const body = JSON.stringify(error.envelope(requestId))
+  const lines = [
+    `HTTP/1.1 ${error.status} ${STATUS_CODES[error.status] ?? ''}`,
+    'Connection: close',
+    'Content-Type: application/json',
+    `Content-Length: ${Buffer.byteLength(body)}`,
+    `X-Request-Id: ${requestId}`,
+    ...(error.status === 401 ? ['WWW-Authenticate: Bearer'] : []),
+    ...(error.retryable ? [`Retry-After: ${error.retryAfter ?? 1}`] : []),
+  ]
+  socket.end(`${lines.join('\r\n')}\r\n\r\n${body}`)
+}

@@ -1,0 +1,133 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdir, mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { newSandboxId, newSessionId, Profile } from '@boxoffice/protocol'
+import pino from 'pino'
+import type { Activity, Sandbox } from '../../src/sandbox/sandbox.ts'
+import type { SupervisorLink } from '../../src/supervisor/link.ts'
+import { createSupervisorLink } from '../../src/supervisor/supervisor-link.ts'
+
+export const SUPERVISOR = new URL('../../../../packages/supervisor/target/release/supervisor', import.meta.url).pathname
+
+export const quiet = pino({ level: process.env.TEST_LOG_LEVEL ?? 'silent' })
+
+type End = Parameters<Parameters<Sandbox['onEnd']>[0]>[0]
+
+/** A real supervisor on a plain directory, without isolation, and the link to it. */
+export class TestSandbox implements Sandbox {
+  readonly id = newSandboxId()
+  readonly sessionId = newSessionId()
+  readonly generation = 1
+  readonly isolation = 'none'
+  readonly profile: Profile
+  readonly directory: string
+  readonly activity = createActivity()
+  link: SupervisorLink
+  lost: { reason: string } | undefined
+  secretHash: string | undefined
+  readonly #listeners = new Set<(end: End) => void>()
+  readonly #process: ChildProcess
+  readonly #exited: Promise<unknown>
+
+  private constructor(directory: string, link: SupervisorLink, child: ChildProcess, profile: Profile) {
+    this.directory = directory
+    this.link = link
+    this.#process = child
+    this.profile = profile
+    this.#exited = once(child, 'exit')
+  }
+
+  static async start(profile: Partial<Profile> = {}): Promise<TestSandbox> {
+    const directory = await mkdtemp(join(tmpdir(), 'boxoffice-dataplane-'))
+    for (const name of ['workspace', 'home']) await mkdir(join(directory, name))
+    let hash: string | undefined
+    const link = await openLink(directory, undefined, (value) => {
+      hash = value
+    })
+    const child = spawn(
+      SUPERVISOR,
+      ['--socket', join(directory, 'link.sock'), '--workspace', join(directory, 'workspace'), '--home', join(directory, 'home'), '--no-seccomp'],
+      { stdio: ['ignore', 'ignore', 'inherit'] },
+    )
+    const sandbox = new TestSandbox(directory, link, child, Profile.parse({ name: 'default', ...profile }))
+    await link.whenConnected(AbortSignal.timeout(5000))
+    sandbox.secretHash = hash
+    return sandbox
+  }
+
+  get workspacePath(): string {
+    return join(this.directory, 'workspace')
+  }
+
+  get supervisorPid(): number {
+    return this.#process.pid as number
+  }
+
+  async ready(signal: AbortSignal): Promise<void> {
+    if (!this.link.connected) await this.link.whenConnected(signal)
+  }
+
+  onEnd(listener: (end: End) => void): () => void {
+    this.#listeners.add(listener)
+    return () => this.#listeners.delete(listener)
+  }
+
+  end(end: End): void {
+    if (end.lost) this.lost = { reason: end.reason }
+    for (const listener of [...this.#listeners]) listener(end)
+  }
+
+  /** What an agent restart looks like to the supervisor. */
+  async relink(): Promise<void> {
+    await this.link.close()
+    this.link = await openLink(this.directory, this.secretHash, () => {})
+    await this.link.whenConnected(AbortSignal.timeout(5000))
+  }
+
+  /** The sandbox dies. */
+  async kill(): Promise<void> {
+    if (this.#process.exitCode === null && this.#process.signalCode === null) this.#process.kill('SIGKILL')
+    await this.#exited
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (this.link.connected && this.lost === undefined) await this.link.call('shutdown', { cause: 'shutdown', grace_ms: 100 }).catch(() => {})
+    if (this.#process.exitCode === null && this.#process.signalCode === null) {
+      const late = setTimeout(() => this.#process.kill('SIGKILL'), 2000)
+      await this.#exited
+      clearTimeout(late)
+    }
+    await this.link.close()
+    await rm(this.directory, { recursive: true, force: true })
+  }
+}
+
+const openLink = (directory: string, secretHash: string | undefined, onSecret: (hash: string) => void): Promise<SupervisorLink> =>
+  createSupervisorLink({ socketPath: join(directory, 'link.sock'), ...(secretHash === undefined ? {} : { secretHash }), onSecret, log: quiet })
+
+export type CountedActivity = Activity & { attached: number; running: number }
+
+const createActivity = (): CountedActivity => {
+  let touchedAt = performance.now()
+  const counted = (key: 'attached' | 'running') => (): (() => void) => {
+    activity[key]++
+    let open = true
+    return () => {
+      if (open) activity[key]--
+      open = false
+    }
+  }
+  const activity: CountedActivity = {
+    attached: 0,
+    running: 0,
+    touch: () => {
+      touchedAt = performance.now()
+    },
+    attach: counted('attached'),
+    run: counted('running'),
+    snapshot: () => ({ running: activity.running, attached: activity.attached, idle_ms: performance.now() - touchedAt }),
+  }
+  return activity
+}
