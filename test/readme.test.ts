@@ -23,11 +23,11 @@ describe('README', () => {
   let program: ChildProcess
   let ready: ReadyLine
 
-  /** What a reader would put in: the address and the key that `npm start` printed. */
-  const filledIn = (text: string): string => text.replaceAll('http://127.0.0.1:7070', ready.broker_url).replaceAll('bxo_…', ready.api_key)
+  /** Here the port is a free one. */
+  const filledIn = (text: string): string => text.replaceAll('http://127.0.0.1:7070', ready.broker_url)
 
   const run = async (file: string, args: string[], input = ''): Promise<string> => {
-    const env = { ...process.env, BOXOFFICE_API_KEY: ready.api_key }
+    const env = { ...process.env, BOXOFFICE_URL: ready.broker_url, BOXOFFICE_API_KEY: ready.api_key }
     const running = promisify(execFile)(file, args, { cwd: directory, env, timeout: 50_000 })
     running.child.stdin?.end(input)
     return (await running).stdout
@@ -58,6 +58,7 @@ describe('README', () => {
       ready = JSON.parse(line)
       break
     }
+    if (ready === undefined) throw new Error(`${start?.trim()} ended without being ready; its messages are above`)
   }, 120_000)
 
   afterAll(async () => {
@@ -90,6 +91,15 @@ describe('README', () => {
     await writeFile(file, filledIn(code))
     const output = await run(join(ROOT, '.tools/node'), ['--disable-warning=ExperimentalWarning', file])
     expect(output).toBe("0 [ '1', '2', '3', '' ]\n1\n2\n3\n1\n2\n3\n\n")
+  })
+
+  test('lists flags that exist', async () => {
+    const help = await run('sh', ['-euc', [...exported, 'boxoffice up --help'].join('\n')])
+    const flags = [...readme.matchAll(/^\| (`--[^|]*)\|/gm)].flatMap(([, cell]) =>
+      [...(cell ?? '').matchAll(/--[\w-]+/g)].map(([flag]) => flag),
+    )
+    expect(flags.length).toBeGreaterThan(10)
+    expect(flags.filter((flag) => !help.includes(`  ${flag} `))).toEqual([])
   })
 
   test('names only scripts and paths that exist', () => {
