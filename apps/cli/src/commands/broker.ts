@@ -1,0 +1,29 @@
+import { Command } from 'commander'
+import { serve } from '../serve.ts'
+import { BROKER_FLAGS, withFlags } from '../settings/flags.ts'
+import { partSettings, sourcesOf } from '../settings/service.ts'
+import { announceJson, announcePart } from '../terminal/ready.ts'
+
+export const brokerCommand = (): Command =>
+  withFlags(new Command('broker'), BROKER_FLAGS)
+    .summary('run a broker alone')
+    .description('Runs the control plane: who may use which sandbox.')
+    .action(broker)
+
+const broker = async (flags: Record<string, unknown>): Promise<void> => {
+  const [{ BrokerConfig, createBroker }, { AgentConfig }, { createLog }] = await Promise.all([
+    import('@boxoffice/broker'),
+    import('@boxoffice/agent'),
+    import('../terminal/log.ts'),
+  ])
+  const settings = partSettings(BrokerConfig, [AgentConfig], sourcesOf(flags), 'broker')
+  await serve(
+    async (stack) => {
+      const broker = createBroker(settings, { log: createLog(settings.logLevel).child({ part: 'broker' }) })
+      stack.defer(() => broker.close())
+      const { url } = await broker.start()
+      return { broker_url: url }
+    },
+    flags.json ? announceJson : announcePart,
+  )
+}

@@ -1,0 +1,39 @@
+import { Command } from 'commander'
+import { serve } from '../serve.ts'
+import { defaultDataDir } from '../settings/data-dir.ts'
+import { UP_FLAGS, withFlags } from '../settings/flags.ts'
+import { sourcesOf, upSettings } from '../settings/service.ts'
+import { announceJson, announceUp } from '../terminal/ready.ts'
+
+export const upCommand = (): Command =>
+  withFlags(new Command('up'), UP_FLAGS, '$XDG_STATE_HOME/boxoffice or ~/.local/state/boxoffice')
+    .summary('run broker and agent on this machine')
+    .description('Runs broker and agent together, for one machine. Sandboxes outlive it, unless --destroy-on-exit.')
+    .action(up)
+
+const up = async (flags: Record<string, unknown>): Promise<void> => {
+  const [{ AgentConfig, createAgent }, { BrokerConfig, createBroker }, { createLog }] = await Promise.all([
+    import('@boxoffice/agent'),
+    import('@boxoffice/broker'),
+    import('../terminal/log.ts'),
+  ])
+  const settings = upSettings(BrokerConfig, AgentConfig, sourcesOf(flags))
+  const log = createLog(settings.broker.logLevel)
+  const { enrollToken } = settings.agent
+
+  await serve(
+    async (stack) => {
+      const broker = createBroker({ ...settings.broker, enrollToken, createApiKey: true }, { log: log.child({ part: 'broker' }) })
+      stack.defer(() => broker.close())
+      const { url: brokerUrl, apiKeyCreated } = await broker.start()
+      const agent = createAgent({ ...settings.agent, brokerUrl }, { log: log.child({ part: 'agent' }) })
+      stack.defer(() => agent.close())
+      const { url: agentUrl, provider, isolation } = await agent.start()
+      const key = apiKeyCreated === undefined ? {} : { api_key: apiKeyCreated }
+      return { broker_url: brokerUrl, agent_url: agentUrl, ...key, provider, isolation }
+    },
+    flags.json
+      ? announceJson
+      : (ready) => announceUp(ready, { dataDir: settings.dataDir, isDefaultDataDir: settings.dataDir === defaultDataDir() }),
+  )
+}

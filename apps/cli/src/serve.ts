@@ -1,0 +1,34 @@
+import type { ReadyLine } from './terminal/ready.ts'
+
+/** A part that runs until it is closed. */
+export type Starting = (stack: AsyncDisposableStack) => Promise<ReadyLine>
+
+/**
+ * Starts what `start` puts on the stack, tells that it is ready, and waits for SIGTERM or SIGINT. Then everything is closed
+ * in reverse order, and the program ends with 0. A second signal ends it at once. What was started is closed too when
+ * starting the rest fails.
+ */
+export const serve = async (start: Starting, announce: (ready: ReadyLine) => void): Promise<never> => {
+  const stop = stopSignal()
+  {
+    await using stack = new AsyncDisposableStack()
+    const ready = await start(stack)
+    announce(ready)
+    await stop
+  }
+  process.exit(0)
+}
+
+const NUMBERS = { SIGINT: 2, SIGTERM: 15 } as const
+
+const stopSignal = (): Promise<void> =>
+  new Promise((resolve) => {
+    let stopping = false
+    for (const [signal, number] of Object.entries(NUMBERS)) {
+      process.on(signal, () => {
+        if (stopping) process.exit(128 + number)
+        stopping = true
+        resolve()
+      })
+    }
+  })

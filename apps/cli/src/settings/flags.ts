@@ -1,0 +1,69 @@
+import type { Command } from 'commander'
+import { camelCase, environmentName } from './config-file.ts'
+
+/** A flag: what commander reads, and its description. Its environment variable follows from its name. */
+type Flag = readonly [flags: string, description: string]
+
+const TLS_FLAGS: readonly Flag[] = [
+  ['--tls-cert <file>', 'PEM certificate, to listen with TLS'],
+  ['--tls-key <file>', 'its key'],
+]
+
+export const BROKER_FLAGS: readonly Flag[] = [
+  ['--host <address>', 'where to listen; default 127.0.0.1'],
+  ['--port <port>', "the broker's port; 0 for a free one; default 7070"],
+  ['--public-url <url>', 'where clients reach the broker; default: where it listens'],
+  ['--enroll-token <token>', 'what agents show to register; default: made and kept'],
+  ['--api-key <key>', 'an operator key of at least 32 characters'],
+  ['--token-ttl <seconds>', 'lifetime of session tokens; default 600'],
+  ['--max-sessions <count>', 'live sessions per tenant; default 1000'],
+  ['--cors-origins <origins>', 'web origins that may call, with commas between'],
+  ['--trusted-proxies <addresses>', 'whose X-Forwarded-For counts, with commas between'],
+  ...TLS_FLAGS,
+  ['--shared-data-dir', 'several brokers may use one data directory'],
+  ['--log-level <level>', 'silent, error, warn, info, debug or trace; default info'],
+]
+
+const PROVIDER_FLAGS: readonly Flag[] = [
+  ['--provider <name>', 'auto, docker or local; default auto'],
+  ['--isolation <kind>', 'of the local provider: auto, bubblewrap or none; default auto'],
+  ['--allow-unsafe-local', 'isolation none behind a listener that others can reach'],
+  ['--docker-host <url>', "the engine's address; default: DOCKER_HOST, else the usual sockets"],
+  ['--default-image <image>', 'for profiles that name none'],
+  ['--supervisor-path <file>', 'the supervisor; default: the one that ships with the agent'],
+  ['--relay <when>', 'auto, always or never; default auto'],
+  ['--control-listen <host:port>', 'where the broker reaches the agent; default a free port of 127.0.0.1'],
+  ['--control-url <url>', 'the same, as the broker sees it'],
+  ['--insecure-network', "the control listener's network is private, it may do without TLS"],
+  ['--destroy-on-exit', 'sandboxes end with this process; default: they stay'],
+]
+
+export const AGENT_FLAGS: readonly Flag[] = [
+  ['--broker-url <url>', 'the broker to serve'],
+  ['--enroll-token <token>', 'what the broker wants to see'],
+  ['--host <address>', 'where to listen; default 127.0.0.1'],
+  ['--port <port>', "the agent's port; 0 for a free one; default 7071"],
+  ['--public-url <url>', 'where clients reach the agent; default: where it listens'],
+  ...TLS_FLAGS,
+  ['--cors-origins <origins>', 'web origins that may call, with commas between'],
+  ...PROVIDER_FLAGS,
+  ['--log-level <level>', 'silent, error, warn, info, debug or trace; default info'],
+]
+
+export const UP_FLAGS: readonly Flag[] = [
+  ...BROKER_FLAGS,
+  ['--agent-host <address>', "where the agent listens; default: the broker's"],
+  ['--agent-port <port>', "the agent's port; 0 for a free one; default 7071"],
+  ['--agent-public-url <url>', 'where clients reach the agent; default: where it listens'],
+  ...PROVIDER_FLAGS,
+]
+
+export const withFlags = (command: Command, flags: readonly Flag[], dataDirDefault?: string): Command => {
+  for (const [name, description] of flags) command.option(name, `${description} (${environmentName(nameOf(name))})`)
+  return command
+    .option('--data-dir <dir>', `holds everything that persists${dataDirDefault ? `; default ${dataDirDefault}` : ''} (BOXOFFICE_DATA_DIR)`)
+    .option('--config <file>', 'a JSON file with any of these settings (BOXOFFICE_CONFIG)')
+    .option('--json', 'print one line of JSON when it is ready')
+}
+
+const nameOf = (flags: string): string => camelCase(flags.replace(/^--/, '').replace(/ .*$/, ''))

@@ -1,0 +1,77 @@
+import type { z } from 'zod'
+import { environmentName, kebabCase } from './config-file.ts'
+import { UsageError } from './usage-error.ts'
+
+export type Sources = {
+  /** From the command line, by name; undefined or absent where not given. */
+  flags: Readonly<Record<string, unknown>>
+  env: NodeJS.ProcessEnv
+  /** From the configuration file, by name. */
+  file: Readonly<Record<string, unknown>>
+}
+
+/** By what name a part's setting goes on this command line, where it differs (`port` of the agent is `agentPort` under `up`). */
+export type Renames = Readonly<Record<string, string>>
+
+/**
+ * The settings of one part (broker or agent), each from the first source that has it: flags, environment, file. Every value
+ * is checked by the part's own schema; an error names the setting, where it came from, and what is wrong.
+ */
+export const resolveSettings = (
+  shape: Readonly<Record<string, unknown>>,
+  sources: Sources,
+  renames: Renames = {},
+): Record<string, unknown> => {
+  const settings: Record<string, unknown> = {}
+  for (const [key, schema] of Object.entries(shape)) {
+    const found = find(renames[key] ?? key, sources)
+    if (found !== undefined) settings[key] = check(schema as z.ZodType, found)
+  }
+  return settings
+}
+
+/** Refuses names in a configuration file that no part knows: a misspelt setting is not silently the default. */
+export const refuseUnknown = (file: Readonly<Record<string, unknown>>, known: Iterable<string>): void => {
+  const names = new Set(known)
+  const unknown = Object.keys(file).find((name) => !names.has(name))
+  if (unknown === undefined) return
+  throw new UsageError(`config: ${snakeCase(unknown)} is not a setting here; there are: ${[...names].map(snakeCase).sort().join(', ')}`)
+}
+
+type Found = { value: unknown; from: string }
+
+const find = (name: string, { flags, env, file }: Sources): Found | undefined => {
+  const variable = environmentName(name)
+  if (flags[name] !== undefined) return { value: flags[name], from: `--${kebabCase(name)}` }
+  if (env[variable] !== undefined && env[variable] !== '') return { value: env[variable], from: variable }
+  if (file[name] !== undefined) return { value: file[name], from: `${snakeCase(name)} in the config file` }
+  return undefined
+}
+
+const check = (schema: z.ZodType, { value, from }: Found): unknown => {
+  const readings = typeof value === 'string' ? readingsOf(value) : [value]
+  const fitting = readings.find((reading) => schema.safeParse(reading).success)
+  if (fitting !== undefined) return fitting
+  const issue = schema.safeParse(readings[0]).error?.issues[0]
+  const where = issue?.path.length ? `${issue.path.join('.')}: ` : ''
+  throw new UsageError(`${from}: ${where}${issue?.message ?? 'not valid'}`)
+}
+
+/** What a text on a command line or in the environment may stand for, the likeliest first. */
+const readingsOf = (text: string): unknown[] => {
+  const readings: unknown[] = [text]
+  if (text !== '' && Number.isFinite(Number(text))) readings.push(Number(text))
+  if (/^(true|yes|on|1)$/i.test(text)) readings.push(true)
+  if (/^(false|no|off|0)$/i.test(text)) readings.push(false)
+  if (/^[[{]/.test(text.trim())) {
+    try {
+      readings.push(JSON.parse(text))
+    } catch {
+      // Then it is a text.
+    }
+  }
+  readings.push(text.split(',').map((part) => part.trim()))
+  return readings
+}
+
+const snakeCase = (name: string): string => kebabCase(name).replaceAll('-', '_')

@@ -1,0 +1,98 @@
+import { randomBytes } from 'node:crypto'
+import { mkdirSync } from 'node:fs'
+import { join, resolve } from 'node:path'
+import { z } from 'zod'
+import { environmentName, kebabCase, readConfigFile } from './config-file.ts'
+import { defaultDataDir } from './data-dir.ts'
+import { type Renames, refuseUnknown, resolveSettings, type Sources } from './resolve.ts'
+import { UsageError } from './usage-error.ts'
+
+/** What `up` calls the agent's settings where the broker has one of the same name. */
+const UP_RENAMES: Renames = { host: 'agentHost', port: 'agentPort', publicUrl: 'agentPublicUrl' }
+
+/** Names that a configuration file may hold for the client commands, so that one file serves all. */
+const FOR_CLIENTS = ['broker', 'apiKey']
+
+/** Given once for broker and agent; the broker's schema has them as one object. */
+const TLS = ['tlsCert', 'tlsKey'] as const
+
+const LogLevel = z.enum(['silent', 'error', 'warn', 'info', 'debug', 'trace'])
+
+export const sourcesOf = (flags: Record<string, unknown>, env: NodeJS.ProcessEnv = process.env): Sources => {
+  const path = flags.config ?? env.BOXOFFICE_CONFIG
+  return { flags, env, file: typeof path === 'string' && path !== '' ? readConfigFile(path) : {} }
+}
+
+/** Settings of one part that runs alone. `others` are the parts that may have settings in the same file. */
+export const partSettings = <S extends z.ZodObject>(
+  schema: S,
+  others: readonly z.ZodObject[],
+  sources: Sources,
+  name: string,
+): z.output<S> => {
+  refuseUnknown(sources.file, knownNames([schema, ...others]))
+  const settings: Record<string, unknown> = { ...resolveSettings(schema.shape, sources), ...('tls' in schema.shape ? tlsOf(sources) : {}) }
+  return checkWhole(schema, { ...settings, dataDir: dataDirOf(settings.dataDir, name) })
+}
+
+/** Settings of broker and agent in one process: each has a directory of its own below the one data directory. */
+export const upSettings = <B extends z.ZodObject, A extends z.ZodObject>(broker: B, agent: A, sources: Sources) => {
+  refuseUnknown(sources.file, knownNames([broker, agent]))
+  const ofBroker: Record<string, unknown> = { ...resolveSettings(broker.shape, sources), ...tlsOf(sources) }
+  const ofAgent = resolveSettings(agent.shape, sources, UP_RENAMES)
+  const dataDir = dataDirOf(ofBroker.dataDir, '')
+  return {
+    dataDir,
+    broker: checkWhole(broker, { ...ofBroker, dataDir: join(dataDir, 'broker') }),
+    agent: checkWhole(agent, {
+      ...(ofBroker.host === undefined ? {} : { host: ofBroker.host }),
+      ...ofAgent,
+      dataDir: join(dataDir, 'agent'),
+      // What `up` itself fills in when the broker listens.
+      brokerUrl: 'http://127.0.0.1',
+      enrollToken: ofBroker.enrollToken ?? randomBytes(32).toString('base64url'),
+    }),
+  }
+}
+
+/** What no single setting shows: one that is missing, two that do not go together. */
+const checkWhole = <S extends z.ZodObject>(schema: S, settings: Record<string, unknown>): z.output<S> => {
+  const checked = schema.safeParse(settings)
+  if (checked.success) return checked.data
+  const issue = checked.error.issues[0]
+  const key = issue?.path[0]
+  if (typeof key !== 'string') throw new UsageError(issue?.message ?? 'the settings are not valid')
+  const missing = settings[key] === undefined
+  throw new UsageError(`--${kebabCase(key)} (${environmentName(key)}): ${missing ? 'is required' : issue?.message}`)
+}
+
+const tlsOf = (sources: Sources): { tls?: { cert: string; key: string } } => {
+  const { tlsCert: cert, tlsKey: key } = resolveSettings({ tlsCert: z.string(), tlsKey: z.string() }, sources)
+  if (cert === undefined && key === undefined) return {}
+  if (typeof cert === 'string' && typeof key === 'string') return { tls: { cert, key } }
+  throw new UsageError('--tls-cert and --tls-key belong together')
+}
+
+export const logLevelOf = (sources: Sources): z.output<typeof LogLevel> =>
+  LogLevel.default('info').parse(resolveSettings({ logLevel: LogLevel }, sources).logLevel)
+
+const knownNames = (schemas: readonly z.ZodObject[]): string[] => [
+  ...schemas.flatMap((schema) => Object.keys(schema.shape)),
+  ...Object.values(UP_RENAMES),
+  ...FOR_CLIENTS,
+  'logLevel',
+  ...TLS,
+]
+
+/** Made here, private to its owner, so that a bad place is told before anything starts. */
+const dataDirOf = (given: unknown, name: string): string => {
+  const path = typeof given === 'string' ? resolve(given) : join(defaultDataDir(), name)
+  try {
+    mkdirSync(path, { recursive: true, mode: 0o700 })
+  } catch (error) {
+    throw new UsageError(
+      `data_dir (--data-dir, BOXOFFICE_DATA_DIR): ${path} cannot be made (${(error as NodeJS.ErrnoException).code}); choose another`,
+    )
+  }
+  return path
+}

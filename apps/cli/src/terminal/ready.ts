@@ -1,0 +1,86 @@
+import { accessSync, constants } from 'node:fs'
+import { delimiter, join, relative, resolve } from 'node:path'
+import { DEFAULT_BROKER_URL } from '../settings/connection.ts'
+import { printJson } from './output.ts'
+
+/** What a service says when it is ready; `broker` and `agent` alone leave out what they do not have. */
+export type ReadyLine = {
+  broker_url?: string
+  agent_url?: string
+  api_key?: string
+  /** Null when no provider is available; `reason` says what to do. */
+  provider?: string | null
+  isolation?: string | null
+}
+
+/** Exactly one line on stdout. */
+export const announceJson = (ready: ReadyLine): void => printJson({ event: 'ready', ...ready, pid: process.pid })
+
+export type UpDetails = { dataDir: string; isDefaultDataDir: boolean }
+
+/** What a person needs: where it is, how safe it is, a key, and what to type next. */
+export const announceUp = (ready: ReadyLine, { dataDir, isDefaultDataDir }: UpDetails): void => {
+  const program = programName()
+  const settings = [
+    ...(ready.broker_url === DEFAULT_BROKER_URL ? [] : [`BOXOFFICE_URL=${ready.broker_url}`]),
+    ...(isDefaultDataDir || ready.api_key === undefined ? [] : [`BOXOFFICE_API_KEY=${ready.api_key}`]),
+  ]
+  const lines = [
+    'Boxoffice is ready.',
+    '',
+    ...aligned([
+      ['broker', ready.broker_url],
+      ['agent', ready.agent_url],
+      ['provider', provider(ready)],
+      ['api key', ready.api_key],
+      ['files', dataDir],
+    ]),
+    '',
+    'Try, in another terminal:',
+    '',
+    ...(settings.length > 0 ? [`  export ${settings.join(' ')}`] : []),
+    `  ${program} exec -- uname -a`,
+    `  ${program} shell`,
+    `  ${program} cp README.md default:README.md`,
+    '',
+    'Ctrl-C stops it.',
+  ]
+  process.stdout.write(`${lines.join('\n')}\n`)
+}
+
+export const announcePart = (ready: ReadyLine): void => {
+  const lines = aligned([
+    ['broker', ready.broker_url],
+    ['agent', ready.agent_url],
+    ['provider', 'provider' in ready ? provider(ready) : undefined],
+    ['api key', ready.api_key],
+  ])
+  process.stdout.write(`Ready.\n${lines.join('\n')}\n`)
+}
+
+const provider = ({ provider, isolation }: ReadyLine): string => {
+  if (provider == null) return 'none: no sandbox can be made; `boxoffice doctor` says what is missing'
+  return isolation === 'none' ? `${provider}, isolation NONE: what runs here can do what you can` : `${provider}, isolation ${isolation}`
+}
+
+const aligned = (rows: readonly (readonly [string, string | undefined])[]): string[] =>
+  rows.flatMap(([name, value]) => (value === undefined ? [] : [`  ${name.padEnd(10)}${value}`]))
+
+/** How this program is called from here. */
+const programName = (): string => {
+  const inPath = (process.env.PATH ?? '').split(delimiter).some((directory) => isExecutable(join(directory, 'boxoffice')))
+  if (inPath) return 'boxoffice'
+  const root = resolve(import.meta.dirname, '../../../..')
+  const link = join(root, 'node_modules/.bin/boxoffice')
+  const path = relative(process.cwd(), isExecutable(link) ? link : join(root, 'apps/cli/bin/boxoffice'))
+  return path.startsWith('..') ? link : `./${path}`
+}
+
+const isExecutable = (path: string): boolean => {
+  try {
+    accessSync(path, constants.X_OK)
+    return true
+  } catch {
+    return false
+  }
+}
