@@ -11,4 +11,8 @@ if [ -n "$engine" ] && docker info >/dev/null 2>&1; then
     echo "start: the sandbox image is missing, so sandboxes of the docker provider will not start; --provider local needs none" >&2
 fi
 
+# npm has put its own folders on PATH. The terminal in which a reader tries the commands that `up` prints has none of them.
+PATH=$(printf '%s' "$PATH" | tr ':' '\n' | grep -v '/node_modules/' | paste -s -d ':' -)
+export PATH
+
 exec "$here/../../node_modules/.bin/boxoffice" up "$@"
