@@ -1,1 +1,77 @@
-//! File operations.
+//! File operations: each on a short-lived thread with blocking calls, so that a slow disk or client holds up nobody.
+
+mod change;
+mod error;
+mod link;
+mod list;
+mod path;
+mod read;
+mod request;
+mod stat;
+mod threads;
+mod tree;
+mod write;
+
+pub use request::Request;
+pub use threads::{Finished, Threads};
+
+use std::path::PathBuf;
+
+use error::FileError;
+use link::Link;
+use path::Root;
+use request::{Operation, RootName};
+
+/// Never listed.
+const TEMPORARY: &str = ".boxoffice-upload-";
+
+/// Answers one request on `link`. False where the channel has to be closed.
+fn perform(link: &mut Link, request: Request, workspace: PathBuf) -> bool {
+    let is_upload = matches!(request.operation, Operation::Write { .. });
+    let name = request.operation.path().to_owned();
+    match run(link, request, workspace) {
+        Ok(()) => true,
+        Err(FileError::Connection) => false,
+        Err(error) => {
+            let told = link.error(&error.fault(&name));
+            if is_upload {
+                link.await_close();
+            }
+            told && !is_upload
+        }
+    }
+}
+
+fn run(link: &mut Link, request: Request, workspace: PathBuf) -> Result<(), FileError> {
+    let root = match request.root {
+        RootName::Workspace => Root::workspace(workspace)?,
+        RootName::Sandbox => Root::sandbox()?,
+    };
+    match request.operation {
+        Operation::Read { path, offset, length } => read::read(link, &root, &path, offset, length),
+        Operation::Write { path, mode, overwrite, size, if_match } => {
+            write::write(link, &root, &path, &write::Upload { mode, overwrite, size, if_match })
+        }
+        Operation::Stat { path, follow } => {
+            let stat = stat::of_path(&root, &path, follow)?;
+            link.result(&stat)
+        }
+        Operation::List { path, depth, limit } => list::list(link, &root, &path, depth, limit),
+        Operation::Mkdir { path, parents, mode } => {
+            let created = change::mkdir(&root, &path, parents, mode)?;
+            link.result(&serde_json::json!({ "created": created }))
+        }
+        Operation::Move { from, to, overwrite } => done(link, change::rename(&root, &from, &to, overwrite)),
+        Operation::Remove { path, recursive } => done(link, change::remove(&root, &path, recursive)),
+        Operation::Symlink { path, target } => done(link, change::symlink(&root, &path, &target)),
+        Operation::Usage {} => {
+            let usage = tree::usage(&root)?;
+            link.result(&usage)
+        }
+    }
+}
+
+fn done(link: &mut Link, outcome: Result<(), FileError>) -> Result<(), FileError> {
+    outcome?;
+    link.result(&serde_json::json!({}))
+}

@@ -82,7 +82,7 @@ impl Supervisor {
         match op {
             Op::Ping {} => done,
             Op::List { meta } => {
-                let mut all: Vec<&Process> = self.processes.values().collect();
+                let mut all: Vec<_> = self.processes.values().collect();
                 all.sort_by_key(|process| process.serial);
                 let processes: Vec<Listed> = all.into_iter().map(|process| listed(process, meta)).collect();
                 Ok(Some(json!({ "processes": value(processes) })))
@@ -140,7 +140,7 @@ impl Supervisor {
     fn find(&self, id: &str) -> Result<&Process, Fault> {
         let serial = self.ids.get(id);
         let process = serial.and_then(|serial| self.processes.get(serial));
-        process.ok_or_else(|| Fault::new(FaultKind::NotFound, "no such process"))
+        process.map(Box::as_ref).ok_or_else(|| Fault::new(FaultKind::NotFound, "no such process"))
     }
 
     fn resize(&mut self, id: &str, size: Size) -> Result<(), Fault> {

@@ -31,7 +31,7 @@ impl Supervisor {
         }
     }
 
-    fn channel_input(&mut self, number: u32, mut input: &[u8]) -> Result<(), WireError> {
+    pub(super) fn channel_input(&mut self, number: u32, mut input: &[u8]) -> Result<(), WireError> {
         let Some(channel) = self.channels.get_mut(&number) else { return Ok(()) };
         let mut decoder = std::mem::take(&mut channel.decoder);
         while let Some(item) = decoder.next(&mut input)? {
@@ -50,6 +50,12 @@ impl Supervisor {
                 (Job::Idle, Item::Frame { kind: Kind::Attach, payload }) => {
                     let attach = object(payload)?;
                     self.attach_by_id(number, attach);
+                }
+                (Job::Idle, Item::Frame { kind: Kind::File, payload }) => {
+                    let request = object(payload)?;
+                    let leftover = input.to_vec();
+                    self.begin_file(number, request, std::mem::take(&mut decoder), leftover);
+                    return Ok(());
                 }
                 _ => return Err(WireError::OutOfPlace),
             }
@@ -85,7 +91,7 @@ impl Supervisor {
         use crate::channel::Flushed;
         let Some(channel) = self.channels.get_mut(&number) else { return };
         let process = match &channel.job {
-            Job::Reader(reading) => self.processes.get(&reading.serial),
+            Job::Reader(reading) => self.processes.get(&reading.serial).map(Box::as_ref),
             _ => None,
         };
         let flushed = channel.flush(process);

@@ -4,8 +4,10 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with, sockopt};
 
+use std::time::Duration;
+
 use super::Supervisor;
-use crate::channel::{Channel, Interest};
+use crate::channel::{Channel, Interest, Job};
 use crate::message::{Hello, Welcome};
 use crate::poll::{Happened, Token};
 use crate::timers::Timer;
@@ -18,6 +20,7 @@ const SURPLUS: usize = 16;
 /// Replies waiting for a slow agent, beyond which no more calls are read.
 const QUEUE: usize = 4 << 20;
 const SEND_BUFFER: usize = 1 << 20;
+const PATIENCE: Duration = Duration::from_millis(200);
 
 #[derive(Default)]
 pub struct Control {
@@ -35,10 +38,6 @@ pub struct Control {
 impl Control {
     pub fn is_up(&self) -> bool {
         self.welcomed
-    }
-
-    pub fn is_written(&self) -> bool {
-        self.fd.is_none() || self.out.is_empty()
     }
 }
 
@@ -226,12 +225,17 @@ impl Supervisor {
 
     /// The last words before the end, written even where the agent is slow to read them.
     pub(super) fn say_goodbye(&mut self) {
-        let channels = self.channels.values().filter_map(|channel| channel.fd.as_ref());
-        for fd in self.control.fd.iter().chain(channels) {
+        let channels = self.channels.values().filter(|channel| !matches!(channel.job, Job::File));
+        for fd in channels.filter_map(|channel| channel.fd.as_ref()).chain(self.control.fd.as_ref()) {
             let _ = rustix::io::ioctl_fionbio(fd, false);
-            let timeout = Some(std::time::Duration::from_millis(200));
-            let _ = sockopt::set_socket_timeout(fd, sockopt::Timeout::Send, timeout);
+            let _ = sockopt::set_socket_timeout(fd, sockopt::Timeout::Send, Some(PATIENCE));
         }
+        self.flush_dirty();
         self.flush_control();
+        let until = self.clock.elapsed() + PATIENCE;
+        while self.abort_files() > 0 && self.clock.elapsed() < until {
+            self.poll.wait(Some(50_000_000));
+            self.on_threads();
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 mod calls;
 mod input;
+mod jobs;
 mod kill;
 mod link;
 mod pump;
@@ -20,6 +21,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use crate::channel::{Channel, Interest};
 use crate::config::Config;
+use crate::files::Threads;
 use crate::mark::Marks;
 use crate::oom::OomCounter;
 use crate::poll::{Happened, Poll, Token};
@@ -37,11 +39,12 @@ pub struct Supervisor {
     timers: Timers,
     clock: Instant,
     signals: OwnedFd,
+    threads: Threads,
     boot: String,
     control: link::Control,
     channels: HashMap<u32, Channel>,
     next_channel: u32,
-    processes: HashMap<u32, Process>,
+    processes: HashMap<u32, Box<Process>>,
     ids: HashMap<String, u32>,
     pids: HashMap<i32, u32>,
     next_serial: u32,
@@ -98,6 +101,8 @@ impl Supervisor {
         let poll = Poll::new().map_err(at("epoll"))?;
         let reading = Interest { read: true, write: false };
         poll.add(&signals, Token::Signal, reading).map_err(at("epoll"))?;
+        let threads = Threads::new().map_err(at("eventfd"))?;
+        poll.add(threads.bell(), Token::Threads, reading).map_err(at("epoll"))?;
         Ok(Supervisor {
             oom: OomCounter::open(&config.oom_files),
             oom_score: start::oom_score_of_children(),
@@ -106,6 +111,7 @@ impl Supervisor {
             timers: Timers::default(),
             clock: Instant::now(),
             signals,
+            threads,
             boot: format!("{b:016x}"),
             control: link::Control::default(),
             channels: HashMap::new(),
@@ -141,6 +147,7 @@ impl Supervisor {
             let token = event.token;
             // A defect met on one connection or process costs that one, not PID 1.
             if catch_unwind(AssertUnwindSafe(|| self.handle(event))).is_err() {
+                self.scratch.resize(READ, 0);
                 self.drop_source(token);
             }
         }
@@ -158,7 +165,7 @@ impl Supervisor {
     fn handle(&mut self, event: Happened) {
         match event.token {
             Token::Signal => self.on_signals(),
-            Token::Threads => {}
+            Token::Threads => self.on_threads(),
             Token::Control => self.on_control(&event),
             Token::Channel(number) => self.on_channel(number, &event),
             Token::Output(serial, stream) => self.on_output(serial, stream),

@@ -1,7 +1,6 @@
 //! What is kept of ended processes, and for how long.
 
 use super::Supervisor;
-use crate::process::Process;
 use crate::timers::Timer;
 
 const KEPT: u64 = 600_000_000_000;
@@ -17,7 +16,7 @@ impl Supervisor {
     }
 
     pub(super) fn ring_bytes(&self) -> usize {
-        self.processes.values().map(Process::ring_bytes).sum()
+        self.processes.values().map(|process| process.ring_bytes()).sum()
     }
 
     fn bound_records(&mut self) {

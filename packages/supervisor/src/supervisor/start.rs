@@ -108,7 +108,7 @@ impl Supervisor {
             self.timers.set(Timer::Look(serial), process.started + QUIET);
         }
         self.ids.insert(process.id.clone(), serial);
-        self.processes.insert(serial, process);
+        self.processes.insert(serial, Box::new(process));
         self.watch_output(serial);
     }
 
@@ -134,7 +134,7 @@ impl Supervisor {
             self.dirty.push(number);
         }
         self.ids.insert(process.id.clone(), serial);
-        self.processes.insert(serial, process);
+        self.processes.insert(serial, Box::new(process));
         self.keep_record(serial);
     }
 

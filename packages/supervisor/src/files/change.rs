@@ -1,0 +1,87 @@
+//! Changes of the tree that carry no content.
+
+use rustix::fs::{AtFlags, FileType, Mode, RawMode, RenameFlags, mkdirat, renameat, renameat_with, symlinkat, unlinkat};
+use rustix::io::Errno;
+
+use super::error::FileError;
+use super::path::{Located, Root, split};
+use super::tree;
+
+/// True where it was not there before.
+pub fn mkdir(root: &Root, path: &str, parents: bool, mode: Option<u32>) -> Result<bool, FileError> {
+    if parents {
+        root.create_parents(path)?;
+    }
+    let located = root.locate(path, true)?;
+    if let Some(stat) = located.stat {
+        return match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory if parents => Ok(false),
+            _ => Err(Errno::EXIST.into()),
+        };
+    }
+    let mode = Mode::from_raw_mode((mode.unwrap_or(0o777) & 0o7777) as RawMode);
+    match mkdirat(&located.parent, &*located.name, mode) {
+        Err(Errno::EXIST) if parents => Ok(false),
+        other => Ok(other.map(|()| true)?),
+    }
+}
+
+pub fn rename(root: &Root, from: &str, to: &str, overwrite: bool) -> Result<(), FileError> {
+    let source = not_root(root.locate(from, false)?)?;
+    source.existing()?;
+    root.create_parents(to)?;
+    let target = not_root(root.locate(to, false)?)?;
+    let (from, to) = (&*source.name, &*target.name);
+    if overwrite {
+        return Ok(renameat(&source.parent, from, &target.parent, to)?);
+    }
+    match renameat_with(&source.parent, from, &target.parent, to, RenameFlags::NOREPLACE) {
+        // Not every file system has it; the moment between question and answer remains open there.
+        Err(Errno::INVAL | Errno::NOSYS) if target.stat.is_none() => {
+            Ok(renameat(&source.parent, from, &target.parent, to)?)
+        }
+        Err(Errno::INVAL | Errno::NOSYS) => Err(Errno::EXIST.into()),
+        other => Ok(other?),
+    }
+}
+
+pub fn remove(root: &Root, path: &str, recursive: bool) -> Result<(), FileError> {
+    let located = not_root(root.locate(path, false)?)?;
+    let is_directory = FileType::from_raw_mode(located.existing()?.st_mode) == FileType::Directory;
+    if !is_directory {
+        return Ok(unlinkat(&located.parent, &*located.name, AtFlags::empty())?);
+    }
+    match unlinkat(&located.parent, &*located.name, AtFlags::REMOVEDIR) {
+        Err(Errno::NOTEMPTY | Errno::EXIST) if recursive => tree::remove(&located.parent, &located.name),
+        other => Ok(other?),
+    }
+}
+
+pub fn symlink(root: &Root, path: &str, target: &str) -> Result<(), FileError> {
+    let located = not_root(root.locate(path, false)?)?;
+    let (folder, _) = split(path.trim_matches('/'));
+    if root.is_confined() {
+        stays_inside(&root.target(folder, target)?)?;
+    }
+    Ok(symlinkat(target, &located.parent, &*located.name)?)
+}
+
+/// By its text alone: a target that does not exist yet is allowed, and every use of it is judged again.
+fn stays_inside(path: &str) -> Result<(), FileError> {
+    let mut depth = 0i32;
+    for part in path.split('/') {
+        depth += match part {
+            "" | "." => 0,
+            ".." => -1,
+            _ => 1,
+        };
+        if depth < 0 {
+            return Err(FileError::Escapes);
+        }
+    }
+    Ok(())
+}
+
+fn not_root(located: Located) -> Result<Located, FileError> {
+    if located.is_root() { Err(FileError::BadRequest("is the root")) } else { Ok(located) }
+}

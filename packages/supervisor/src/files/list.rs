@@ -1,0 +1,109 @@
+//! The tree below a directory, in order, line by line.
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, openat, statat};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use serde::Serialize;
+
+use super::error::FileError;
+use super::link::Link;
+use super::path::Root;
+use super::stat::{mtime_ms, size};
+use super::tree::names;
+
+const FRAME: usize = 64 << 10;
+
+#[derive(Serialize)]
+struct Line<'a> {
+    p: &'a str,
+    t: &'static str,
+    s: u64,
+    m: i64,
+    o: u32,
+}
+
+struct Level {
+    fd: OwnedFd,
+    /// Path of this directory with a slash behind it, or empty.
+    prefix: String,
+    /// Names to come, the last one next.
+    names: Vec<String>,
+}
+
+pub fn list(link: &mut Link, root: &Root, path: &str, depth: Option<u32>, limit: u64) -> Result<(), FileError> {
+    let top = open_top(root, path)?;
+    link.result(&serde_json::json!({}))?;
+    let mut out = Vec::new();
+    let mut left = limit;
+    let mut truncated = false;
+    let mut levels = vec![level(top, String::new())];
+    while let Some(here) = levels.last_mut() {
+        let Some(name) = here.names.pop() else {
+            levels.pop();
+            continue;
+        };
+        // Whatever vanished since its directory was read is left out.
+        let Ok(stat) = statat(&here.fd, &*name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+        if left == 0 {
+            truncated = true;
+            break;
+        }
+        left -= 1;
+        let full = format!("{}{name}", here.prefix);
+        push_line(&mut out, &line(&full, &stat));
+        if out.len() >= FRAME {
+            link.data(&out)?;
+            out.clear();
+        }
+        let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+        if is_directory && depth.is_none_or(|depth| levels.len() < depth as usize) {
+            if let Some(here) = levels.last() {
+                if let Ok(fd) = descend(&here.fd, &name) {
+                    levels.push(level(fd, full + "/"));
+                }
+            }
+        }
+    }
+    if truncated {
+        out.extend_from_slice(b"{\"truncated\":true}\n");
+    }
+    if !out.is_empty() {
+        link.data(&out)?;
+    }
+    link.end()
+}
+
+fn open_top(root: &Root, path: &str) -> Result<OwnedFd, FileError> {
+    let located = root.locate(path, true)?;
+    let stat = located.existing()?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
+        return Err(Errno::NOTDIR.into());
+    }
+    located.open_directory()
+}
+
+pub fn descend(fd: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
+    openat(fd, name, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+}
+
+fn level(fd: OwnedFd, prefix: String) -> Level {
+    let mut names = names(&fd).unwrap_or_default();
+    names.sort_unstable_by(|a, b| b.cmp(a));
+    Level { fd, prefix, names }
+}
+
+fn line<'a>(path: &'a str, stat: &Stat) -> Line<'a> {
+    let t = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => "f",
+        FileType::Directory => "d",
+        FileType::Symlink => "l",
+        _ => "o",
+    };
+    Line { p: path, t, s: size(stat), m: mtime_ms(stat), o: stat.st_mode & 0o7777 }
+}
+
+fn push_line(out: &mut Vec<u8>, line: &Line<'_>) {
+    if serde_json::to_writer(&mut *out, line).is_ok() {
+        out.push(b'\n');
+    }
+}

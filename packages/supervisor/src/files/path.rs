@@ -1,0 +1,194 @@
+//! From a client's path to a directory that is held open and a name in it, without ever leaving the root.
+
+use rustix::fd::OwnedFd;
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat, mkdirat, openat, openat2, readlinkat, statat};
+use rustix::io::Errno;
+use std::path::PathBuf;
+
+use super::error::FileError;
+
+const LINKS: usize = 40;
+
+/// The tree in which an operation stays.
+pub struct Root {
+    fd: OwnedFd,
+    /// Where it is in the sandbox, for links with an absolute target. Ends with a slash.
+    prefix: String,
+    confined: bool,
+}
+
+/// A name in an open directory. What it names may not exist; it is never a link if links were to be followed.
+pub struct Located {
+    pub parent: OwnedFd,
+    pub name: String,
+    pub stat: Option<Stat>,
+}
+
+const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+impl Root {
+    pub fn workspace(path: PathBuf) -> Result<Root, FileError> {
+        let fd = openat(CWD, &path, DIRECTORY, Mode::empty())?;
+        let mut prefix = path.canonicalize().unwrap_or(path).to_string_lossy().into_owned();
+        if !prefix.ends_with('/') {
+            prefix.push('/');
+        }
+        Ok(Root { fd, prefix, confined: true })
+    }
+
+    pub fn sandbox() -> Result<Root, FileError> {
+        Ok(Root { fd: openat(CWD, "/", DIRECTORY, Mode::empty())?, prefix: "/".into(), confined: false })
+    }
+
+    pub fn is_confined(&self) -> bool {
+        self.confined
+    }
+
+    /// `follow`: a link as the last part leads on to its target, which may be missing.
+    pub fn locate(&self, path: &str, follow: bool) -> Result<Located, FileError> {
+        let mut path = self.relative(path)?;
+        for _ in 0..LINKS {
+            let (folder, name) = split(&path);
+            if matches!(name, "" | "." | "..") {
+                let parent = self.open_directory(&path)?;
+                let stat = Some(statat(&parent, "", AtFlags::EMPTY_PATH)?);
+                return Ok(Located { parent, name: ".".into(), stat });
+            }
+            let parent = self.open_directory(folder)?;
+            let stat = match statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(stat) => Some(stat),
+                Err(Errno::NOENT) => None,
+                Err(errno) => return Err(errno.into()),
+            };
+            if !follow || stat.is_none_or(|stat| FileType::from_raw_mode(stat.st_mode) != FileType::Symlink) {
+                return Ok(Located { parent, name: name.into(), stat });
+            }
+            path = self.target(folder, &text(readlinkat(&parent, name, Vec::new())?)?)?;
+        }
+        Err(Errno::LOOP.into())
+    }
+
+    /// Creates the missing directories above `path`.
+    pub fn create_parents(&self, path: &str) -> Result<(), FileError> {
+        let path = self.relative(path)?;
+        let (folder, _) = split(&path);
+        self.ensure_directory(folder)
+    }
+
+    fn ensure_directory(&self, path: &str) -> Result<(), FileError> {
+        match self.open_directory(path) {
+            Err(FileError::System(Errno::NOENT)) if !path.is_empty() => {}
+            other => return other.map(drop),
+        }
+        let (folder, name) = split(path);
+        self.ensure_directory(folder)?;
+        match mkdirat(&self.open_directory(folder)?, name, Mode::from_raw_mode(0o777)) {
+            Ok(()) | Err(Errno::EXIST) => self.open_directory(path).map(drop),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Where a link in `folder` leads, as a path of this root.
+    pub fn target(&self, folder: &str, target: &str) -> Result<String, FileError> {
+        if !target.starts_with('/') {
+            return Ok(if folder.is_empty() { target.into() } else { format!("{folder}/{target}") });
+        }
+        let with_slash = format!("{target}/");
+        let inside = with_slash.strip_prefix(&self.prefix).ok_or(FileError::Escapes)?;
+        Ok(inside.trim_matches('/').into())
+    }
+
+    fn relative(&self, path: &str) -> Result<String, FileError> {
+        if path.contains('\0') {
+            return Err(FileError::BadRequest("contains NUL"));
+        }
+        if self.confined && path.starts_with('/') {
+            return Err(FileError::Escapes);
+        }
+        Ok(path.trim_matches('/').into())
+    }
+
+    pub fn open_directory(&self, path: &str) -> Result<OwnedFd, FileError> {
+        let path = if path.is_empty() { "." } else { path };
+        if !self.confined {
+            return Ok(openat(&self.fd, path, DIRECTORY, Mode::empty())?);
+        }
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        match openat2(&self.fd, path, DIRECTORY, Mode::empty(), resolve) {
+            Ok(fd) => Ok(fd),
+            // A link with an absolute target, which may still lead inside; or a kernel or engine without the call.
+            Err(Errno::XDEV | Errno::NOSYS | Errno::PERM | Errno::AGAIN) => self.walk(path),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// The same part by part, no link ever followed by the kernel; `..` goes back along the way that was taken.
+    fn walk(&self, path: &str) -> Result<OwnedFd, FileError> {
+        let mut way = vec![openat(&self.fd, ".", DIRECTORY, Mode::empty())?];
+        let mut parts: Vec<String> = path.rsplit('/').map(String::from).collect();
+        let mut links = 0;
+        while let Some(part) = parts.pop() {
+            let Some(last) = way.last() else { return Err(FileError::Escapes) };
+            if part.is_empty() || part == "." {
+                continue;
+            }
+            if part == ".." {
+                way.pop();
+                if way.is_empty() {
+                    return Err(FileError::Escapes);
+                }
+                continue;
+            }
+            match openat(last, &*part, DIRECTORY | OFlags::NOFOLLOW, Mode::empty()) {
+                Ok(fd) => way.push(fd),
+                // A link is not a directory either: then its target comes next.
+                Err(Errno::NOTDIR | Errno::LOOP) => {
+                    let target = match readlinkat(last, &*part, Vec::new()) {
+                        Ok(target) => text(target)?,
+                        Err(_) => return Err(Errno::NOTDIR.into()),
+                    };
+                    links += 1;
+                    if links > LINKS {
+                        return Err(Errno::LOOP.into());
+                    }
+                    let target = if target.starts_with('/') {
+                        way.truncate(1);
+                        self.target("", &target)?
+                    } else {
+                        target
+                    };
+                    parts.extend(target.rsplit('/').map(String::from));
+                }
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        way.pop().ok_or(FileError::Escapes)
+    }
+}
+
+impl Located {
+    pub fn is_root(&self) -> bool {
+        self.name == "."
+    }
+
+    pub fn existing(&self) -> Result<Stat, FileError> {
+        self.stat.ok_or(FileError::System(Errno::NOENT))
+    }
+
+    /// Opens it for reading, if it is a directory.
+    pub fn open_directory(&self) -> Result<OwnedFd, FileError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(openat(&self.parent, &*self.name, flags, Mode::empty())?)
+    }
+}
+
+pub fn split(path: &str) -> (&str, &str) {
+    match path.rfind('/') {
+        Some(at) => (path[..at].trim_end_matches('/'), &path[at + 1..]),
+        None => ("", path),
+    }
+}
+
+fn text(target: std::ffi::CString) -> Result<String, FileError> {
+    target.into_string().map_err(|_| FileError::System(Errno::ILSEQ))
+}

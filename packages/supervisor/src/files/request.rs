@@ -1,0 +1,91 @@
+//! The `file` message.
+
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+pub struct Request {
+    #[serde(default)]
+    pub root: RootName,
+    #[serde(flatten)]
+    pub operation: Operation,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RootName {
+    #[default]
+    Workspace,
+    Sandbox,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "op", rename_all = "snake_case")]
+pub enum Operation {
+    Read {
+        path: String,
+        offset: Option<u64>,
+        length: Option<u64>,
+    },
+    Write {
+        path: String,
+        mode: Option<u32>,
+        #[serde(default = "yes")]
+        overwrite: bool,
+        size: Option<u64>,
+        if_match: Option<String>,
+    },
+    Stat {
+        path: String,
+        #[serde(default)]
+        follow: bool,
+    },
+    List {
+        #[serde(default)]
+        path: String,
+        depth: Option<u32>,
+        limit: u64,
+    },
+    Mkdir {
+        path: String,
+        #[serde(default)]
+        parents: bool,
+        mode: Option<u32>,
+    },
+    Move {
+        from: String,
+        to: String,
+        #[serde(default)]
+        overwrite: bool,
+    },
+    Remove {
+        path: String,
+        #[serde(default)]
+        recursive: bool,
+    },
+    Symlink {
+        path: String,
+        target: String,
+    },
+    Usage {},
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl Operation {
+    /// What a message about it names.
+    pub fn path(&self) -> &str {
+        match self {
+            Operation::Read { path, .. }
+            | Operation::Write { path, .. }
+            | Operation::Stat { path, .. }
+            | Operation::List { path, .. }
+            | Operation::Mkdir { path, .. }
+            | Operation::Move { from: path, .. }
+            | Operation::Remove { path, .. }
+            | Operation::Symlink { path, .. } => path,
+            Operation::Usage {} => "workspace",
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! What is told about a file.
+
+use rustix::fs::{FileType, Stat};
+use serde::Serialize;
+
+use super::error::FileError;
+use super::path::Root;
+
+#[derive(Serialize)]
+pub struct Described {
+    pub path: String,
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    pub size: u64,
+    pub mtime_ms: i64,
+    pub mode: u32,
+    pub etag: String,
+}
+
+pub fn of_path(root: &Root, path: &str, follow: bool) -> Result<Described, FileError> {
+    let stat = root.locate(path, follow)?.existing()?;
+    Ok(describe(path, &stat))
+}
+
+pub fn describe(path: &str, stat: &Stat) -> Described {
+    Described {
+        path: path.into(),
+        kind: match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => "file",
+            FileType::Directory => "directory",
+            FileType::Symlink => "symlink",
+            _ => "other",
+        },
+        size: size(stat),
+        mtime_ms: mtime_ms(stat),
+        mode: stat.st_mode & 0o7777,
+        etag: etag(stat),
+    }
+}
+
+pub fn size(stat: &Stat) -> u64 {
+    stat.st_size.max(0) as u64
+}
+
+pub fn mtime_ms(stat: &Stat) -> i64 {
+    stat.st_mtime as i64 * 1000 + stat.st_mtime_nsec as i64 / 1_000_000
+}
+
+/// Changes with the file's identity, length and time.
+pub fn etag(stat: &Stat) -> String {
+    let nanoseconds = i128::from(stat.st_mtime) * 1_000_000_000 + stat.st_mtime_nsec as i128;
+    format!("{:x}-{:x}-{:x}", stat.st_ino, stat.st_size, nanoseconds as u64)
+}
