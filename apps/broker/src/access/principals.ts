@@ -1,0 +1,88 @@
+import { createHash, randomBytes } from 'node:crypto'
+import { BoxofficeError } from '@boxoffice/protocol'
+import type { KeyRecord, KeyRight, KeyRole, KeyStore } from '../store/store.ts'
+
+/** Who authenticated. */
+export type Principal = {
+  id: string
+  tenant: string
+  role: KeyRole
+  rights: ReadonlySet<KeyRight>
+  actorType: 'human' | 'agent'
+  keyId: string
+}
+
+/** The tenant of the deployment itself: its operators make keys for every tenant. */
+export const ROOT_TENANT = 'default'
+
+const ALL_RIGHTS: readonly KeyRight[] = ['act_as', 'release', 'box']
+
+/** An operator may do everything in its tenant [contract 2.8]. */
+export const hasRight = (principal: Principal, right: KeyRight): boolean => principal.role === 'operator' || principal.rights.has(right)
+export const isRootOperator = (principal: Principal): boolean => principal.role === 'operator' && principal.tenant === ROOT_TENANT
+
+/** `bxo_` and 43 base64url characters: 256 random bits. */
+export const newApiKey = (): string => `bxo_${randomBytes(32).toString('base64url')}`
+export const hashKey = (key: string): string => createHash('sha256').update(key).digest('base64url')
+export const newKeyId = (): string => `key_${crypto.randomUUID()}`
+
+/** How long a key counts as valid after it was looked up; another broker's revocation is effective within this time. */
+const CACHE_MS = 1000
+const CACHE_SIZE = 10_000
+
+/**
+ * Finds the principal of an API key. Keys are compared by their SHA-256, so neither a lookup nor a comparison leaks by its
+ * time how much of a guess was right.
+ */
+export class Principals {
+  readonly #keys: KeyStore
+  readonly #configured = new Map<string, Principal>()
+  readonly #cache = new Map<string, { principal: Principal; until: number }>()
+
+  constructor(keys: KeyStore, configuredKey: string | undefined) {
+    this.#keys = keys
+    if (configuredKey !== undefined) this.#configured.set(hashKey(configuredKey), configuredOperator)
+  }
+
+  /** The principal of a valid key; 401 `UNAUTHENTICATED` for anything else. */
+  async authenticate(key: string): Promise<Principal> {
+    const hash = hashKey(key)
+    const configured = this.#configured.get(hash)
+    if (configured !== undefined) return configured
+    const now = performance.now()
+    const cached = this.#cache.get(hash)
+    if (cached !== undefined && cached.until > now) return cached.principal
+    const record = await this.#keys.byHash(hash)
+    if (record === undefined || record.revokedAt !== null) {
+      this.#cache.delete(hash)
+      throw new BoxofficeError('UNAUTHENTICATED', 'the credential is not a valid API key; send Authorization: Bearer <API key>')
+    }
+    const principal = principalOf(record)
+    if (this.#cache.size >= CACHE_SIZE) this.#cache.clear()
+    this.#cache.set(hash, { principal, until: now + CACHE_MS })
+    return principal
+  }
+
+  /** Revocation in this process is effective at once. */
+  forget(hash: string): void {
+    this.#cache.delete(hash)
+  }
+}
+
+const configuredOperator: Principal = {
+  id: 'operator',
+  tenant: ROOT_TENANT,
+  role: 'operator',
+  rights: new Set(ALL_RIGHTS),
+  actorType: 'human',
+  keyId: 'configured',
+}
+
+const principalOf = (record: KeyRecord): Principal => ({
+  id: record.principal,
+  tenant: record.tenant,
+  role: record.role,
+  rights: new Set(record.rights),
+  actorType: record.actorType,
+  keyId: record.id,
+})

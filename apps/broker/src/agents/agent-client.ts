@@ -1,0 +1,117 @@
+import { Agent as HttpAgent, type IncomingMessage, request as httpRequest } from 'node:http'
+import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'
+import {
+  BoxofficeError,
+  type CreateSandboxRequest,
+  ErrorEnvelope,
+  errorCodeFrom,
+  ListSandboxesResponse,
+  type Revocations,
+  SandboxRecord,
+  type SandboxReport,
+} from '@boxoffice/protocol'
+import type { z } from 'zod'
+import type { AgentRecord } from '../store/store.ts'
+
+/** The agent's control API (`packages/protocol/src/control.ts`). Failures are `BoxofficeError`; an agent that is away is 503. */
+export interface AgentClient {
+  /** Idempotent by session id: a repeated call gives the sandbox that the first one made. */
+  create(agent: AgentRecord, sessionId: string, request: CreateSandboxRequest, signal: AbortSignal): Promise<SandboxRecord>
+  list(agent: AgentRecord): Promise<SandboxReport[]>
+  suspend(agent: AgentRecord, sandboxId: string, mode: 'freeze' | 'stop'): Promise<void>
+  resume(agent: AgentRecord, sandboxId: string): Promise<void>
+  /** Idempotent: one that is already gone is fine. */
+  destroy(agent: AgentRecord, sandboxId: string, keepWorkspace: boolean): Promise<void>
+  revoke(agent: AgentRecord, revocations: Revocations): Promise<void>
+  close(): void
+}
+
+/** An answer of the control API is a few hundred bytes a sandbox; more than this is not an answer. */
+const MAX_ANSWER_BYTES = 4 * 1024 * 1024
+const CALL_TIMEOUT_MS = 15_000
+
+/** Calls agents over keep-alive HTTP; never follows a redirect [C-60]. `token` gives the control token for an agent id. */
+export function httpAgentClient(token: (agentId: string) => string): AgentClient {
+  const agents = { http: new HttpAgent({ keepAlive: true }), https: new HttpsAgent({ keepAlive: true }) }
+  const call = <T>(agent: AgentRecord, method: string, path: string, options: CallOptions<T>): Promise<T> =>
+    send(agents, { agent, method, path, token: token(agent.id), ...options })
+  const path = (sandboxId: string) => `/control/v1/sandboxes/${encodeURIComponent(sandboxId)}`
+  return {
+    create: (agent, sessionId, body, signal) =>
+      call(agent, 'PUT', `/control/v1/sessions/${encodeURIComponent(sessionId)}/sandbox`, { body, signal, answer: SandboxRecord }),
+    list: async (agent) => (await call(agent, 'GET', '/control/v1/sandboxes', { answer: ListSandboxesResponse })).sandboxes,
+    suspend: (agent, id, mode) => call(agent, 'POST', `${path(id)}/suspend`, { body: { mode } }),
+    resume: (agent, id) => call(agent, 'POST', `${path(id)}/resume`, {}),
+    destroy: (agent, id, keepWorkspace) => call(agent, 'DELETE', `${path(id)}${keepWorkspace ? '?keep_workspace=true' : ''}`, {}),
+    revoke: (agent, revocations) => call(agent, 'POST', '/control/v1/revocations', { body: revocations }),
+    close: () => {
+      agents.http.destroy()
+      agents.https.destroy()
+    },
+  }
+}
+
+type CallOptions<T> = { body?: unknown; signal?: AbortSignal; answer?: z.ZodType<T> }
+type Call<T> = CallOptions<T> & { agent: AgentRecord; method: string; path: string; token: string }
+type Pools = { http: HttpAgent; https: HttpsAgent }
+
+async function send<T>(pools: Pools, call: Call<T>): Promise<T> {
+  const { status, text } = await exchange(pools, call)
+  const parsed = parseJson(text)
+  if (status < 200 || status >= 300) throw refusal(call.agent, status, parsed)
+  if (call.answer === undefined) return undefined as T
+  const answer = call.answer.safeParse(parsed)
+  if (answer.success) return answer.data
+  throw new BoxofficeError('BACKEND_UNAVAILABLE', `agent ${call.agent.id} gave an answer that is not valid`, { cause: answer.error })
+}
+
+async function exchange<T>(pools: Pools, call: Call<T>, retry = true): Promise<{ status: number; text: string }> {
+  const url = new URL(call.path, call.agent.controlUrl)
+  const payload = call.body === undefined ? undefined : JSON.stringify(call.body)
+  const headers: Record<string, string | number> = { authorization: `Bearer ${call.token}` }
+  if (payload !== undefined) Object.assign(headers, { 'content-type': 'application/json', 'content-length': Buffer.byteLength(payload) })
+  const signal = call.signal ?? AbortSignal.timeout(CALL_TIMEOUT_MS)
+  const secure = url.protocol === 'https:'
+  const request = secure
+    ? httpsRequest(url, { agent: pools.https, method: call.method, headers, signal })
+    : httpRequest(url, { agent: pools.http, method: call.method, headers, signal })
+  try {
+    const response = await new Promise<IncomingMessage>((resolve, reject) => {
+      request.on('response', resolve).on('error', reject)
+      request.end(payload)
+    })
+    return { status: response.statusCode ?? 0, text: await readText(response) }
+  } catch (thrown) {
+    // The agent closed a kept connection just as we used it; every call here is idempotent.
+    if (retry && request.reusedSocket && !signal.aborted) return exchange(pools, call, false)
+    throw new BoxofficeError('BACKEND_UNAVAILABLE', `agent ${call.agent.id} cannot be reached`, { cause: thrown })
+  }
+}
+
+async function readText(response: IncomingMessage): Promise<string> {
+  const chunks: Buffer[] = []
+  let size = 0
+  for await (const chunk of response as AsyncIterable<Buffer>) {
+    size += chunk.length
+    if (size > MAX_ANSWER_BYTES) throw new Error('the answer is too large')
+    chunks.push(chunk)
+  }
+  return Buffer.concat(chunks).toString('utf8')
+}
+
+const parseJson = (text: string): unknown => {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
+/** An agent's envelope keeps its code and message, which are written for callers; anything else says only that it failed. */
+function refusal(agent: AgentRecord, status: number, body: unknown): BoxofficeError {
+  const envelope = ErrorEnvelope.safeParse(body)
+  const code = envelope.success ? errorCodeFrom(envelope.data.error.code) : undefined
+  if (!envelope.success || code === undefined || code === 'INTERNAL' || code === 'UNAUTHENTICATED')
+    return new BoxofficeError('BACKEND_UNAVAILABLE', `agent ${agent.id} failed (status ${status})`, { cause: body })
+  return new BoxofficeError(code, envelope.data.error.message)
+}

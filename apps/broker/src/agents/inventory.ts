@@ -1,0 +1,83 @@
+import type { AgentInstructions, SandboxReport } from '@boxoffice/protocol'
+import { auditEntry, systemOrigin } from '../audit/audit.ts'
+import type { SessionEffects } from '../sessions/effects.ts'
+import type { SessionLedger } from '../sessions/ledger.ts'
+import { isLive, isPlaced, type PlacedSession, type Session } from '../sessions/session.ts'
+import { threadOf } from '../sessions/scopes.ts'
+import type { AgentRecord, Store } from '../store/store.ts'
+
+export type InventoryOptions = { store: Store; ledger: SessionLedger; effects: SessionEffects; now: () => number }
+
+type Decisions = AgentInstructions['decisions']
+
+/** A session this young may be missing from a report that was already on its way when its sandbox was made. */
+const YOUNG_MS = 10_000
+/** Activity is written when it moved by more than this; the timers it feeds are minutes long. */
+const ACTIVITY_STEP_MS = 1000
+const BUSY_STEP_MS = 10_000
+
+/** Compares what an agent has with what the broker knows: keep or destroy, lost, active [4-95, C-78]. */
+export class Inventory {
+  readonly #options: InventoryOptions
+
+  constructor(options: InventoryOptions) {
+    this.#options = options
+  }
+
+  /** `complete`: the report lists all sandboxes, so a session whose sandbox is not in it has lost it. */
+  async reconcile(agent: AgentRecord, reports: readonly SandboxReport[], complete: boolean): Promise<Decisions> {
+    const { store, now } = this.#options
+    const decisions: Decisions = []
+    const placed = new Map((await store.sessions.placedOn(agent.id)).map((session) => [session.id, session]))
+    for (const report of reports) {
+      if (report.session_id === null) {
+        decisions.push({ sandbox_id: report.sandbox_id, action: 'keep' })
+        continue
+      }
+      const session: Session | undefined = placed.get(report.session_id) ?? (await store.sessions.byId(report.session_id))
+      const keep = session !== undefined && belongs(session, agent, report)
+      const lost = report.state === 'lost'
+      decisions.push({ sandbox_id: report.sandbox_id, action: keep && !lost ? 'keep' : 'destroy' })
+      if (!keep || !isPlaced(session)) continue
+      placed.delete(session.id)
+      await (lost ? this.#lost(session, report.reason ?? 'sandbox_lost') : this.#activity(session, report))
+    }
+    if (complete)
+      for (const session of placed.values()) if (now() - session.activatedAt > YOUNG_MS) await this.#lost(session, 'sandbox_missing')
+    return decisions
+  }
+
+  async #lost(session: PlacedSession, reason: string): Promise<void> {
+    const audit = (after: Session) => [
+      auditEntry('sandbox.session.fail', systemOrigin(session.tenant), {
+        ts: this.#options.now(),
+        threadId: threadOf(session.scope),
+        sessionId: after.id,
+        sandboxId: session.sandboxId,
+        outcome: 'failed',
+        code: 'SANDBOX_LOST',
+      }),
+    ]
+    await this.#options.ledger.change(session, { type: 'sandbox_lost', reason }, { audit })
+  }
+
+  async #activity(session: PlacedSession, { activity, state }: SandboxReport): Promise<void> {
+    const { ledger, effects, now } = this.#options
+    const at = now() - activity.idle_ms
+    const busy = activity.running > 0 || activity.attached > 0
+    if (session.state === 'suspended') {
+      if (busy || at > session.suspendedAt) await ledger.change(session, { type: 'activity', at, busy })
+      // The broker ended between its decision and the call, or the agent did: say it again.
+      else if (state === 'running' && now() - session.suspendedAt > YOUNG_MS) effects.perform(session, { type: 'suspend', mode: session.mode })
+      return
+    }
+    const moved = busy !== session.busy || at > session.lastActivityAt + ACTIVITY_STEP_MS || (busy && now() - session.lastActivityAt > BUSY_STEP_MS)
+    if (moved) await ledger.change(session, { type: 'activity', at, busy })
+  }
+}
+
+/** A sandbox stays as long as a live session of this agent means exactly it. */
+function belongs(session: Session, agent: AgentRecord, report: SandboxReport): boolean {
+  if (!isLive(session) || session.agentId !== agent.id) return false
+  return session.state === 'provisioning' || session.sandboxId === report.sandbox_id
+}

@@ -1,0 +1,40 @@
+import { BoxofficeError } from '@boxoffice/protocol'
+import type { AgentRecord, Store } from '../store/store.ts'
+
+/** Says which agent gets the next sandbox, and which are there at all. */
+export class Placement {
+  readonly #store: Store
+  readonly #timeoutMs: number
+  readonly #now: () => number
+
+  constructor(store: Store, timeoutMs: number, now: () => number) {
+    this.#store = store
+    this.#timeoutMs = timeoutMs
+    this.#now = now
+  }
+
+  /** The available agent with the fewest live sessions; 503 when there is none, saying why. */
+  async choose(): Promise<AgentRecord> {
+    const agents = await this.#store.agents.list()
+    const usable = agents.filter((agent) => this.isHeard(agent) && agent.provider.available)
+    const [first, ...others] = usable
+    if (first === undefined) throw unavailable(agents.filter((agent) => this.isHeard(agent)))
+    if (others.length === 0) return first
+    const { agents: load } = await this.#store.sessions.counts()
+    return usable.reduce((best, agent) => ((load[agent.id] ?? 0) < (load[best.id] ?? 0) ? agent : best))
+  }
+
+  /** Whether the agent has reported lately. */
+  isHeard(agent: AgentRecord): boolean {
+    return this.#now() - agent.lastSeenAt <= this.#timeoutMs
+  }
+}
+
+function unavailable(heard: AgentRecord[]): BoxofficeError {
+  const reason = heard.find((agent) => agent.provider.reason !== null)?.provider.reason
+  const message =
+    heard.length === 0
+      ? 'no agent is connected; start one with: boxoffice agent'
+      : `no agent has an available provider${reason ? `: ${reason}` : ''}`
+  return new BoxofficeError('BACKEND_UNAVAILABLE', message, { retryAfter: 2 })
+}

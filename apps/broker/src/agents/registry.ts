@@ -1,0 +1,112 @@
+import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
+import {
+  type AgentHeartbeatRequest,
+  type AgentInstructions,
+  BoxofficeError,
+  type Profile,
+  type RegisterAgentRequest,
+  type RegisterAgentResponse,
+  type SandboxReport,
+} from '@boxoffice/protocol'
+import { auditEntry, type Origin } from '../audit/audit.ts'
+import type { Log } from '../log.ts'
+import { revocationOf } from '../sessions/effects.ts'
+import type { AgentRecord, Store } from '../store/store.ts'
+import type { TokenIssuer } from '../tokens/issuer.ts'
+import type { SigningKeys } from '../tokens/keys.ts'
+import type { Inventory } from './inventory.ts'
+
+export type RegistryOptions = {
+  store: Store
+  inventory: Inventory
+  keys: SigningKeys
+  issuer: TokenIssuer
+  enrollToken: string
+  profiles: ReadonlyMap<string, Profile>
+  tokenTtlSeconds: number
+  heartbeatSeconds: number
+  log: Log
+  now: () => number
+}
+
+/** A drift above this is reported at registration [C-48]. */
+const DRIFT_WARNING_MS = 5000
+/** Revocations of this long before an agent's last report are repeated, so that none falls between two reports. */
+const REVOCATION_OVERLAP_MS = 15_000
+
+/** Agents: who they are, whether they are there, and what they are told [C-50]. */
+export class AgentRegistry {
+  readonly #options: RegistryOptions
+
+  constructor(options: RegistryOptions) {
+    this.#options = options
+  }
+
+  /** 401 unless the caller holds the enroll token. Gives the agent a credential of its own, once per registration. */
+  async register(enrollToken: string, request: RegisterAgentRequest, origin: Origin): Promise<RegisterAgentResponse> {
+    const { store, keys, issuer, log, now, tokenTtlSeconds } = this.#options
+    if (!sameSecret(enrollToken, this.#options.enrollToken))
+      throw new BoxofficeError('UNAUTHENTICATED', 'the enroll token is not the one of this broker; see its --enroll-token')
+    const agentToken = `bxa_${randomBytes(32).toString('base64url')}`
+    const drift = Date.parse(request.clock) - now()
+    const agent: AgentRecord = {
+      id: `agt_${crypto.randomUUID()}`,
+      installId: request.install_id,
+      instanceId: request.instance_id,
+      tokenHash: hash(agentToken),
+      publicUrl: request.public_url.replace(/\/+$/, ''),
+      controlUrl: request.control_url.replace(/\/+$/, ''),
+      relay: request.relay,
+      provider: request.provider,
+      version: request.version,
+      clockDriftMs: Number.isFinite(drift) ? Math.round(drift) : 0,
+      registeredAt: now(),
+      lastSeenAt: now(),
+    }
+    agent.id = await store.agents.register(agent, [auditEntry('agent.register', { ...origin, caller: agent.installId }, { ts: now() })])
+    if (Math.abs(agent.clockDriftMs) > DRIFT_WARNING_MS)
+      log.warn({ agent_id: agent.id, clock_drift_ms: agent.clockDriftMs }, "an agent's clock differs; tokens may be refused too early or too late")
+    log.info({ agent_id: agent.id, instance_id: agent.instanceId, provider: agent.provider.name }, 'agent registered')
+    await keys.reload()
+    return {
+      ...(await this.#instructions(agent, request.sandboxes, true, now() - (tokenTtlSeconds + 60) * 1000)),
+      agent_id: agent.id,
+      agent_token: agentToken,
+      issuer: issuer.issuer,
+      jwks: keys.jwks,
+      clock_drift_ms: agent.clockDriftMs,
+    }
+  }
+
+  /** 401 unless the token is that of this agent's latest registration. */
+  async heartbeat(id: string, token: string, request: AgentHeartbeatRequest): Promise<AgentInstructions> {
+    const { store, now } = this.#options
+    const agent = await store.agents.byId(id)
+    if (agent === undefined || !sameSecret(hash(token), agent.tokenHash) || agent.instanceId !== request.instance_id)
+      throw new BoxofficeError('UNAUTHENTICATED', 'the agent token is not valid any more; register again')
+    await store.agents.seen(id, now(), request.provider)
+    return this.#instructions({ ...agent, provider: request.provider }, request.sandboxes, !request.partial, agent.lastSeenAt - REVOCATION_OVERLAP_MS)
+  }
+
+  list(): Promise<AgentRecord[]> {
+    return this.#options.store.agents.list()
+  }
+
+  async #instructions(agent: AgentRecord, reports: SandboxReport[], complete: boolean, revokedSince: number): Promise<AgentInstructions> {
+    const { store, inventory, profiles, heartbeatSeconds, tokenTtlSeconds } = this.#options
+    const decisions = await inventory.reconcile(agent, reports, complete)
+    const ended = await store.sessions.endedOn(agent.id, revokedSince)
+    return {
+      decisions,
+      revocations: revocationOf(ended, tokenTtlSeconds),
+      pools: [...profiles.values()].filter((profile) => profile.pool_size > 0),
+      heartbeat_seconds: heartbeatSeconds,
+    }
+  }
+}
+
+const hash = (secret: string): string => createHash('sha256').update(secret).digest('base64url')
+
+/** Equal, in a time that does not depend on where they differ. */
+const sameSecret = (given: string, expected: string): boolean =>
+  timingSafeEqual(createHash('sha256').update(given).digest(), createHash('sha256').update(expected).digest())

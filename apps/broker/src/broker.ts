@@ -1,0 +1,195 @@
+import { randomUUID } from 'node:crypto'
+import { join } from 'node:path'
+import { claimAuthorizer } from './access/authorizer.ts'
+import { KeyService } from './access/key-service.ts'
+import { hashKey, newApiKey, newKeyId, Principals, ROOT_TENANT } from './access/principals.ts'
+import { RateLimit } from './access/rate-limits.ts'
+import { type AgentClient, httpAgentClient } from './agents/agent-client.ts'
+import { Inventory } from './agents/inventory.ts'
+import { Placement } from './agents/placement.ts'
+import { AgentRegistry } from './agents/registry.ts'
+import { type BrokerConfig, isLoopback, profilesOf, type ResolvedBrokerConfig, resolveConfig } from './config.ts'
+import { enrollTokenOf, openDataDir, readSecret, writeSecret } from './data-dir.ts'
+import { agentRoutes } from './http/agents.ts'
+import { createApp } from './http/app.ts'
+import { auditRoutes } from './http/audit.ts'
+import { keyRoutes } from './http/keys.ts'
+import { documentationRoutes } from './http/openapi.ts'
+import { operationRoutes } from './http/operations.ts'
+import { profileRoutes } from './http/profiles.ts'
+import { listen } from './http/server.ts'
+import { sessionRoutes } from './http/sessions.ts'
+import { createLog, type Log } from './log.ts'
+import { Metrics } from './metrics.ts'
+import { Acquisition } from './sessions/acquisition.ts'
+import { SessionEffects } from './sessions/effects.ts'
+import { SessionLedger } from './sessions/ledger.ts'
+import { Provisioner } from './sessions/provisioner.ts'
+import { Reaper } from './sessions/reaper.ts'
+import { SessionService } from './sessions/service.ts'
+import { StartError } from './start-error.ts'
+import { lockDataDir } from './store/sqlite/lock.ts'
+import { openSqliteStore } from './store/sqlite/sqlite-store.ts'
+import type { Store } from './store/store.ts'
+import { TokenIssuer } from './tokens/issuer.ts'
+import { SigningKeys } from './tokens/keys.ts'
+
+/** What tests put in the place of the real thing. */
+export type BrokerOverrides = { now?: () => number; client?: AgentClient; log?: Log }
+
+/** `enrollToken` is what agents register with: the configured one, or the one of the data directory. */
+export type StartedBroker = { url: string; port: number; enrollToken: string; apiKeyCreated?: string }
+
+export interface Broker {
+  /** Opens the data directory, listens, starts the reaper. Throws `StartError` with what to do; nothing is left open then. */
+  start(): Promise<StartedBroker>
+  /** Stops taking work, gives requests in flight 10 s, closes everything. Sandboxes stay. */
+  close(): Promise<void>
+  /** One round of the reaper, now. */
+  reap(): Promise<void>
+  /** Resolves when no call to an agent is in flight for sessions that have changed. */
+  settled(): Promise<void>
+  /** Adds the next signing key [C-49]; `immediately` for one that has leaked. */
+  rotateKeys(immediately?: boolean): Promise<void>
+}
+
+const PROVISIONING_DRAIN_MS = 10_000
+
+/** Builds a broker by hand, every part once. Throws `StartError` for settings that cannot work. */
+export function createBroker(config: BrokerConfig, overrides: BrokerOverrides = {}): Broker {
+  const settings = resolveConfig(config)
+  const parts = new AsyncDisposableStack()
+  let running: Awaited<ReturnType<typeof run>> | undefined
+  const started = () => running ?? fail('the broker is not started')
+  return {
+    async start() {
+      try {
+        running = await run(settings, overrides, parts)
+        return running.started
+      } catch (thrown) {
+        await parts.disposeAsync()
+        throw thrown
+      }
+    },
+    close: () => parts.disposeAsync(),
+    reap: () => started().reaper.run(),
+    settled: () => started().effects.settled(),
+    rotateKeys: (immediately) => started().keys.rotate(immediately),
+  }
+}
+
+async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, parts: AsyncDisposableStack) {
+  const { now = Date.now } = overrides
+  const log = overrides.log ?? createLog(settings.logLevel)
+  const brokerId = randomUUID()
+  const profiles = profilesOf(settings)
+  openDataDir(settings.dataDir)
+  parts.use(lockDataDir(settings.dataDir, settings.sharedDataDir))
+  const store = parts.use(openSqliteStore(join(settings.dataDir, 'broker.db')))
+  const apiKeyCreated = await operatorKey(settings, store, now())
+  const enrollToken = settings.enrollToken ?? enrollTokenOf(settings.dataDir)
+
+  const keys = await SigningKeys.open(settings.dataDir, now)
+  const issuer = new TokenIssuer(keys, settings.tokenTtl, now)
+  const client = overrides.client ?? httpAgentClient((agentId) => issuer.control(agentId))
+  parts.defer(() => client.close())
+  const placement = new Placement(store, settings.agentTimeout * 1000, now)
+  const effects = new SessionEffects({ store, client, log, tokenTtlSeconds: settings.tokenTtl })
+  parts.defer(() => effects.close())
+  const ledger = new SessionLedger(store, effects, now)
+  effects.onCannotSuspend = (session) => ledger.change(session, { type: 'suspend_refused' })
+  const provisioner = new Provisioner({ store, ledger, effects, placement, client, log, now, brokerId })
+  parts.defer(() => store.brokers.forget(brokerId))
+  parts.defer(() => provisioner.close(PROVISIONING_DRAIN_MS))
+
+  const authorizer = claimAuthorizer
+  const acquisition = new Acquisition({
+    ...{ store, ledger, provisioner, placement, authorizer, profiles, brokerId, now },
+    maxSessions: settings.maxSessions,
+    limits: { principal: new RateLimit(settings.rateLimits.createPerPrincipal), tenant: new RateLimit(settings.rateLimits.createPerTenant) },
+  })
+  const sessions = new SessionService({ store, ledger, acquisition, authorizer, issuer, now })
+  const principals = new Principals(store.keys, settings.apiKey)
+  const metrics = new Metrics(store)
+  const registry = new AgentRegistry({
+    ...{ store, keys, issuer, enrollToken, profiles, log, now },
+    inventory: new Inventory({ store, ledger, effects, now }),
+    tokenTtlSeconds: settings.tokenTtl,
+    heartbeatSeconds: settings.agentHeartbeat,
+  })
+  const reaper = new Reaper({
+    ...{ store, ledger, provisioner, keys, brokerId, log, now },
+    keyRotationMs: settings.keyRotation * 1000,
+    intervalMs: settings.reaperIntervalMs,
+  })
+
+  let url = ''
+  const routes = [
+    ...sessionRoutes(sessions),
+    ...keyRoutes(new KeyService(store.keys, principals, now)),
+    ...profileRoutes(profiles),
+    ...auditRoutes(store.audit),
+    ...agentRoutes(registry, (agent) => placement.isHeard(agent)),
+    ...operationRoutes({ keys, metrics, notReady: () => notReady(store, placement) }),
+  ]
+  routes.push(...documentationRoutes(routes, () => url))
+  const app = createApp({
+    ...{ routes, principals, store, metrics, log, now },
+    authFailures: new RateLimit(settings.rateLimits.authFailures),
+    corsOrigins: settings.corsOrigins,
+    trustedProxies: settings.trustedProxies,
+  })
+
+  // Nobody else runs on this directory, so whatever other brokers were doing is left over.
+  if (!settings.sharedDataDir) await store.brokers.forget(null)
+  const server = await listen(app, settings)
+  parts.defer(() => server.close())
+  url = settings.publicUrl ?? localUrl(settings, server.port)
+  issuer.issuer = await store.brokers.issuer(url, !settings.sharedDataDir || settings.publicUrl !== undefined)
+  if (url.startsWith('http:') && !isLoopback(new URL(url).hostname))
+    log.warn({ public_url: url }, 'the public URL is not https: credentials cross the network in the clear unless a TLS proxy is in front')
+  reaper.start()
+  parts.defer(() => reaper.stop())
+  await reaper.run()
+  log.info({ url }, 'broker listens')
+  const started: StartedBroker = { url, port: server.port, enrollToken, ...(apiKeyCreated === undefined ? {} : { apiKeyCreated }) }
+  return { started, reaper, effects, keys }
+}
+
+/**
+ * Makes sure that somebody can use the broker. With `createApiKey` the key of the first start is kept in the data directory
+ * (`api-key`, mode 0600; the database has its hash only), so that later starts can show the same one.
+ */
+async function operatorKey(settings: ResolvedBrokerConfig, store: Store, now: number): Promise<string | undefined> {
+  const loopback = isLoopback(settings.host)
+  if (settings.apiKey !== undefined) return undefined
+  if (!settings.createApiKey || !loopback) {
+    if (!loopback && (await store.keys.countValid()) === 0)
+      throw new StartError(`a listener on ${settings.host} needs an API key: set --api-key (generate one with: openssl rand -base64 33)`)
+    return undefined
+  }
+  const kept = readSecret(settings.dataDir, 'api-key')
+  if (kept !== undefined && (await store.keys.byHash(hashKey(kept)))?.revokedAt === null) return kept
+  const key = newApiKey()
+  const record = { id: newKeyId(), hash: hashKey(key), name: 'boxoffice up', tenant: ROOT_TENANT, principal: 'operator', createdAt: now }
+  writeSecret(settings.dataDir, 'api-key', key)
+  await store.keys.insert({ ...record, actorType: 'human', role: 'operator', rights: ['act_as', 'release', 'box'], revokedAt: null }, [])
+  return key
+}
+
+async function notReady(store: Store, placement: Placement): Promise<string[]> {
+  const reasons: string[] = []
+  await store.ping().catch(() => reasons.push('the database does not answer'))
+  await placement.choose().catch((thrown: unknown) => reasons.push((thrown as Error).message))
+  return reasons
+}
+
+/** Where the broker can be reached from its own machine; other machines need `publicUrl`. */
+function localUrl({ host, tls }: ResolvedBrokerConfig, port: number): string {
+  const name = host === '0.0.0.0' || host === '::' ? '127.0.0.1' : host.includes(':') ? `[${host.replace(/[[\]]/g, '')}]` : host
+  return `${tls === undefined ? 'http' : 'https'}://${name}:${port}`
+}
+
+const fail = (message: string): never => {
+  throw new Error(message)
+}

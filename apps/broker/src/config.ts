@@ -1,0 +1,127 @@
+import { readFileSync } from 'node:fs'
+import { BUILT_IN_PROFILES, Profile } from '@boxoffice/protocol'
+import { z } from 'zod'
+import { StartError } from './start-error.ts'
+
+const Rate = z.object({ perSecond: z.number().positive(), burst: z.number().int().min(1) })
+
+/** Settings of the broker. Durations in seconds unless the name says otherwise. */
+export const BrokerConfig = z.object({
+  host: z.string().min(1).default('127.0.0.1'),
+  /** 0 chooses a free one. */
+  port: z.coerce.number().int().min(0).max(65535).default(7070),
+  /** Holds everything that persists: database, signing keys, lock. Made with mode 0700 when missing. */
+  dataDir: z.string().min(1),
+  /** Where clients reach this broker; `iss` of its tokens. Default: where it listens. */
+  publicUrl: z.url({ protocol: /^https?$/ }).transform(withoutSlash).optional(),
+  /** What agents show to register. Default: made at the first start and kept in the data directory. */
+  enrollToken: z.string().min(8, 'must have at least 8 characters').optional(),
+  /** An operator key for this deployment. */
+  apiKey: z.string().min(32, 'must have at least 32 characters; generate one with: openssl rand -base64 33').optional(),
+  /** Make an operator key at the first start if `apiKey` is not set, and give it back at each start. Loopback only. */
+  createApiKey: z.boolean().default(false),
+  tokenTtl: z.coerce.number().int().min(60).max(3600).default(600),
+  keyRotation: z.coerce.number().int().min(3600).default(30 * 24 * 3600),
+  /** Added to the built-in ones; one of the same name replaces it. */
+  profiles: z.array(Profile).default([]),
+  sharedDataDir: z.boolean().default(false),
+  corsOrigins: z.array(z.string()).default([]),
+  /** Addresses whose X-Forwarded-For counts. */
+  trustedProxies: z.array(z.string()).default([]),
+  tls: z.object({ cert: z.string(), key: z.string() }).optional(),
+  /** Live sessions per tenant. */
+  maxSessions: z.coerce.number().int().min(1).default(1000),
+  rateLimits: z
+    .object({
+      createPerPrincipal: Rate.default({ perSecond: 50, burst: 200 }),
+      createPerTenant: Rate.default({ perSecond: 200, burst: 400 }),
+      authFailures: Rate.default({ perSecond: 10, burst: 50 }),
+    })
+    .prefault({}),
+  agentHeartbeat: z.number().positive().default(2),
+  /** An agent that was silent for longer is not given new sandboxes. */
+  agentTimeout: z.number().positive().default(6),
+  reaperIntervalMs: z.number().int().min(10).default(1000),
+  logLevel: z.enum(['silent', 'error', 'warn', 'info', 'debug', 'trace']).default('info'),
+})
+export type BrokerConfig = z.input<typeof BrokerConfig>
+export type ResolvedBrokerConfig = z.infer<typeof BrokerConfig>
+
+function withoutSlash(url: string): string {
+  return url.replace(/\/+$/, '')
+}
+
+/** Examples that people copy; refused outside loopback, where they would be the key of a real deployment. */
+const KNOWN_SECRETS = /^(.)\1*$|^(change|example|secret|password|your[-_ ]|insecure|test|demo|sample|bxo_example)|^(0123456789|1234567890|abcdefghij)/i
+
+/** Checks what a schema cannot. Throws `StartError` naming the setting and the fix. */
+export function resolveConfig(input: BrokerConfig): ResolvedBrokerConfig {
+  const parsed = BrokerConfig.safeParse(input)
+  if (!parsed.success) {
+    const issue = parsed.error.issues[0]
+    const key = issue?.path.join('.') || 'configuration'
+    throw new StartError(`setting ${key}${flagOf(key)} is not valid: ${issue?.message ?? 'unknown'}`)
+  }
+  const config = parsed.data
+  if (!isLoopback(config.host)) {
+    for (const name of ['apiKey', 'enrollToken'] as const)
+      if (config[name] !== undefined && KNOWN_SECRETS.test(config[name]))
+        throw new StartError(
+          `setting ${name}${flagOf(name)} is a known example or too simple for a listener on ${config.host}; generate one with: openssl rand -base64 33`,
+        )
+    if (config.enrollToken !== undefined && config.enrollToken.length < 32)
+      throw new StartError(`setting enrollToken (--enroll-token) needs at least 32 characters for a listener on ${config.host}`)
+  }
+  return config
+}
+
+/** Built-in profiles and the configured ones, by name. */
+export const profilesOf = (config: ResolvedBrokerConfig): ReadonlyMap<string, Profile> =>
+  new Map([...BUILT_IN_PROFILES, ...config.profiles].map((profile) => [profile.name, profile]))
+
+export const isLoopback = (host: string): boolean =>
+  host === 'localhost' || host === '::1' || host === '[::1]' || /^127(\.\d{1,3}){3}$/.test(host) || /^::ffff:127\./.test(host)
+
+const flagOf = (key: string): string =>
+  key in BrokerConfig.shape ? ` (--${key.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)})` : ''
+
+/**
+ * Settings from `BOXOFFICE_…` variables over a JSON file (`BOXOFFICE_CONFIG`); what flags say goes on top of this.
+ * Throws `StartError` for a file that cannot be read or parsed.
+ */
+export function configFromEnvironment(env: Readonly<Record<string, string | undefined>>): Partial<BrokerConfig> {
+  const file = env['BOXOFFICE_CONFIG']
+  const settings: Record<string, unknown> = file === undefined ? {} : readConfigFile(file)
+  for (const key of Object.keys(BrokerConfig.shape)) {
+    const value = env[`BOXOFFICE_${key.replace(/[A-Z]/g, (letter) => `_${letter}`).toUpperCase()}`]
+    if (value !== undefined) settings[key] = parseValue(key, value)
+  }
+  return settings as Partial<BrokerConfig>
+}
+
+function readConfigFile(path: string): Record<string, unknown> {
+  try {
+    const parsed: unknown = JSON.parse(readFileSync(path, 'utf8'))
+    if (typeof parsed === 'object' && parsed !== null && !Array.isArray(parsed)) return { ...parsed }
+  } catch (thrown) {
+    throw new StartError(`the configuration file ${path} cannot be read: ${(thrown as Error).message}; it must be a JSON object`)
+  }
+  throw new StartError(`the configuration file ${path} must hold a JSON object`)
+}
+
+const LISTS = new Set(['corsOrigins', 'trustedProxies'])
+const FLAGS = new Set(['createApiKey', 'sharedDataDir'])
+const JSON_VALUES = new Set(['profiles', 'tls', 'rateLimits'])
+const NUMBERS = new Set(['agentHeartbeat', 'agentTimeout', 'reaperIntervalMs'])
+
+function parseValue(key: string, value: string): unknown {
+  if (LISTS.has(key)) return value.split(',').filter(Boolean)
+  if (FLAGS.has(key)) return value === '1' || value === 'true'
+  if (NUMBERS.has(key)) return Number(value)
+  if (!JSON_VALUES.has(key)) return value
+  try {
+    return JSON.parse(value)
+  } catch {
+    throw new StartError(`setting ${key} must be JSON`)
+  }
+}

@@ -1,0 +1,19 @@
+import type { Context } from 'hono'
+
+/** What the HTTP server tells about a connection. */
+export type Connection = { incoming: { socket: { remoteAddress?: string | undefined } } }
+export type AddressOf = (c: Context<{ Bindings: Connection }>) => string
+
+/** The caller's address; `X-Forwarded-For` counts only when the peer is a trusted proxy, and then from the right [C-43]. */
+export function clientAddress(trustedProxies: readonly string[]): AddressOf {
+  const trusted = new Set(trustedProxies)
+  return (c) => {
+    const peer = plain(c.env?.incoming?.socket.remoteAddress ?? 'unknown')
+    if (!trusted.has(peer)) return peer
+    const forwarded = (c.req.header('x-forwarded-for') ?? '').split(',').map((part) => plain(part.trim()))
+    return forwarded.findLast((address) => address !== '' && !trusted.has(address)) ?? peer
+  }
+}
+
+/** `::ffff:10.0.0.1` is 10.0.0.1 on a dual-stack listener. */
+const plain = (address: string): string => (address.startsWith('::ffff:') ? address.slice(7) : address)

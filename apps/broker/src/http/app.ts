@@ -1,0 +1,163 @@
+import { BoxofficeError, type ErrorNaming, fromUnknown, newRequestId, REQUEST_ID_PATTERN } from '@boxoffice/protocol'
+import { type Context, Hono } from 'hono'
+import type { Principal, Principals } from '../access/principals.ts'
+import { RateLimit } from '../access/rate-limits.ts'
+import { auditEntry, type Origin } from '../audit/audit.ts'
+import { isLoopback } from '../config.ts'
+import type { Log } from '../log.ts'
+import type { Metrics } from '../metrics.ts'
+import type { Store } from '../store/store.ts'
+import { type AddressOf, clientAddress, type Connection } from './address.ts'
+import { authenticate, credentialOf, requireOperator } from './auth.ts'
+import { readJson, validate } from './body.ts'
+import { cors } from './cors.ts'
+import { refusalResponse } from './errors.ts'
+import type { Answer, AnyRoute } from './route.ts'
+
+export type AppOptions = {
+  routes: readonly AnyRoute[]
+  principals: Principals
+  store: Store
+  authFailures: RateLimit
+  metrics: Metrics
+  corsOrigins: readonly string[]
+  trustedProxies: readonly string[]
+  log: Log
+  now: () => number
+}
+
+export type Env = { Bindings: Connection }
+
+/** Refusals in the audit log, per address: enough to see an attack, too few to fill the disk. */
+const AUDITED_REFUSALS = { perSecond: 1, burst: 20 }
+
+/** Mounts the routes; everything that holds for each request is here, once: id, credential, body, refusal, metrics. */
+export function createApp(options: AppOptions): Hono<Env> {
+  const app = new Hono<Env>({ getPath: pathOf })
+  const addressOf = clientAddress(options.trustedProxies)
+  const refuse = refuser(options, addressOf)
+  if (options.corsOrigins.length > 0) app.use(cors(options.corsOrigins))
+  for (const route of options.routes) app.on(route.method, route.path, (c) => serve(c, route, options, addressOf, refuse))
+  for (const [path, allow] of methodsByPath(options.routes))
+    app.all(path, (c) => refuse(c, methodNotAllowed(c.req.method, allow), requestIdOf(c), 'full', undefined, { allow }))
+  app.notFound((c) => refuse(c, new BoxofficeError('NOT_FOUND', `there is no route ${c.req.path.slice(0, 200)}; GET /openapi.json lists them`), requestIdOf(c)))
+  app.onError((thrown, c) => refuse(c, fromUnknown(thrown), requestIdOf(c)))
+  return app
+}
+
+async function serve(c: Context<Env>, route: AnyRoute, options: AppOptions, addressOf: AddressOf, refuse: Refuse): Promise<Response> {
+  const started = performance.now()
+  const requestId = requestIdOf(c)
+  let naming: ErrorNaming = typeof route.naming === 'string' ? route.naming : 'full'
+  let principal: Principal | null = null
+  let response: Response
+  try {
+    const address = addressOf(c)
+    const header = (name: string) => c.req.header(name)
+    const known = await authorize(route, header, address, options)
+    principal = known.principal
+    const rawBody = route.body === undefined ? undefined : await readJson(c.req)
+    if (typeof route.naming === 'function') naming = route.naming(rawBody)
+    const answer = await route.handle({
+      principal: principal as never,
+      credential: known.credential,
+      body: route.body === undefined ? undefined : validate(route.body, rawBody),
+      rawBody,
+      query: route.query === undefined ? undefined : validate(route.query, c.req.query()),
+      id: c.req.param('id') ?? '',
+      header,
+      origin: { requestId, tenant: principal?.tenant ?? null, caller: principal?.id ?? null, actor: principal?.id ?? null, ip: address },
+    })
+    response = answerResponse(answer, requestId)
+  } catch (thrown) {
+    response = await refuse(c, fromUnknown(thrown), requestId, naming, principal ?? undefined)
+  }
+  options.metrics.observe(route.method, route.path, response.status, (performance.now() - started) / 1000)
+  return response
+}
+
+type Known = { principal: Principal | null; credential: string }
+
+async function authorize(route: AnyRoute, header: (name: string) => string | undefined, address: string, options: AppOptions): Promise<Known> {
+  switch (route.auth) {
+    case 'none':
+      return { principal: null, credential: '' }
+    case 'enroll':
+    case 'agent':
+      return { principal: null, credential: credentialOf(header) }
+    case 'loopback':
+      // A forwarded request only looks local.
+      if (isLoopback(address) && header('x-forwarded-for') === undefined) return { principal: null, credential: '' }
+      break
+    case 'key':
+    case 'operator':
+  }
+  const principal = await authenticate(header, options.principals, options.authFailures, address)
+  if (route.auth !== 'key') requireOperator(principal)
+  return { principal, credential: '' }
+}
+
+function answerResponse({ status, json, text, headers }: Answer, requestId: string): Response {
+  const all: Record<string, string> = { 'x-request-id': requestId, 'cache-control': 'no-store', ...headers }
+  if (json === undefined) return new Response(text ?? null, { status, headers: all })
+  all['content-type'] = 'application/json'
+  return new Response(JSON.stringify(json), { status, headers: all })
+}
+
+type Refuse = (
+  c: Context<Env>,
+  error: BoxofficeError,
+  requestId: string,
+  naming?: ErrorNaming,
+  principal?: Principal,
+  headers?: Record<string, string>,
+) => Promise<Response>
+
+function refuser({ log, metrics, store, now }: AppOptions, addressOf: AddressOf): Refuse {
+  const audited = new RateLimit(AUDITED_REFUSALS)
+  return async (c, error, requestId, naming = 'full', principal, headers) => {
+    metrics.refused(error.code)
+    if (error.status >= 500) log[error.status === 500 ? 'error' : 'warn']({ request_id: requestId, code: error.code, err: error }, error.message)
+    const address = addressOf(c)
+    if ((error.status === 401 || error.status === 403) && audited.take(address).ok) {
+      const origin: Origin = { requestId, tenant: principal?.tenant ?? null, caller: principal?.id ?? null, actor: null, ip: address }
+      await store.audit
+        .append([auditEntry('access.refused', origin, { ts: now(), outcome: 'refused', code: error.code })])
+        .catch((thrown: unknown) => log.error({ err: thrown }, 'a refusal could not be audited'))
+    }
+    return refusalResponse(error, requestId, naming, headers)
+  }
+}
+
+/** An inbound id is kept when it is harmless, so that one id runs through the caller's log and ours [4-163]. */
+function requestIdOf(c: Context<Env>): string {
+  const inbound = c.req.header('x-request-id')
+  return inbound !== undefined && REQUEST_ID_PATTERN.test(inbound) ? inbound : newRequestId()
+}
+
+/** The path without one trailing slash [C-80]. */
+function pathOf(request: Request): string {
+  const { url } = request
+  const start = url.indexOf('/', url.indexOf('://') + 3)
+  const end = url.indexOf('?', start)
+  const path = end === -1 ? url.slice(start) : url.slice(start, end)
+  const decoded = path.includes('%') ? decodeOr(path) : path
+  return decoded.length > 1 && decoded.endsWith('/') ? decoded.slice(0, -1) : decoded
+}
+
+const decodeOr = (path: string): string => {
+  try {
+    return decodeURI(path)
+  } catch {
+    return path
+  }
+}
+
+function methodsByPath(routes: readonly AnyRoute[]): Map<string, string> {
+  const methods = new Map<string, string[]>()
+  for (const { path, method } of routes) methods.set(path, [...(methods.get(path) ?? []), method, ...(method === 'GET' ? ['HEAD'] : [])])
+  return new Map([...methods].map(([path, names]) => [path, names.join(', ')]))
+}
+
+const methodNotAllowed = (method: string, allow: string): BoxofficeError =>
+  new BoxofficeError('METHOD_NOT_ALLOWED', `method ${method.slice(0, 20)} is not allowed here; use ${allow}`)

@@ -1,0 +1,39 @@
+import { BoxofficeError } from '@boxoffice/protocol'
+import type { Principal, Principals } from '../access/principals.ts'
+import type { RateLimit } from '../access/rate-limits.ts'
+
+export type Headers = (name: string) => string | undefined
+
+const BEARER = /^bearer +(\S+) *$/i
+const JWT = /^[\w-]+\.[\w-]+\.[\w-]+$/
+
+/** The one credential of a request: `Authorization: Bearer` or `X-Api-Key`; both only if they are equal [contract 2.1]. */
+export function credentialOf(header: Headers): string {
+  const authorization = header('authorization')
+  const apiKey = header('x-api-key')
+  const bearer = authorization === undefined ? undefined : BEARER.exec(authorization)?.[1]
+  if (authorization !== undefined && bearer === undefined) throw unauthenticated('Authorization must be: Bearer <API key>')
+  if (bearer !== undefined && apiKey !== undefined && bearer !== apiKey)
+    throw unauthenticated('Authorization and X-Api-Key carry different credentials; send one')
+  const credential = bearer ?? apiKey
+  if (credential === undefined || credential === '') throw unauthenticated('send Authorization: Bearer <API key>')
+  return credential
+}
+
+/** The principal behind a request. A failure counts against the caller's address [C-58]. */
+export async function authenticate(header: Headers, principals: Principals, failures: RateLimit, address: string): Promise<Principal> {
+  try {
+    const credential = credentialOf(header)
+    if (JWT.test(credential)) throw unauthenticated('a session token is no server credential; send an API key') // [4-33]
+    return await principals.authenticate(credential)
+  } catch (thrown) {
+    if (thrown instanceof BoxofficeError && thrown.code === 'UNAUTHENTICATED') failures.require(address, 'auth_failure')
+    throw thrown
+  }
+}
+
+export function requireOperator(principal: Principal): void {
+  if (principal.role !== 'operator') throw new BoxofficeError('FORBIDDEN', 'this takes a key with the role "operator"')
+}
+
+const unauthenticated = (message: string): BoxofficeError => new BoxofficeError('UNAUTHENTICATED', message)

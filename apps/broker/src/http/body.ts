@@ -1,0 +1,45 @@
+import { BoxofficeError, describeIssues, LIMITS } from '@boxoffice/protocol'
+import type { HonoRequest } from 'hono'
+import type { z } from 'zod'
+
+/** The JSON of a request within the limits of C-80; an empty body reads as `{}`. */
+export async function readJson(request: HonoRequest): Promise<unknown> {
+  const text = await readText(request)
+  const type = request.header('content-type')
+  const isJson = type !== undefined && /^application\/([\w.-]+\+)?json *(;|$)/i.test(type)
+  if (!isJson && text !== '' && (type !== undefined || text.trim() !== '{}'))
+    throw new BoxofficeError('UNSUPPORTED_MEDIA_TYPE', `Content-Type must be application/json${type === undefined ? '' : `, not ${type.slice(0, 100)}`}`)
+  if (text.trim() === '') return {}
+  try {
+    return JSON.parse(text)
+  } catch (thrown) {
+    throw new BoxofficeError('INVALID_REQUEST', 'body: must be valid JSON', { cause: thrown })
+  }
+}
+
+/** Checks `value` against its schema; 400 names the first field that is wrong. */
+export function validate<T>(schema: z.ZodType<T>, value: unknown): T {
+  const parsed = schema.safeParse(value)
+  if (parsed.success) return parsed.data
+  throw new BoxofficeError('INVALID_REQUEST', describeIssues(parsed.error), { details: { field: parsed.error.issues[0]?.path.join('.') || 'body' } })
+}
+
+async function readText(request: HonoRequest): Promise<string> {
+  const length = request.header('content-length')
+  if (length !== undefined) {
+    if (Number(length) > LIMITS.controlBodyBytes) throw tooLarge()
+    return length === '0' ? '' : request.text()
+  }
+  const { body } = request.raw
+  if (body === null) return ''
+  const chunks: Uint8Array[] = []
+  let size = 0
+  for await (const chunk of body) {
+    size += chunk.byteLength
+    if (size > LIMITS.controlBodyBytes) throw tooLarge()
+    chunks.push(chunk)
+  }
+  return Buffer.concat(chunks).toString('utf8')
+}
+
+const tooLarge = (): BoxofficeError => new BoxofficeError('PAYLOAD_TOO_LARGE', `the body must be at most ${LIMITS.controlBodyBytes} bytes`)

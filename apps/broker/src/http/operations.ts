@@ -1,0 +1,57 @@
+import { BoxofficeError, Jwks } from '@boxoffice/protocol'
+import { z } from 'zod'
+import type { Metrics } from '../metrics.ts'
+import type { SigningKeys } from '../tokens/keys.ts'
+import { type AnyRoute, defineRoute } from './route.ts'
+
+export type Operations = {
+  keys: SigningKeys
+  metrics: Metrics
+  /** Why the broker cannot serve everything now; empty when it can. */
+  notReady(): Promise<string[]>
+}
+
+/** What load balancers, agents and monitoring ask for (contract 2.14). */
+export const operationRoutes = ({ keys, metrics, notReady }: Operations): AnyRoute[] => [
+  defineRoute({
+    method: 'GET',
+    path: '/.well-known/jwks.json',
+    summary: 'Public keys of the session tokens',
+    auth: 'none',
+    responses: { 200: { description: 'Ed25519 keys, old and new during a rotation', schema: Jwks } },
+    async handle() {
+      await keys.reload()
+      return { status: 200, json: keys.jwks, headers: { 'cache-control': 'public, max-age=300' } }
+    },
+  }),
+  defineRoute({
+    method: 'GET',
+    path: '/healthz',
+    summary: 'The process serves',
+    auth: 'none',
+    responses: { 200: { description: 'Alive', schema: z.object({ status: z.literal('ok') }) } },
+    handle: () => ({ status: 200, json: { status: 'ok' } }),
+  }),
+  defineRoute({
+    method: 'GET',
+    path: '/readyz',
+    summary: 'Store, keys and a provider are ready; else 503 with details.reasons',
+    auth: 'none',
+    responses: { 200: { description: 'Ready', schema: z.object({ status: z.literal('ready') }) } },
+    async handle() {
+      const reasons = await notReady()
+      if (reasons.length > 0) throw new BoxofficeError('BACKEND_UNAVAILABLE', `not ready: ${reasons.join('; ')}`, { details: { reasons } })
+      return { status: 200, json: { status: 'ready' } }
+    },
+  }),
+  defineRoute({
+    method: 'GET',
+    path: '/metrics',
+    summary: 'Prometheus metrics; from loopback, or with an operator key',
+    auth: 'loopback',
+    responses: { 200: { description: 'Prometheus text', contentType: 'text/plain' } },
+    async handle() {
+      return { status: 200, text: await metrics.text(), headers: { 'content-type': metrics.contentType } }
+    },
+  }),
+]

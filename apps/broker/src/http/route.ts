@@ -1,0 +1,53 @@
+import type { ErrorNaming } from '@boxoffice/protocol'
+import type { z } from 'zod'
+import type { Principal } from '../access/principals.ts'
+import type { Origin } from '../audit/audit.ts'
+
+/**
+ * Who may call a route: anyone; an API key; an operator's; whoever holds the enroll token; a registered agent; a caller on
+ * loopback or an operator.
+ */
+export type Auth = 'none' | 'key' | 'operator' | 'enroll' | 'agent' | 'loopback'
+
+/** A request after authentication and validation. */
+export type Call<A extends Auth, Body, Query> = {
+  principal: A extends 'key' | 'operator' ? Principal : null
+  /** The presented credential on `enroll` and `agent` routes, which check it themselves; else empty. */
+  credential: string
+  body: Body
+  /** The JSON as it came, for hashing. */
+  rawBody: unknown
+  query: Query
+  /** The `:id` of the path. */
+  id: string
+  header(name: string): string | undefined
+  origin: Origin
+}
+
+/** `json` and `text` exclude each other; neither: no body. */
+export type Answer = { status: number; json?: unknown; text?: string; headers?: Record<string, string> }
+
+export type ResponseSpec = { description: string; schema?: z.ZodType; contentType?: string }
+
+export type Route<A extends Auth = Auth, Body = unknown, Query = unknown> = {
+  method: 'GET' | 'POST' | 'PUT' | 'DELETE'
+  /** With at most one parameter, `:id`. */
+  path: string
+  summary: string
+  auth: A
+  body?: z.ZodType<Body>
+  query?: z.ZodType<Query>
+  /** Successful answers; refusals are the same everywhere. */
+  responses: Record<number, ResponseSpec>
+  /** Request headers worth documenting. */
+  headers?: Record<string, string>
+  /** Which of its two names an error shows here [C-45]; by default the full one. */
+  naming?: ErrorNaming | ((body: unknown) => ErrorNaming)
+  handle(call: Call<A, Body, Query>): Promise<Answer> | Answer
+}
+
+/** A route whose types have been checked and are needed no more. */
+export type AnyRoute = Route<Auth, unknown, unknown>
+
+export const defineRoute = <A extends Auth, Body = undefined, Query = undefined>(route: Route<A, Body, Query>): AnyRoute =>
+  route as unknown as AnyRoute

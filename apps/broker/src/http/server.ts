@@ -1,0 +1,51 @@
+import { createServer as createHttpServer, type Server } from 'node:http'
+import { createServer as createHttpsServer } from 'node:https'
+import { readFileSync } from 'node:fs'
+import type { AddressInfo } from 'node:net'
+import { createAdaptorServer } from '@hono/node-server'
+import type { Hono } from 'hono'
+import { StartError } from '../start-error.ts'
+import type { Env } from './app.ts'
+
+export type ListenOptions = { host: string; port: number; tls?: { cert: string; key: string } | undefined }
+
+/** How long requests in flight may take after the listener has closed [contract 2.14]. */
+const DRAIN_MS = 10_000
+
+/** A listening server: the port that it got, and how to end it. */
+export async function listen(app: Hono<Env>, { host, port, tls }: ListenOptions): Promise<{ port: number; close(): Promise<void> }> {
+  const server = createAdaptorServer({
+    fetch: app.fetch as (request: Request) => Response | Promise<Response>,
+    ...(tls === undefined
+      ? { createServer: createHttpServer }
+      : { createServer: createHttpsServer, serverOptions: { cert: readPem(tls.cert, 'cert'), key: readPem(tls.key, 'key') } }),
+  }) as Server
+  server.requestTimeout = 30_000
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', (thrown: NodeJS.ErrnoException) => reject(cannotListen(thrown, host, port)))
+    server.listen(port, host, resolve)
+  })
+  return { port: (server.address() as AddressInfo).port, close: () => drain(server) }
+}
+
+async function drain(server: Server): Promise<void> {
+  const closed = new Promise<void>((resolve) => server.close(() => resolve()))
+  server.closeIdleConnections()
+  const limit = setTimeout(() => server.closeAllConnections(), DRAIN_MS)
+  await closed
+  clearTimeout(limit)
+}
+
+const readPem = (path: string, name: string): string => {
+  try {
+    return readFileSync(path, 'utf8')
+  } catch (thrown) {
+    throw new StartError(`setting tls.${name} (--tls-${name}): ${(thrown as Error).message}`)
+  }
+}
+
+function cannotListen(thrown: NodeJS.ErrnoException, host: string, port: number): StartError {
+  if (thrown.code === 'EADDRINUSE') return new StartError(`port ${port} on ${host} is in use; choose another with --port, or --port 0 for a free one`)
+  if (thrown.code === 'EACCES') return new StartError(`port ${port} on ${host} may not be opened by this user; choose one above 1023 with --port`)
+  return new StartError(`cannot listen on ${host}:${port}: ${thrown.message}; check --host and --port`, { cause: thrown })
+}

@@ -1,0 +1,121 @@
+import { type Binding, MvpNegotiateRequest, NegotiateResponse, type Policy } from '@boxoffice/protocol'
+import { z } from 'zod'
+import type { AgentRecord } from '../store/store.ts'
+import { isLive, isPlaced, type Session } from '../sessions/session.ts'
+import { threadOf, threadScope } from '../sessions/scopes.ts'
+import type { Grant, NegotiateRequest, SessionView } from '../sessions/service.ts'
+import type { Repeatable } from '../sessions/idempotency.ts'
+import type { IssuedToken } from '../tokens/issuer.ts'
+
+/** `GET …/{id}`: the acquire response, without what the session does not (or no longer) have. */
+export const SessionResponse = NegotiateResponse.extend({ sandbox: NegotiateResponse.shape.sandbox.nullable() }).partial({
+  token: true,
+  expires_at: true,
+  token_type: true,
+  credentials: true,
+  dataplane: true,
+})
+export type SessionResponse = z.infer<typeof SessionResponse>
+
+export const ListQuery = z.object({
+  state: z.enum(['provisioning', 'active', 'idle', 'suspended', 'terminated', 'failed']).optional(),
+  scope_type: z.string().max(64).optional(),
+  scope_id: z.string().max(256).optional(),
+  label: z.string().max(400).regex(/^[^:]+:/, 'must be key:value').optional(),
+  limit: z.coerce.number().int().min(1).max(200).default(50),
+  cursor: z.string().max(200).optional(),
+})
+
+export const toNegotiateRequest = (
+  body: z.infer<typeof MvpNegotiateRequest>,
+  wait: number,
+  repeatable: Repeatable | null,
+): NegotiateRequest => ({
+  scope: threadScope(body.thread_id),
+  mode: body.mode,
+  shape: 'mvp',
+  profile: body.profile ?? null,
+  relay: body.relay ?? 'auto',
+  labels: body.labels ?? {},
+  onMismatch: body.on_mismatch ?? 'warn',
+  wait,
+  repeatable,
+})
+
+/** Both shapes in one: MVP fields and full blocks (contract 2.3). */
+export function toNegotiateResponse({ session, agent, token, warnings }: Grant): NegotiateResponse {
+  const urls = baseUrls(agent, session.sandboxId)
+  return {
+    session_id: session.id,
+    thread_id: threadOf(session.scope),
+    sandbox: { id: session.sandboxId, provider: session.provider, ...urls },
+    ...toTokenFields(token),
+    warnings,
+    binding: toBinding(session),
+    dataplane: { ...urls, mode: 'direct' },
+    policy: toPolicy(session),
+  }
+}
+
+export function toSessionResponse({ session, agent, token }: SessionView): SessionResponse {
+  const placed = isPlaced(session) && agent !== undefined ? { urls: baseUrls(agent, session.sandboxId), session } : null
+  return {
+    session_id: session.id,
+    thread_id: threadOf(session.scope),
+    sandbox: placed && { id: placed.session.sandboxId, provider: placed.session.provider, ...placed.urls },
+    ...(token === null ? {} : toTokenFields(token)),
+    warnings: [],
+    binding: toBinding(session),
+    ...(placed === null ? {} : { dataplane: { ...placed.urls, mode: 'direct' as const } }),
+    policy: toPolicy(session),
+  }
+}
+
+export const toRefreshResponse = ({ token, expiresAt }: IssuedToken) => ({ token, expires_at: fromSeconds(expiresAt) })
+
+export function toBinding(session: Session): Binding {
+  const placed = isPlaced(session) ? session : isLive(session) ? null : session.placed
+  return {
+    id: session.id,
+    scope: session.scope,
+    sandbox_id: placed?.sandboxId ?? null,
+    provider: placed?.provider ?? null,
+    state: session.state,
+    lease_expires_at: isLive(session) ? fromSeconds(Math.floor(session.leaseExpiresAt / 1000)) : null,
+    created_at: new Date(session.createdAt).toISOString(),
+    profile: session.profile.name,
+    isolation: placed?.isolation ?? null,
+    labels: session.labels,
+    generation: placed?.generation ?? 0,
+    reason: isLive(session) ? null : session.reason,
+  }
+}
+
+const toTokenFields = ({ token, expiresAt, capabilities }: IssuedToken) => ({
+  token,
+  token_type: 'Bearer' as const,
+  expires_at: fromSeconds(expiresAt),
+  credentials: {
+    token_type: 'Bearer' as const,
+    access_token: token,
+    expires_at: fromSeconds(expiresAt),
+    granted_capabilities: [...capabilities],
+  },
+})
+
+const toPolicy = ({ profile }: Session): z.infer<typeof Policy> => ({
+  idle_timeout_seconds: profile.idle_timeout_seconds,
+  hard_ttl_seconds: profile.hard_ttl_seconds,
+  lease_seconds: profile.lease_seconds,
+  stop_after_seconds: profile.stop_after_seconds,
+  on_lease_expiry: profile.on_lease_expiry,
+})
+
+/** From what the agent registered, never from a `Host` header [C-43]. */
+function baseUrls({ publicUrl }: AgentRecord, sandboxId: string): { http_base_url: string; ws_base_url: string } {
+  const http = `${publicUrl}/sandboxes/${sandboxId}/v1`
+  return { http_base_url: http, ws_base_url: `ws${http.slice(4)}` }
+}
+
+/** Whole seconds with `Z` [4-08]. */
+const fromSeconds = (seconds: number): string => `${new Date(seconds * 1000).toISOString().slice(0, 19)}Z`

@@ -1,0 +1,117 @@
+import { BoxofficeError, ListSessionsResponse, MvpNegotiateRequest, NegotiateResponse, RefreshResponse } from '@boxoffice/protocol'
+import { z } from 'zod'
+import { hashBody } from '../sessions/idempotency.ts'
+import type { SessionService } from '../sessions/service.ts'
+import { decodeCursor, encodeCursor } from './cursor.ts'
+import { type AnyRoute, defineRoute } from './route.ts'
+import * as wire from './session-wire.ts'
+
+const DEFAULT_WAIT_SECONDS = 10
+const MAX_WAIT_SECONDS = 60
+const MAX_IDEMPOTENCY_KEY = 255
+
+const negotiateHeaders = {
+  'Idempotency-Key': 'Repeating a request with its key gives the same session (mode ensure; kept 24 h)',
+  Prefer: 'wait=N: seconds to wait for a sandbox that starts (default 10, at most 60), then 423',
+}
+
+/** Negotiate, read, refresh, release, list (contract 2.2 to 2.4). */
+export const sessionRoutes = (sessions: SessionService): AnyRoute[] => [
+  defineRoute({
+    method: 'POST',
+    path: '/v1/sandbox/sessions',
+    summary: 'Get the sandbox session of a thread, or ensure that there is one',
+    auth: 'key',
+    headers: negotiateHeaders,
+    body: MvpNegotiateRequest,
+    naming: (body) => (isRecord(body) && 'scope' in body && !('thread_id' in body) ? 'full' : 'mvp'),
+    responses: { 200: { description: 'The session with a fresh token', schema: NegotiateResponse } },
+    async handle({ principal, body, rawBody, header, origin }) {
+      const key = body.mode === 'ensure' ? idempotencyKey(header('idempotency-key')) : null
+      const repeatable = key === null ? null : { key, bodyHash: hashBody(rawBody) }
+      const grant = await sessions.negotiate(principal, wire.toNegotiateRequest(body, waitSeconds(header('prefer')), repeatable), origin)
+      const json = wire.toNegotiateResponse(grant)
+      return grant.replayed ? { status: 200, json, headers: { 'idempotent-replayed': 'true' } } : { status: 200, json }
+    },
+  }),
+  defineRoute({
+    method: 'GET',
+    path: '/v1/sandbox/sessions',
+    summary: 'List the sessions that the caller may use; live ones unless a state is given',
+    auth: 'key',
+    query: wire.ListQuery,
+    responses: { 200: { description: 'One page, newest first', schema: ListSessionsResponse } },
+    async handle({ principal, query }) {
+      const found = await sessions.list(principal, toListFilter(query))
+      const page = found.slice(0, query.limit)
+      const last = found.length > query.limit ? page.at(-1) : undefined
+      return {
+        status: 200,
+        json: { sessions: page.map(wire.toBinding), next_cursor: last === undefined ? null : encodeCursor([last.createdAt, last.id]) },
+      }
+    },
+  }),
+  defineRoute({
+    method: 'GET',
+    path: '/v1/sandbox/sessions/:id',
+    summary: 'Read one session, with a fresh token unless token=false',
+    auth: 'key',
+    query: z.object({ token: z.enum(['true', 'false']).default('true') }),
+    responses: { 200: { description: 'The session as it is', schema: wire.SessionResponse } },
+    async handle({ principal, id, query, origin }) {
+      return { status: 200, json: wire.toSessionResponse(await sessions.read(principal, id, query.token === 'true', origin)) }
+    },
+  }),
+  defineRoute({
+    method: 'POST',
+    path: '/v1/sandbox/sessions/:id/refresh',
+    summary: 'Get a new token for a session',
+    auth: 'key',
+    naming: 'mvp',
+    body: z.object({}),
+    responses: { 200: { description: 'A new token; the old one stays good until its own end', schema: RefreshResponse } },
+    async handle({ principal, id, origin }) {
+      return { status: 200, json: wire.toRefreshResponse(await sessions.refresh(principal, id, origin)) }
+    },
+  }),
+  defineRoute({
+    method: 'DELETE',
+    path: '/v1/sandbox/sessions/:id',
+    summary: 'Release a session and its sandbox',
+    auth: 'key',
+    naming: 'mvp',
+    query: z.object({ keep_workspace: z.enum(['true', 'false']).default('false') }),
+    responses: { 204: { description: 'Released; its tokens are refused from now on' } },
+    async handle({ principal, id, query, origin }) {
+      await sessions.release(principal, id, query.keep_workspace === 'true', origin)
+      return { status: 204 }
+    },
+  }),
+]
+
+const isRecord = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null
+
+/** `Prefer: wait=N` [C-17]; other preferences are ignored, as RFC 7240 wants. */
+function waitSeconds(prefer: string | undefined): number {
+  const wait = prefer === undefined ? undefined : /(?:^|[,;\s])wait="?(\d{1,9})"?/i.exec(prefer)?.[1]
+  return wait === undefined ? DEFAULT_WAIT_SECONDS : Math.min(Number(wait), MAX_WAIT_SECONDS)
+}
+
+function idempotencyKey(key: string | undefined): string | null {
+  if (key === undefined) return null
+  if (key.length >= 1 && key.length <= MAX_IDEMPOTENCY_KEY) return key
+  throw new BoxofficeError('INVALID_REQUEST', `Idempotency-Key: must be 1 to ${MAX_IDEMPOTENCY_KEY} characters`)
+}
+
+function toListFilter(query: z.infer<typeof wire.ListQuery>) {
+  const colon = query.label?.indexOf(':') ?? -1
+  const [createdAt, id] = query.cursor === undefined ? [] : decodeCursor(query.cursor, ['number', 'string'])
+  return {
+    state: query.state ?? null,
+    scopeType: query.scope_type ?? null,
+    scopeId: query.scope_id ?? null,
+    label: query.label === undefined ? null : { key: query.label.slice(0, colon), value: query.label.slice(colon + 1) },
+    limit: query.limit + 1,
+    after: createdAt === undefined ? null : { createdAt: Number(createdAt), id: String(id) },
+  }
+}

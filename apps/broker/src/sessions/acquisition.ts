@@ -1,0 +1,209 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import { BoxofficeError, newSessionId, type Profile, type Scope } from '@boxoffice/protocol'
+import type { Access, Authorizer } from '../access/authorizer.ts'
+import type { Principal } from '../access/principals.ts'
+import type { RateLimit } from '../access/rate-limits.ts'
+import type { Placement } from '../agents/placement.ts'
+import { auditEntry, type Origin } from '../audit/audit.ts'
+import type { IdempotencyRecord, Store } from '../store/store.ts'
+import { findRepeat, keyOfEndedSession, recordOf } from './idempotency.ts'
+import type { SessionLedger } from './ledger.ts'
+import { dueAt } from './lifecycle.ts'
+import { provisionError, type Provisioner } from './provisioner.ts'
+import { forbidden, noSession, starting } from './refusals.ts'
+import { isLive, isPlaced, type LiveSession, type PlacedSession, type ProvisioningSession } from './session.ts'
+import type { NegotiateRequest } from './service.ts'
+import { threadOf } from './scopes.ts'
+
+export type AcquisitionOptions = {
+  store: Store
+  ledger: SessionLedger
+  provisioner: Provisioner
+  placement: Placement
+  authorizer: Authorizer
+  profiles: ReadonlyMap<string, Profile>
+  maxSessions: number
+  limits: { principal: RateLimit; tenant: RateLimit }
+  brokerId: string
+  now: () => number
+}
+
+/** `repeat` is to be recorded with the answer. */
+export type Resolved = { session: PlacedSession; warnings: string[]; replayed: boolean; repeat: IdempotencyRecord | null }
+
+/** How often a row that another broker is making is looked at. */
+const POLL_MS = [10, 20, 40, 80]
+
+/** Resolves a scope to its session, or makes it; atomic per scope over all brokers of one database [4-15]. */
+export class Acquisition {
+  readonly #options: AcquisitionOptions
+
+  constructor(options: AcquisitionOptions) {
+    this.#options = options
+  }
+
+  async resolve(principal: Principal, request: NegotiateRequest, origin: Origin): Promise<Resolved> {
+    const { store, now } = this.#options
+    const profile = this.#profile(request.profile)
+    const access = await this.#access(principal, request.scope)
+    // A key has no meaning for what creates nothing [C-16].
+    const repeatable = request.mode === 'ensure' ? request.repeatable : null
+    const recorded = repeatable && (await findRepeat(store, principal, repeatable, now()))
+    const replayed = recorded ? await this.#isFinished(recorded) : false
+    const deadline = performance.now() + request.wait * 1000
+    for (;;) {
+      const live = await this.#live(principal, request)
+      if (live === undefined) {
+        if (request.mode === 'get') throw noSession('this scope has no session; call with mode "ensure" to create one')
+        if (recorded && repeatable) throw keyOfEndedSession(repeatable.key)
+        await this.#create(principal, request, profile ?? this.#profile('default'), access, origin)
+        continue
+      }
+      // Somebody else may have claimed it since; the claim is in the database before the session is [C-02].
+      if (access === 'claimable') await this.#access(principal, request.scope)
+      if (live.state === 'provisioning' && request.mode === 'get') throw starting(live)
+      const warnings = mismatches(live, profile, request)
+      const session = live.state === 'provisioning' ? await this.#ready(live, deadline) : live
+      const repeat = repeatable && !recorded ? recordOf(principal, repeatable, session.id, now()) : null
+      return { session, warnings, replayed, repeat }
+    }
+  }
+
+  /** The session was released while it starts: nobody waits for the agent any longer. */
+  cancel(sessionId: string): void {
+    this.#options.provisioner.cancel(sessionId)
+  }
+
+  /** 403 when the caller may not use the scope. */
+  async #access(principal: Principal, scope: Scope): Promise<Access> {
+    const { store, authorizer } = this.#options
+    const access = await authorizer.access(principal, scope, await store.scopes.ownership(principal.tenant, scope))
+    if (access === 'denied') throw forbidden(scope)
+    return access
+  }
+
+  #profile(name: string): Profile
+  #profile(name: string | null): Profile | null
+  #profile(name: string | null): Profile | null {
+    if (name === null) return null
+    const profile = this.#options.profiles.get(name)
+    if (profile === undefined)
+      throw new BoxofficeError('INVALID_REQUEST', `profile: there is no profile "${name}"; GET /v1/profiles lists them`)
+    return profile
+  }
+
+  async #live(principal: Principal, request: NegotiateRequest): Promise<LiveSession | undefined> {
+    const { store, ledger, now } = this.#options
+    const found = await store.sessions.live(principal.tenant, request.scope)
+    if (found === undefined || now() < found.hardExpiresAt) return found
+    await ledger.change(found, { type: 'tick', suspend: [] })
+    return store.sessions.live(principal.tenant, request.scope)
+  }
+
+  /** True when the recorded operation has its session; 409 when that session has ended since [C-15]. */
+  async #isFinished(record: IdempotencyRecord): Promise<boolean> {
+    const session = await this.#options.store.sessions.byId(record.sessionId)
+    if (session === undefined || !isLive(session)) throw keyOfEndedSession(record.key)
+    return isPlaced(session)
+  }
+
+  /** Inserts the row under the unique index; whoever loses the race finds the winner's row in the next round. */
+  async #create(principal: Principal, request: NegotiateRequest, profile: Profile, access: Access, origin: Origin): Promise<void> {
+    const { store, placement, provisioner, limits, maxSessions, now, brokerId } = this.#options
+    if (request.relay === 'always') throw new BoxofficeError('UNSUPPORTED', 'relay: this broker cannot relay; use "auto" or "never"')
+    limits.principal.require(`${principal.tenant}/${principal.id}`, 'create')
+    limits.tenant.require(principal.tenant, 'create')
+    const agent = await placement.choose()
+    const session = newSession(principal, request, profile, { agentId: agent.id, brokerId, now: now() })
+    const created = await store.sessions.create(session, {
+      claimFor: access === 'claimable' ? principal.id : null,
+      maxLive: maxSessions,
+      idempotency: request.repeatable && recordOf(principal, request.repeatable, session.id, session.createdAt),
+      audit: [
+        auditEntry('sandbox.session.create', origin, {
+          ts: session.createdAt,
+          threadId: threadOf(session.scope),
+          sessionId: session.id,
+        }),
+      ],
+    })
+    if (created.outcome === 'created') provisioner.begin(session)
+    if (created.outcome === 'claimed') throw forbidden(request.scope)
+    if (created.outcome === 'quota')
+      throw new BoxofficeError('RATE_LIMITED', `the tenant has its ${maxSessions} live sessions; release some`, {
+        retryAfter: 10,
+        details: { limit: 'max_sessions', max: maxSessions },
+      })
+  }
+
+  /** Waits until the row is ready: for our own work by its promise, for another broker's by looking at the row [C-17]. */
+  async #ready(session: ProvisioningSession, deadline: number): Promise<PlacedSession> {
+    const { store, provisioner } = this.#options
+    for (let round = 0; ; round++) {
+      const left = deadline - performance.now()
+      const done = provisioner.done(session.id)
+      if (left > 0) await waitFor(done, done === undefined ? Math.min(left, POLL_MS[round] ?? 100) : left)
+      const found = await store.sessions.byId(session.id)
+      if (found === undefined) throw noSession('the session was released while it was starting')
+      if (isPlaced(found)) return found
+      if (found.state === 'failed') throw provisionError(found.reason)
+      if (found.state === 'terminated') throw noSession('the session was released while it was starting')
+      if (performance.now() >= deadline) throw starting(found)
+    }
+  }
+}
+
+async function waitFor(done: Promise<void> | undefined, ms: number): Promise<void> {
+  const timer = new AbortController()
+  const timeout = delay(ms, undefined, { signal: timer.signal }).catch(() => {})
+  await Promise.race(done === undefined ? [timeout] : [done, timeout])
+  timer.abort()
+}
+
+/** A live session keeps its profile; the caller learns of a difference, or is refused when it asked for that [C-76]. */
+function mismatches(session: LiveSession, profile: Profile | null, { onMismatch }: NegotiateRequest): string[] {
+  if (profile === null) return []
+  const differs =
+    session.profile.name !== profile.name
+      ? 'profile_differs'
+      : JSON.stringify(session.profile) === JSON.stringify(profile)
+        ? null
+        : 'profile_changed'
+  if (differs === null) return []
+  if (onMismatch === 'fail')
+    throw new BoxofficeError('BINDING_CONFLICT', `the live session has profile "${session.profile.name}" (${differs}); release it first`, {
+      details: { mismatch: differs, session_id: session.id },
+    })
+  return [differs]
+}
+
+function newSession(
+  principal: Principal,
+  request: NegotiateRequest,
+  profile: Profile,
+  { agentId, brokerId, now }: { agentId: string; brokerId: string; now: number },
+): ProvisioningSession {
+  const session: ProvisioningSession = {
+    id: newSessionId(),
+    tenant: principal.tenant,
+    scope: request.scope,
+    profile,
+    labels: request.labels,
+    relay: request.relay,
+    shape: request.shape,
+    createdBy: principal.id,
+    createdAt: now,
+    hardExpiresAt: now + profile.hard_ttl_seconds * 1000,
+    leaseExpiresAt: now + profile.lease_seconds * 1000,
+    lastActivityAt: now,
+    busy: false,
+    dueAt: 0,
+    revision: 0,
+    state: 'provisioning',
+    agentId,
+    brokerId,
+    fence: 1,
+    provisionDeadline: now + profile.provision_timeout_seconds * 1000,
+  }
+  return { ...session, dueAt: dueAt(session) }
+}

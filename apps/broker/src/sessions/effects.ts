@@ -1,0 +1,99 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import { BoxofficeError, type Revocations } from '@boxoffice/protocol'
+import type { AgentClient } from '../agents/agent-client.ts'
+import type { Log } from '../log.ts'
+import type { AgentRecord, Store } from '../store/store.ts'
+import type { SessionEffect } from './lifecycle.ts'
+import { isLive, isPlaced, type EndedSession, type Session } from './session.ts'
+
+/** Waits between attempts. After the last, the agent's next report brings it up again: the broker then answers `destroy`. */
+const RETRY_AFTER_MS = [0, 500, 2000, 8000]
+
+export type EffectsOptions = { store: Store; client: AgentClient; log: Log; tokenTtlSeconds: number }
+
+/** Carries out at agents what a saved change asks for, in the background; whoever changed the session does not wait. */
+export class SessionEffects {
+  readonly #options: EffectsOptions
+  readonly #running = new Set<Promise<void>>()
+  readonly #stop = new AbortController()
+  /** Called when a suspended sandbox turns out not to be suspendable, so that its session can end [contract 2.10]. */
+  onCannotSuspend: (session: Session) => void = () => {}
+
+  constructor(options: EffectsOptions) {
+    this.#options = options
+  }
+
+  perform(session: Session, effect: SessionEffect, keepWorkspace = false): void {
+    const { log } = this.#options
+    const work = this.#retrying(() => this.#attempt(session, effect, keepWorkspace))
+      .catch((thrown: unknown) => {
+        if (effect.type === 'suspend' && thrown instanceof BoxofficeError && thrown.code === 'UNSUPPORTED') this.onCannotSuspend(session)
+        else log.warn({ session_id: session.id, effect: effect.type, err: thrown }, 'an effect at the agent failed; its next report repeats it')
+      })
+      .finally(() => this.#running.delete(work))
+    this.#running.add(work)
+  }
+
+  /** Destroys what the agent made for a session whose sandbox id the broker never learned. */
+  async destroyBySession(agent: AgentRecord, sessionId: string, keepWorkspace = false): Promise<void> {
+    const sandboxes = await this.#options.client.list(agent)
+    for (const sandbox of sandboxes)
+      if (sandbox.session_id === sessionId) await this.#options.client.destroy(agent, sandbox.sandbox_id, keepWorkspace)
+  }
+
+  /** Resolves when nothing is in flight. */
+  async settled(): Promise<void> {
+    while (this.#running.size > 0) await Promise.allSettled(this.#running)
+  }
+
+  async close(): Promise<void> {
+    this.#stop.abort()
+    await this.settled()
+  }
+
+  async #attempt(session: Session, effect: SessionEffect, keepWorkspace: boolean): Promise<void> {
+    const { client, store, tokenTtlSeconds } = this.#options
+    const agent = await store.agents.byId(session.agentId)
+    if (agent === undefined) return
+    const placed = isPlaced(session) ? session : isLive(session) ? null : session.placed
+    switch (effect.type) {
+      case 'destroy':
+        return placed === null
+          ? this.destroyBySession(agent, session.id, keepWorkspace)
+          : client.destroy(agent, placed.sandboxId, keepWorkspace)
+      case 'revoke':
+        return isLive(session) ? undefined : client.revoke(agent, revocationOf([session], tokenTtlSeconds))
+      case 'suspend':
+        return placed === null ? undefined : client.suspend(agent, placed.sandboxId, effect.mode)
+      case 'resume':
+        return placed === null ? undefined : client.resume(agent, placed.sandboxId)
+    }
+  }
+
+  async #retrying(attempt: () => Promise<void>): Promise<void> {
+    let last: unknown
+    for (const wait of RETRY_AFTER_MS) {
+      if (wait > 0) await delay(wait, undefined, { signal: this.#stop.signal, ref: false }).catch(() => {})
+      if (this.#stop.signal.aborted && wait > 0) break
+      try {
+        return await attempt()
+      } catch (thrown) {
+        last = thrown
+        if (!(thrown instanceof BoxofficeError && thrown.retryable)) break
+      }
+    }
+    throw last
+  }
+}
+
+/** What agents must refuse, for as long as a token of the session could still be in date [C-30]. */
+export function revocationOf(sessions: readonly EndedSession[], tokenTtlSeconds: number): Revocations {
+  return {
+    sessions: sessions.map((session) => ({
+      session_id: session.id,
+      reason: session.state === 'failed' ? 'failed' : session.reason,
+      until: Math.ceil(session.endedAt / 1000) + tokenTtlSeconds + 60,
+    })),
+    tokens: [],
+  }
+}

@@ -1,0 +1,52 @@
+import type { AuditEntry } from '../audit/audit.ts'
+import type { SaveOptions, Store } from '../store/store.ts'
+import type { SessionEffects } from './effects.ts'
+import { type SessionEvent, transition } from './lifecycle.ts'
+import type { Session } from './session.ts'
+
+export type ChangeOptions = Omit<SaveOptions, 'audit'> & {
+  /** Entries for the session as it becomes; called again when another writer was faster. */
+  audit?: (after: Session) => AuditEntry[]
+  keepWorkspace?: boolean
+}
+
+/** `refused` is set when the event is illegal in the session's state; `session` is then what it is now. */
+export type Change = { session: Session; refused?: string }
+
+/** Two brokers and a reaper may meet on one row; each lost round means that somebody else's change got through. */
+const ROUNDS = 100
+
+/** Loads, transitions, saves with compare-and-swap, performs effects: the only way a session changes. */
+export class SessionLedger {
+  readonly #store: Store
+  readonly #effects: SessionEffects
+  readonly #now: () => number
+
+  constructor(store: Store, effects: SessionEffects, now: () => number) {
+    this.#store = store
+    this.#effects = effects
+    this.#now = now
+  }
+
+  async change(session: Session, event: SessionEvent, { audit, keepWorkspace = false, ...options }: ChangeOptions = {}): Promise<Change> {
+    let before = session
+    for (let round = 0; round < ROUNDS; round++) {
+      const step = transition(before, event, this.#now())
+      if (step.refused !== undefined) return { session: before, refused: step.refused }
+      const after = step.session
+      const entries = audit?.(after) ?? []
+      if (after === before) {
+        if (entries.length > 0) await this.#store.audit.append(entries)
+        return { session: before }
+      }
+      if (await this.#store.sessions.save(before, after, { ...options, audit: entries })) {
+        for (const effect of step.effects) this.#effects.perform(after, effect, keepWorkspace)
+        return { session: { ...after, revision: before.revision + 1 } }
+      }
+      const now = await this.#store.sessions.byId(before.id)
+      if (now === undefined) return { session: before, refused: 'the session is gone' }
+      before = now
+    }
+    throw new Error(`session ${session.id} changed ${ROUNDS} times while it was being saved`)
+  }
+}

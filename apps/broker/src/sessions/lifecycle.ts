@@ -1,0 +1,280 @@
+import {
+  type ActiveSession,
+  type EndedSession,
+  type EndReason,
+  type FailedSession,
+  type IdleSession,
+  isPlaced,
+  type LiveSession,
+  type Placed,
+  type PlacedSession,
+  type ProvisioningSession,
+  type Session,
+  type SuspendedSession,
+  type SuspendMode,
+  type TerminatedSession,
+} from './session.ts'
+
+/**
+ * The life of a session [4-90], without clock or I/O:
+ *
+ *   provisioning ─created─▶ active ─tick─▶ idle ─tick─▶ suspended(freeze) ─tick─▶ suspended(stop)
+ *        │                    ▲──touched, activity──┴──touched, activity──────────────┘
+ *        │                    └─released, tick (hard TTL, lease)─▶ terminated
+ *        └─create_failed, tick (deadline)─▶ failed ◀─sandbox_lost─ any placed state
+ */
+export type SessionEvent =
+  /** The agent has the sandbox. `fence` is the number that the creating broker holds. */
+  | { type: 'created'; fence: number; placed: Omit<Placed, 'activatedAt'> }
+  | { type: 'create_failed'; fence: number; reason: string }
+  /** The creating broker is gone; another goes on, maybe at another agent [C-24, 4-94]. */
+  | { type: 'taken_over'; brokerId: string; agentId: string }
+  /** Negotiate or heartbeat by a client; `lease` where the table of contract 2.10 lets it move the lease. */
+  | { type: 'touched'; lease: boolean }
+  /** An agent's report: when the dataplane was last used, and whether work runs or is attached. */
+  | { type: 'activity'; at: number; busy: boolean }
+  /** A timer may have passed. `suspend` is what the sandbox's provider can do. */
+  | { type: 'tick'; suspend: readonly SuspendMode[] }
+  /** The agent says that its provider cannot suspend after all. */
+  | { type: 'suspend_refused' }
+  | { type: 'released' }
+  | { type: 'sandbox_lost'; reason: string }
+
+export type SessionEffect =
+  | { type: 'suspend'; mode: SuspendMode }
+  | { type: 'resume' }
+  /** Ends the sandbox, whether or not its id is known yet. */
+  | { type: 'destroy' }
+  /** Agents refuse the session's tokens from now on [C-30]. */
+  | { type: 'revoke' }
+
+/** `refused` says why an event is illegal in this state; the session is then unchanged. */
+export type Step = { session: Session; effects: readonly SessionEffect[]; refused?: string }
+
+/** Without dataplane activity for so long a session reads `idle`, for information only [C-53]. */
+export const IDLE_AFTER_MS = 60_000
+
+export function transition(session: Session, event: SessionEvent, now: number): Step {
+  switch (session.state) {
+    case 'provisioning':
+      return whenProvisioning(session, event, now)
+    case 'active':
+    case 'idle':
+      return whenRunning(session, event, now)
+    case 'suspended':
+      return whenSuspended(session, event, now)
+    case 'terminated':
+    case 'failed':
+      return whenEnded(session, event, now)
+  }
+}
+
+function whenProvisioning(session: ProvisioningSession, event: SessionEvent, now: number): Step {
+  switch (event.type) {
+    case 'created':
+      if (event.fence !== session.fence) return refuse(session, 'another broker has taken over')
+      return step(activate(session, { ...event.placed, activatedAt: now }, now))
+    case 'create_failed':
+      if (event.fence !== session.fence) return refuse(session, 'another broker has taken over')
+      return step(fail(session, event.reason, now), destroy)
+    case 'taken_over':
+      return step({ ...session, brokerId: event.brokerId, agentId: event.agentId, fence: session.fence + 1 })
+    case 'tick':
+      if (now >= session.hardExpiresAt) return step(terminate(session, 'hard_ttl', now), revoke, destroy)
+      return now < session.provisionDeadline ? step(session) : step(fail(session, 'provision_timeout', now), destroy)
+    case 'released':
+      return step(terminate(session, 'released', now), revoke, destroy)
+    case 'touched':
+      return step(session) // its lease begins when it becomes active
+    case 'activity':
+    case 'suspend_refused':
+    case 'sandbox_lost':
+      return step(session) // the creating broker decides by the answer it gets
+  }
+}
+
+function whenRunning(session: ActiveSession | IdleSession, event: SessionEvent, now: number): Step {
+  switch (event.type) {
+    case 'touched':
+      return step(touch(session, now, event.lease))
+    case 'suspend_refused':
+      return step(session) // woken in the meantime
+    case 'activity':
+      return step(withActivity(session, event.at, event.busy, now))
+    case 'tick':
+      return tickRunning(session, event.suspend, now)
+    case 'released':
+      return step(terminate(session, 'released', now), revoke, destroy)
+    case 'sandbox_lost':
+      return step(fail(session, event.reason, now), revoke, destroy)
+    case 'created':
+    case 'create_failed':
+    case 'taken_over':
+      return refuse(session, 'the sandbox has been made already')
+  }
+}
+
+function whenSuspended(session: SuspendedSession, event: SessionEvent, now: number): Step {
+  switch (event.type) {
+    case 'touched':
+      return step(touch(wake(session, now), now, event.lease), { type: 'resume' })
+    case 'suspend_refused':
+      return step(terminate(session, 'idle', now), revoke, destroy)
+    case 'activity':
+      // The agent wakes by itself on dataplane requests; a report from before the suspension does not count.
+      return event.busy || event.at > session.suspendedAt ? step(withActivity(wake(session, now), event.at, event.busy, now)) : step(session)
+    case 'tick':
+      return tickSuspended(session, event.suspend, now)
+    case 'released':
+      return step(terminate(session, 'released', now), revoke, destroy)
+    case 'sandbox_lost':
+      return step(fail(session, event.reason, now), revoke, destroy)
+    case 'created':
+    case 'create_failed':
+    case 'taken_over':
+      return refuse(session, 'the sandbox has been made already')
+  }
+}
+
+function whenEnded(session: EndedSession, event: SessionEvent, now: number): Step {
+  switch (event.type) {
+    case 'released':
+      // Acknowledges an expiry or a failure: from now on it reads like any released session [contract 2.5].
+      if (session.state === 'terminated' && session.reason === 'released') return refuse(session, 'the session is released')
+      return step(acknowledge(session, now), destroy)
+    case 'tick':
+    case 'activity':
+    case 'suspend_refused':
+    case 'sandbox_lost':
+      return step(session)
+    case 'created':
+    case 'create_failed':
+    case 'taken_over':
+    case 'touched':
+      return refuse(session, 'the session has ended')
+  }
+}
+
+function tickRunning(session: ActiveSession | IdleSession, suspend: readonly SuspendMode[], now: number): Step {
+  const { profile } = session
+  if (now >= session.hardExpiresAt) return step(terminate(session, 'hard_ttl', now), revoke, destroy)
+  if (session.busy) return step(rearm(session))
+  if (now >= leaseDecisionAt(session) && profile.on_lease_expiry === 'terminate') return step(terminate(session, 'lease', now), revoke, destroy)
+  if (now >= suspendAt(session)) {
+    const mode = suspend.includes('freeze') ? 'freeze' : suspend[0]
+    return mode === undefined ? step(terminate(session, 'idle', now), revoke, destroy) : step(suspended(session, mode, now), { type: 'suspend', mode })
+  }
+  if (now >= session.lastActivityAt + IDLE_AFTER_MS && session.state === 'active') return step(rearm({ ...session, state: 'idle' }))
+  return step(rearm(session))
+}
+
+function tickSuspended(session: SuspendedSession, suspend: readonly SuspendMode[], now: number): Step {
+  if (now >= session.hardExpiresAt) return step(terminate(session, 'hard_ttl', now), revoke, destroy)
+  if (session.profile.on_lease_expiry === 'terminate' && now >= leaseDecisionAt(session))
+    return step(terminate(session, 'lease', now), revoke, destroy)
+  if (session.mode === 'freeze' && now >= session.suspendedAt + ms(session.profile.stop_after_seconds)) {
+    // A provider that cannot stop keeps it frozen; the hard TTL still ends it.
+    if (!suspend.includes('stop')) return step({ ...session, dueAt: session.hardExpiresAt })
+    return step(suspended({ ...session, state: 'active' }, 'stop', now), { type: 'suspend', mode: 'stop' })
+  }
+  return step(rearm(session))
+}
+
+const destroy: SessionEffect = { type: 'destroy' }
+const revoke: SessionEffect = { type: 'revoke' }
+const step = (session: Session, ...effects: SessionEffect[]): Step => ({ session, effects })
+const refuse = (session: Session, refused: string): Step => ({ session, effects: [], refused })
+const ms = (seconds: number): number => seconds * 1000
+
+/** The lease is acted on when neither it nor the activity of the last `lease_seconds` holds it [C-51]. */
+const leaseDecisionAt = (session: PlacedSession): number =>
+  Math.max(session.leaseExpiresAt, session.lastActivityAt + ms(session.profile.lease_seconds))
+
+const suspendAt = (session: PlacedSession): number => {
+  const idle = session.lastActivityAt + ms(session.profile.idle_timeout_seconds)
+  return session.profile.on_lease_expiry === 'suspend' ? Math.min(idle, leaseDecisionAt(session)) : idle
+}
+
+/** The first moment at which `tick` could change this session. */
+export function dueAt(session: LiveSession): number {
+  const { hardExpiresAt, profile } = session
+  switch (session.state) {
+    case 'provisioning':
+      return Math.min(hardExpiresAt, session.provisionDeadline)
+    case 'active':
+    case 'idle': {
+      if (session.busy) return hardExpiresAt
+      const idle = session.state === 'active' ? session.lastActivityAt + IDLE_AFTER_MS : Number.POSITIVE_INFINITY
+      return Math.min(hardExpiresAt, idle, suspendAt(session), leaseDecisionAt(session))
+    }
+    case 'suspended': {
+      const stop = session.mode === 'freeze' ? session.suspendedAt + ms(profile.stop_after_seconds) : Number.POSITIVE_INFINITY
+      const lease = profile.on_lease_expiry === 'terminate' ? leaseDecisionAt(session) : Number.POSITIVE_INFINITY
+      return Math.min(hardExpiresAt, stop, lease)
+    }
+  }
+}
+
+const rearm = <T extends LiveSession>(session: T): T => ({ ...session, dueAt: dueAt(session) })
+
+function activate({ brokerId: _, fence: __, provisionDeadline: ___, ...base }: ProvisioningSession, placed: Placed, now: number): ActiveSession {
+  return rearm({ ...base, ...placed, state: 'active', lastActivityAt: now, leaseExpiresAt: now + ms(base.profile.lease_seconds) })
+}
+
+function wake({ mode: _, suspendedAt: __, ...base }: SuspendedSession, now: number): ActiveSession {
+  return rearm({ ...base, state: 'active', lastActivityAt: now })
+}
+
+const suspended = (session: ActiveSession | IdleSession, mode: SuspendMode, now: number): SuspendedSession =>
+  rearm({ ...session, state: 'suspended', mode, suspendedAt: now, busy: false })
+
+/** Timers only move away, so `dueAt` stays where it is: the reaper looks once too early, and the row's index is left alone. */
+function touch(session: ActiveSession | IdleSession, now: number, lease: boolean): ActiveSession {
+  const leaseExpiresAt = lease ? Math.max(session.leaseExpiresAt, now + ms(session.profile.lease_seconds)) : session.leaseExpiresAt
+  const touched: ActiveSession = { ...session, state: 'active', leaseExpiresAt, lastActivityAt: Math.max(session.lastActivityAt, now) }
+  return session.state === 'active' ? touched : rearm(touched)
+}
+
+function withActivity(session: ActiveSession | IdleSession, at: number, busy: boolean, now: number): ActiveSession | IdleSession {
+  // What ran until now counts as used until now.
+  const lastActivityAt = Math.max(session.lastActivityAt, busy || session.busy ? now : Math.min(at, now))
+  const state = lastActivityAt + IDLE_AFTER_MS > now ? 'active' : session.state
+  const next = { ...session, state, busy, lastActivityAt }
+  return state === session.state && busy === session.busy ? next : rearm(next)
+}
+
+const placedOf = (session: Session): Placed | null => {
+  if (!isPlaced(session)) return session.state === 'terminated' || session.state === 'failed' ? session.placed : null
+  const { agentId, sandboxId, provider, isolation, generation, activatedAt } = session
+  return { agentId, sandboxId, provider, isolation, generation, activatedAt }
+}
+
+const baseOf = (session: Session) => {
+  const { id, tenant, scope, profile, labels, relay, shape, createdBy, createdAt, hardExpiresAt, leaseExpiresAt, revision, agentId } = session
+  const { lastActivityAt, dueAt } = session
+  return {
+    ...{ id, tenant, scope, profile, labels, relay, shape, createdBy, createdAt, hardExpiresAt, leaseExpiresAt, revision, agentId },
+    ...{ lastActivityAt, dueAt, busy: false, placed: placedOf(session) },
+  }
+}
+
+const terminate = (session: LiveSession, reason: EndReason, now: number): TerminatedSession => ({
+  ...baseOf(session),
+  state: 'terminated',
+  reason,
+  endedAt: now,
+})
+
+const acknowledge = (session: EndedSession, now: number): TerminatedSession => ({
+  ...baseOf(session),
+  state: 'terminated',
+  reason: 'released',
+  endedAt: now,
+})
+
+const fail = (session: LiveSession, reason: string, now: number): FailedSession => ({
+  ...baseOf(session),
+  state: 'failed',
+  reason,
+  endedAt: now,
+})

@@ -1,0 +1,160 @@
+import { createHash } from 'node:crypto'
+import { setTimeout as delay } from 'node:timers/promises'
+import { BoxofficeError, type ErrorCode, ERRORS, fromUnknown } from '@boxoffice/protocol'
+import type { AgentClient } from '../agents/agent-client.ts'
+import type { Placement } from '../agents/placement.ts'
+import { auditEntry, systemOrigin } from '../audit/audit.ts'
+import type { Log } from '../log.ts'
+import type { AgentRecord, Store } from '../store/store.ts'
+import type { SessionEffects } from './effects.ts'
+import type { SessionLedger } from './ledger.ts'
+import { isPlaced, type ProvisioningSession, type Session } from './session.ts'
+
+export type ProvisionerOptions = {
+  store: Store
+  ledger: SessionLedger
+  effects: SessionEffects
+  placement: Placement
+  client: AgentClient
+  log: Log
+  now: () => number
+  brokerId: string
+}
+
+/** How long a session that was taken over waits for its agent to report again, before it fails. */
+const AGENT_RETURNS_WITHIN_MS = 10_000
+
+/** Makes sandboxes for `provisioning` rows, independent of the requests that wait for them. */
+export class Provisioner {
+  readonly #options: ProvisionerOptions
+  readonly #inFlight = new Map<string, { done: Promise<void>; abort: AbortController }>()
+  #closing = false
+
+  constructor(options: ProvisionerOptions) {
+    this.#options = options
+  }
+
+  /** Starts; the row that is saved at the end is the result. */
+  begin(session: ProvisioningSession): void {
+    const abort = new AbortController()
+    const done = this.#run(session, abort.signal)
+      .catch((thrown: unknown) => this.#options.log.error({ session_id: session.id, err: thrown }, 'provisioning failed unexpectedly'))
+      .finally(() => this.#inFlight.delete(session.id))
+    this.#inFlight.set(session.id, { done, abort })
+  }
+
+  /** Resolves when this broker has finished with the session; undefined when it does not make it. */
+  done(sessionId: string): Promise<void> | undefined {
+    return this.#inFlight.get(sessionId)?.done
+  }
+
+  /** Stops waiting for the agent; the session has been released or the broker closes. */
+  cancel(sessionId: string): void {
+    this.#inFlight.get(sessionId)?.abort.abort()
+  }
+
+  /** Rows whose broker is gone are adopted under a new fencing number [C-24, 4-94]; ours that nobody works on, too. */
+  async takeOver(alive: ReadonlySet<string>): Promise<void> {
+    const { store, ledger, brokerId, now } = this.#options
+    for (const session of await store.sessions.provisioning()) {
+      const ours = session.brokerId === brokerId
+      if (ours ? this.#inFlight.has(session.id) : alive.has(session.brokerId)) continue
+      const change = await ledger.change(
+        session,
+        { type: 'taken_over', brokerId, agentId: session.agentId },
+        { audit: () => [auditEntry('sandbox.session.takeover', systemOrigin(session.tenant), { ts: now(), sessionId: session.id })] },
+      )
+      if (change.refused === undefined && change.session.state === 'provisioning') this.begin(change.session)
+    }
+  }
+
+  /** Waits for what is in flight, at most `ms`; what is left is reconciled by the next broker. */
+  async close(ms: number): Promise<void> {
+    const all = Promise.allSettled([...this.#inFlight.values()].map(({ done }) => done))
+    const limit = new AbortController()
+    await Promise.race([all, delay(ms, undefined, { signal: limit.signal }).catch(() => {})])
+    limit.abort()
+    this.#closing = true
+    for (const { abort } of this.#inFlight.values()) abort.abort()
+    await all
+  }
+
+  async #run(session: ProvisioningSession, cancelled: AbortSignal): Promise<void> {
+    const { client, ledger, effects, now } = this.#options
+    const { fence } = session
+    try {
+      const agent = await this.#agent(session, cancelled)
+      const deadline = AbortSignal.timeout(Math.max(1, session.provisionDeadline - now()))
+      const record = await client.create(agent, session.id, createRequest(session), AbortSignal.any([cancelled, deadline]))
+      const placed = {
+        agentId: agent.id,
+        sandboxId: record.sandbox_id,
+        provider: record.provider,
+        isolation: record.isolation,
+        generation: record.generation,
+      }
+      const change = await ledger.change(session, { type: 'created', fence, placed }, { audit: (after) => [entryOf(after, now())] })
+      // Too late: the session has ended, or another broker made it elsewhere. The same sandbox under another fence stays.
+      if (change.refused !== undefined && !(isPlaced(change.session) && change.session.sandboxId === record.sandbox_id)) {
+        if (change.session.state !== 'provisioning') await client.destroy(agent, record.sandbox_id, false)
+      }
+    } catch (thrown) {
+      if (this.#closing) return // the row stays `provisioning`, for the next broker to adopt
+      const error = fromUnknown(thrown)
+      this.#options.log.warn({ session_id: session.id, err: error }, 'a sandbox could not be made')
+      const reason = `${error.code}: ${error.message}`
+      const change = await ledger.change(
+        session,
+        { type: 'create_failed', fence, reason },
+        { forgetIdempotency: true, audit: (after) => [entryOf(after, now(), error.code)] },
+      )
+      // Released in the meantime: what the agent may have made by then is nobody's.
+      if (change.refused !== undefined && !isPlaced(change.session) && change.session.state !== 'provisioning')
+        effects.perform(change.session, { type: 'destroy' })
+    }
+  }
+
+  /** The agent that the row names, once it is heard. */
+  async #agent(session: ProvisioningSession, cancelled: AbortSignal): Promise<AgentRecord> {
+    const { store, placement } = this.#options
+    const until = performance.now() + AGENT_RETURNS_WITHIN_MS
+    for (;;) {
+      const agent = await store.agents.byId(session.agentId)
+      if (agent !== undefined && placement.isHeard(agent)) return agent
+      if (performance.now() >= until || cancelled.aborted)
+        throw new BoxofficeError('BACKEND_UNAVAILABLE', `agent ${session.agentId} is gone`, { retryAfter: 2 })
+      await delay(100, undefined, { signal: cancelled }).catch(() => {})
+    }
+  }
+}
+
+const createRequest = (session: ProvisioningSession) => ({
+  tenant_id: session.tenant,
+  profile: session.profile,
+  labels: { ...session.labels },
+  workspace_id: session.profile.persistent ? workspaceId(session) : null,
+})
+
+/** The same scope finds the same workspace again, without a table; no caller's text reaches a path. */
+const workspaceId = ({ tenant, scope }: Session): string =>
+  createHash('sha256').update(JSON.stringify([tenant, scope.type, scope.id])).digest('hex').slice(0, 32)
+
+const entryOf = (session: Session, ts: number, code: ErrorCode | null = null) =>
+  auditEntry(code === null ? 'sandbox.session.active' : 'sandbox.session.fail', systemOrigin(session.tenant), {
+    ts,
+    code,
+    outcome: code === null ? 'ok' : 'failed',
+    threadId: session.scope.type === 'thread' ? session.scope.id : null,
+    sessionId: session.id,
+    sandboxId: isPlaced(session) ? session.sandboxId : null,
+  })
+
+/** What an agent may say to the caller; anything else is a fault between broker and agent. */
+const PASSED_ON: ReadonlySet<string> = new Set<ErrorCode>(['INVALID_REQUEST', 'UNSUPPORTED', 'RATE_LIMITED', 'QUOTA_EXCEEDED'])
+
+/** The refusal for those who waited for a session that failed; its reason begins with the code of the failure. */
+export function provisionError(reason: string): BoxofficeError {
+  const [, name = '', message = reason] = /^([A-Z_]+): (.*)$/s.exec(reason) ?? []
+  const code = PASSED_ON.has(name) ? (name as ErrorCode) : 'BACKEND_UNAVAILABLE'
+  return new BoxofficeError(code, `the sandbox could not be started: ${message}`, ERRORS[code].status === 503 ? { retryAfter: 2 } : {})
+}

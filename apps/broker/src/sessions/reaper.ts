@@ -1,0 +1,91 @@
+import { auditEntry, systemOrigin } from '../audit/audit.ts'
+import type { Log } from '../log.ts'
+import type { Store } from '../store/store.ts'
+import type { SigningKeys } from '../tokens/keys.ts'
+import type { SessionLedger } from './ledger.ts'
+import { TOMBSTONE_MS } from './service.ts'
+import type { Provisioner } from './provisioner.ts'
+import { isLive, isPlaced, type LiveSession, type Session, type SuspendMode } from './session.ts'
+import { threadOf } from './scopes.ts'
+
+export type ReaperOptions = {
+  store: Store
+  ledger: SessionLedger
+  provisioner: Provisioner
+  keys: SigningKeys
+  keyRotationMs: number
+  brokerId: string
+  intervalMs: number
+  log: Log
+  now: () => number
+}
+
+/** A broker that has not reported for so long has lost what it was creating. */
+const BROKER_SILENT_MS = 5000
+const BATCH = 200
+const MAX_BATCHES = 50
+const HOUSEKEEPING_MS = 60_000
+
+/** The only owner of a timer over sessions: what is due gets its `tick`; what a dead broker left is adopted. */
+export class Reaper {
+  readonly #options: ReaperOptions
+  #timer: NodeJS.Timeout | undefined
+  #round: Promise<void> = Promise.resolve()
+  #kept = 0
+
+  constructor(options: ReaperOptions) {
+    this.#options = options
+  }
+
+  start(): void {
+    this.#timer = setInterval(() => void this.run(), this.#options.intervalMs)
+  }
+
+  async stop(): Promise<void> {
+    clearInterval(this.#timer)
+    await this.#round
+  }
+
+  /** One round; rounds never overlap. */
+  run(): Promise<void> {
+    this.#round = this.#round.then(() =>
+      this.#once().catch((thrown: unknown) => this.#options.log.error({ err: thrown }, 'a round of the reaper failed')),
+    )
+    return this.#round
+  }
+
+  async #once(): Promise<void> {
+    const { store, provisioner, keys, brokerId, keyRotationMs, now } = this.#options
+    await store.brokers.heartbeat(brokerId, process.pid, now())
+    await provisioner.takeOver(new Set(await store.brokers.alive(now() - BROKER_SILENT_MS)))
+    for (let batch = 0; batch < MAX_BATCHES; batch++) {
+      const due = await store.sessions.due(now(), BATCH)
+      for (const session of due) await this.#tick(session)
+      if (due.length < BATCH) break
+    }
+    if (Math.abs(now() - this.#kept) < HOUSEKEEPING_MS) return
+    this.#kept = now()
+    await keys.maintain(keyRotationMs)
+    await store.idempotency.purge(now())
+    while ((await store.sessions.purge(now() - TOMBSTONE_MS, 1000)) === 1000);
+  }
+
+  async #tick(session: LiveSession): Promise<void> {
+    const { store, ledger, now } = this.#options
+    const agent = await store.agents.byId(session.agentId)
+    const suspend: readonly SuspendMode[] = agent?.provider.suspend ?? ['freeze', 'stop']
+    const audit = (after: Session) => (after.state === session.state ? [] : [entryOf(session, after, now())])
+    await ledger.change(session, { type: 'tick', suspend }, { audit, forgetIdempotency: session.state === 'provisioning' })
+  }
+}
+
+function entryOf(before: LiveSession, after: Session, ts: number) {
+  const event = after.state === 'failed' ? 'sandbox.session.fail' : isLive(after) ? 'sandbox.session.suspend' : 'sandbox.session.end'
+  return auditEntry(event, systemOrigin(before.tenant), {
+    ts,
+    threadId: threadOf(before.scope),
+    sessionId: before.id,
+    sandboxId: isPlaced(before) ? before.sandboxId : null,
+    code: isLive(after) ? null : after.reason,
+  })
+}

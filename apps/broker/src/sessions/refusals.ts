@@ -1,0 +1,38 @@
+import { BoxofficeError, type Scope } from '@boxoffice/protocol'
+import { isPlaced, type PlacedSession, type Session, type TerminatedSession } from './session.ts'
+
+/** Why a session is not given out: the codes of contract 2.5, each in one place. */
+
+export const noSession = (message = 'no such session'): BoxofficeError => new BoxofficeError('BINDING_NOT_FOUND', message)
+
+export const forbidden = (scope: Scope): BoxofficeError =>
+  new BoxofficeError('FORBIDDEN', `the caller may not use this ${scope.type}; its owner is somebody else`)
+
+/** 423 with what the caller needs to ask again [4-13]. */
+export const starting = (session: Session): BoxofficeError =>
+  new BoxofficeError('SANDBOX_STARTING', 'the sandbox is starting; ask again', {
+    retryAfter: 2,
+    details: { session_id: session.id, state: session.state },
+  })
+
+/** An expiry is news (410), a release was intended (404). */
+export function ended(session: TerminatedSession): BoxofficeError {
+  if (session.reason === 'released') return noSession()
+  return new BoxofficeError('SESSION_EXPIRED', `the session has ended (${session.reason}); call with mode "ensure" to get a new one`, {
+    details: { reason: session.reason },
+  })
+}
+
+export function requirePlaced(session: Session): PlacedSession {
+  if (isPlaced(session)) return session
+  switch (session.state) {
+    case 'provisioning':
+      throw starting(session)
+    case 'terminated':
+      throw ended(session)
+    case 'failed':
+      throw new BoxofficeError('SESSION_EXPIRED', 'the session has failed; call with mode "ensure" to get a new one', {
+        details: { reason: session.reason },
+      })
+  }
+}

@@ -1,0 +1,57 @@
+import type { Profile, RelayPreference, Scope } from '@boxoffice/protocol'
+
+/** Why a session ended. `released` was asked for (404 afterwards), the others are news (410) [contract 2.5]. */
+export type EndReason = 'released' | 'hard_ttl' | 'lease' | 'idle'
+export type SuspendMode = 'freeze' | 'stop'
+
+/** What every session has, whatever its state. Times are the broker's clock in milliseconds [C-77]. */
+export type SessionBase = {
+  id: string
+  tenant: string
+  scope: Scope
+  /** The profile as it was when the session was made; later changes of the configuration do not move its limits. */
+  profile: Profile
+  labels: Readonly<Record<string, string>>
+  relay: RelayPreference
+  /** Shape of the request that made it: MVP refreshes move the lease of MVP sessions only [C-51, C-52]. */
+  shape: 'mvp' | 'full'
+  createdBy: string
+  createdAt: number
+  hardExpiresAt: number
+  leaseExpiresAt: number
+  /** Last dataplane activity, negotiate or heartbeat that the broker knows of. */
+  lastActivityAt: number
+  /** Something runs in it or is attached to it, so idle and lease wait [C-51]. */
+  busy: boolean
+  /** When the reaper next looks at it. Never later than the first timer that could fire, often earlier. */
+  dueAt: number
+  /** Compare-and-swap counter of the row; the store raises it with each save. */
+  revision: number
+}
+
+/** Where a session's sandbox is. */
+export type Placed = { agentId: string; sandboxId: string; provider: string; isolation: string; generation: number; activatedAt: number }
+
+export type ProvisioningSession = SessionBase & {
+  state: 'provisioning'
+  agentId: string
+  /** The broker that is making the sandbox. */
+  brokerId: string
+  /** Raised when another broker takes over, so that the first cannot activate the row any more [C-24]. */
+  fence: number
+  provisionDeadline: number
+}
+export type ActiveSession = SessionBase & Placed & { state: 'active' }
+export type IdleSession = SessionBase & Placed & { state: 'idle' }
+export type SuspendedSession = SessionBase & Placed & { state: 'suspended'; mode: SuspendMode; suspendedAt: number }
+export type TerminatedSession = SessionBase & { state: 'terminated'; reason: EndReason; endedAt: number; placed: Placed | null; agentId: string }
+export type FailedSession = SessionBase & { state: 'failed'; reason: string; endedAt: number; placed: Placed | null; agentId: string }
+
+export type PlacedSession = ActiveSession | IdleSession | SuspendedSession
+export type LiveSession = ProvisioningSession | PlacedSession
+export type EndedSession = TerminatedSession | FailedSession
+export type Session = LiveSession | EndedSession
+
+export const isLive = (session: Session): session is LiveSession => session.state !== 'terminated' && session.state !== 'failed'
+export const isPlaced = (session: Session): session is PlacedSession =>
+  session.state === 'active' || session.state === 'idle' || session.state === 'suspended'

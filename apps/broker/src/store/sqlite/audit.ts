@@ -1,0 +1,80 @@
+import type { AuditEntry, AuditFilter, AuditRow } from '../../audit/audit.ts'
+import type { AuditStore } from '../store.ts'
+import { type Db, immediate } from './database.ts'
+
+type Row = {
+  id: number
+  ts: number
+  request_id: string | null
+  event: AuditEntry['event']
+  tenant: string | null
+  caller: string | null
+  actor: string | null
+  thread_id: string | null
+  session_id: string | null
+  sandbox_id: string | null
+  outcome: AuditEntry['outcome']
+  code: string | null
+  ip: string | null
+  token_hash: string | null
+}
+
+/** Inside a transaction: adds entries to the change that they record [C-72]. */
+export type AppendAudit = (entries: readonly AuditEntry[]) => void
+
+export function sqliteAudit(db: Db): { store: AuditStore; append: AppendAudit } {
+  const insert = db.prepare(
+    `INSERT INTO audit (ts, request_id, event, tenant, caller, actor, thread_id, session_id, sandbox_id, outcome, code, ip, token_hash)
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+  )
+  const append: AppendAudit = (entries) => {
+    for (const e of entries)
+      insert.run(
+        ...[e.ts, e.requestId, e.event, e.tenant, e.caller, e.actor, e.threadId, e.sessionId, e.sandboxId, e.outcome, e.code, e.ip],
+        e.tokenHash,
+      )
+  }
+  return {
+    append,
+    store: {
+      append: async (entries) => immediate(db, () => append(entries)),
+      query: async (filter) => {
+        const [sql, values] = select(filter)
+        return db.prepare<unknown[], Row>(sql).all(...values).map(toAuditRow)
+      },
+    },
+  }
+}
+
+function select(filter: AuditFilter): [string, unknown[]] {
+  const conditions: [string, unknown][] = [
+    ['tenant = ?', filter.tenant],
+    ['event = ?', filter.event],
+    ['session_id = ?', filter.sessionId],
+    ['thread_id = ?', filter.threadId],
+    ['caller = ?', filter.caller],
+    ['ts >= ?', filter.since],
+    ['ts <= ?', filter.until],
+    ['id < ?', filter.before],
+  ]
+  const given = conditions.filter(([, value]) => value !== null)
+  const where = given.length === 0 ? '' : `WHERE ${given.map(([condition]) => condition).join(' AND ')}`
+  return [`SELECT * FROM audit ${where} ORDER BY id DESC LIMIT ?`, [...given.map(([, value]) => value), filter.limit]]
+}
+
+const toAuditRow = (row: Row): AuditRow => ({
+  id: row.id,
+  ts: row.ts,
+  requestId: row.request_id,
+  event: row.event,
+  tenant: row.tenant,
+  caller: row.caller,
+  actor: row.actor,
+  threadId: row.thread_id,
+  sessionId: row.session_id,
+  sandboxId: row.sandbox_id,
+  outcome: row.outcome,
+  code: row.code,
+  ip: row.ip,
+  tokenHash: row.token_hash,
+})

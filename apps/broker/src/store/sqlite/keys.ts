@@ -1,0 +1,59 @@
+import type { KeyRecord, KeyRight, KeyRole, KeyStore } from '../store.ts'
+import type { AppendAudit } from './audit.ts'
+import { type Db, immediate } from './database.ts'
+
+type Row = {
+  id: string
+  hash: string
+  name: string
+  tenant: string
+  principal: string
+  actor_type: 'human' | 'agent'
+  role: KeyRole
+  rights: string
+  created_at: number
+  revoked_at: number | null
+}
+
+export function sqliteKeys(db: Db, appendAudit: AppendAudit): KeyStore {
+  const insert = db.prepare(
+    `INSERT INTO api_keys (id, hash, name, tenant, principal, actor_type, role, rights, created_at, revoked_at)
+     VALUES (@id, @hash, @name, @tenant, @principal, @actorType, @role, @rights, @createdAt, @revokedAt)`,
+  )
+  const byHash = db.prepare<[string], Row>('SELECT * FROM api_keys WHERE hash = ?')
+  const byId = db.prepare<[string], Row>('SELECT * FROM api_keys WHERE id = ?')
+  const list = db.prepare<[{ tenant: string | null }], Row>('SELECT * FROM api_keys WHERE @tenant IS NULL OR tenant = @tenant ORDER BY created_at DESC, id')
+  const revoke = db.prepare('UPDATE api_keys SET revoked_at = ? WHERE id = ? AND revoked_at IS NULL')
+  const countValid = db.prepare('SELECT count(*) FROM api_keys WHERE revoked_at IS NULL').pluck()
+  const found = (row: Row | undefined): KeyRecord | undefined => row && toKey(row)
+  return {
+    insert: async (key, audit) =>
+      immediate(db, () => {
+        insert.run({ ...key, rights: JSON.stringify(key.rights) })
+        appendAudit(audit)
+      }),
+    byHash: async (hash) => found(byHash.get(hash)),
+    byId: async (id) => found(byId.get(id)),
+    list: async (tenant) => list.all({ tenant }).map(toKey),
+    revoke: async (id, now, audit) =>
+      immediate(db, () => {
+        if (revoke.run(now, id).changes === 0) return false
+        appendAudit(audit)
+        return true
+      }),
+    countValid: async () => countValid.get() as number,
+  }
+}
+
+const toKey = (row: Row): KeyRecord => ({
+  id: row.id,
+  hash: row.hash,
+  name: row.name,
+  tenant: row.tenant,
+  principal: row.principal,
+  actorType: row.actor_type,
+  role: row.role,
+  rights: JSON.parse(row.rights) as KeyRight[],
+  createdAt: row.created_at,
+  revokedAt: row.revoked_at,
+})

@@ -1,0 +1,147 @@
+/**
+ * Numbered migrations; `PRAGMA user_version` is how many have run. A migration that has shipped is never edited.
+ * Times are milliseconds since 1970. STRICT tables, so a wrong type is an error and not a surprise.
+ */
+export const MIGRATIONS: readonly string[] = [
+  `
+  CREATE TABLE profiles (
+    hash TEXT PRIMARY KEY,
+    json TEXT NOT NULL
+  ) STRICT;
+
+  CREATE TABLE sessions (
+    id TEXT PRIMARY KEY,
+    tenant TEXT NOT NULL,
+    scope_type TEXT NOT NULL CHECK (scope_type IN ('thread', 'workspace', 'assistant', 'deployment')),
+    scope_id TEXT NOT NULL,
+    state TEXT NOT NULL CHECK (state IN ('provisioning', 'active', 'idle', 'suspended', 'terminated', 'failed')),
+    reason TEXT,
+    profile_hash TEXT NOT NULL REFERENCES profiles (hash),
+    labels TEXT NOT NULL,
+    relay TEXT NOT NULL,
+    shape TEXT NOT NULL,
+    created_by TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    hard_expires_at INTEGER NOT NULL,
+    lease_expires_at INTEGER NOT NULL,
+    last_activity_at INTEGER NOT NULL,
+    busy INTEGER NOT NULL DEFAULT 0,
+    due_at INTEGER NOT NULL,
+    revision INTEGER NOT NULL DEFAULT 0,
+    agent_id TEXT NOT NULL,
+    broker_id TEXT,
+    fence INTEGER NOT NULL DEFAULT 1,
+    provision_deadline INTEGER,
+    sandbox_id TEXT,
+    provider TEXT,
+    isolation TEXT,
+    generation INTEGER NOT NULL DEFAULT 0,
+    activated_at INTEGER,
+    suspend_mode TEXT,
+    suspended_at INTEGER,
+    ended_at INTEGER
+  ) STRICT, WITHOUT ROWID;
+
+  -- [C-21] One live session per scope; the index decides, never a select before an insert.
+  CREATE UNIQUE INDEX sessions_live ON sessions (tenant, scope_type, scope_id)
+    WHERE state IN ('provisioning', 'active', 'idle', 'suspended');
+  CREATE INDEX sessions_due ON sessions (due_at) WHERE state IN ('provisioning', 'active', 'idle', 'suspended');
+  CREATE INDEX sessions_provisioning ON sessions (broker_id) WHERE state = 'provisioning';
+  CREATE INDEX sessions_agent_live ON sessions (agent_id) WHERE state IN ('provisioning', 'active', 'idle', 'suspended');
+  CREATE INDEX sessions_agent_ended ON sessions (agent_id, ended_at) WHERE ended_at IS NOT NULL;
+  CREATE INDEX sessions_ended ON sessions (ended_at) WHERE ended_at IS NOT NULL;
+  CREATE INDEX sessions_tenant ON sessions (tenant, created_at DESC, id DESC);
+
+  CREATE TABLE scopes (
+    tenant TEXT NOT NULL,
+    scope_type TEXT NOT NULL,
+    scope_id TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    claimed_at INTEGER NOT NULL,
+    PRIMARY KEY (tenant, scope_type, scope_id)
+  ) STRICT, WITHOUT ROWID;
+
+  CREATE TABLE scope_members (
+    tenant TEXT NOT NULL,
+    scope_type TEXT NOT NULL,
+    scope_id TEXT NOT NULL,
+    principal TEXT NOT NULL,
+    PRIMARY KEY (tenant, scope_type, scope_id, principal)
+  ) STRICT, WITHOUT ROWID;
+
+  CREATE TABLE idempotency (
+    tenant TEXT NOT NULL,
+    principal TEXT NOT NULL,
+    route TEXT NOT NULL,
+    key TEXT NOT NULL,
+    body_hash TEXT NOT NULL,
+    session_id TEXT NOT NULL,
+    expires_at INTEGER NOT NULL,
+    PRIMARY KEY (tenant, principal, route, key)
+  ) STRICT, WITHOUT ROWID;
+  CREATE INDEX idempotency_session ON idempotency (session_id);
+  CREATE INDEX idempotency_expires ON idempotency (expires_at);
+
+  CREATE TABLE agents (
+    id TEXT PRIMARY KEY,
+    install_id TEXT NOT NULL UNIQUE,
+    instance_id TEXT NOT NULL,
+    token_hash TEXT NOT NULL,
+    public_url TEXT NOT NULL,
+    control_url TEXT NOT NULL,
+    relay TEXT NOT NULL,
+    provider TEXT NOT NULL,
+    version TEXT NOT NULL,
+    clock_drift_ms INTEGER NOT NULL,
+    registered_at INTEGER NOT NULL,
+    last_seen_at INTEGER NOT NULL
+  ) STRICT;
+
+  CREATE TABLE api_keys (
+    id TEXT PRIMARY KEY,
+    hash TEXT NOT NULL UNIQUE,
+    name TEXT NOT NULL,
+    tenant TEXT NOT NULL,
+    principal TEXT NOT NULL,
+    actor_type TEXT NOT NULL,
+    role TEXT NOT NULL,
+    rights TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    revoked_at INTEGER
+  ) STRICT;
+  CREATE INDEX api_keys_tenant ON api_keys (tenant, created_at DESC);
+
+  CREATE TABLE brokers (
+    id TEXT PRIMARY KEY,
+    pid INTEGER NOT NULL,
+    heartbeat_at INTEGER NOT NULL
+  ) STRICT;
+
+  CREATE TABLE settings (
+    key TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+  ) STRICT;
+
+  CREATE TABLE audit (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    ts INTEGER NOT NULL,
+    request_id TEXT,
+    event TEXT NOT NULL,
+    tenant TEXT,
+    caller TEXT,
+    actor TEXT,
+    thread_id TEXT,
+    session_id TEXT,
+    sandbox_id TEXT,
+    outcome TEXT NOT NULL,
+    code TEXT,
+    ip TEXT,
+    token_hash TEXT
+  ) STRICT;
+  CREATE INDEX audit_session ON audit (session_id) WHERE session_id IS NOT NULL;
+  CREATE INDEX audit_thread ON audit (thread_id) WHERE thread_id IS NOT NULL;
+  -- [C-72] Append-only, also for whoever opens the file by hand.
+  CREATE TRIGGER audit_no_update BEFORE UPDATE ON audit BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
+  CREATE TRIGGER audit_no_delete BEFORE DELETE ON audit BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
+  `,
+]

@@ -1,0 +1,122 @@
+import type { Profile, RelayPreference, Scope, SessionState } from '@boxoffice/protocol'
+import { type EndReason, isLive, isPlaced, type Placed, type Session, type SuspendMode } from '../../sessions/session.ts'
+
+/** One row of `sessions`. */
+export type SessionRow = {
+  id: string
+  tenant: string
+  scope_type: Scope['type']
+  scope_id: string
+  state: SessionState
+  reason: string | null
+  profile_hash: string
+  labels: string
+  relay: RelayPreference
+  shape: 'mvp' | 'full'
+  created_by: string
+  created_at: number
+  hard_expires_at: number
+  lease_expires_at: number
+  last_activity_at: number
+  busy: number
+  due_at: number
+  revision: number
+  agent_id: string
+  broker_id: string | null
+  fence: number
+  provision_deadline: number | null
+  sandbox_id: string | null
+  provider: string | null
+  isolation: string | null
+  generation: number
+  activated_at: number | null
+  suspend_mode: SuspendMode | null
+  suspended_at: number | null
+  ended_at: number | null
+}
+
+const NO_LABELS = Object.freeze({})
+
+export function toSession(row: SessionRow, profile: Profile): Session {
+  const base = {
+    id: row.id,
+    tenant: row.tenant,
+    scope: { type: row.scope_type, id: row.scope_id },
+    profile,
+    labels: row.labels === '{}' ? NO_LABELS : (JSON.parse(row.labels) as Record<string, string>),
+    relay: row.relay,
+    shape: row.shape,
+    createdBy: row.created_by,
+    createdAt: row.created_at,
+    hardExpiresAt: row.hard_expires_at,
+    leaseExpiresAt: row.lease_expires_at,
+    lastActivityAt: row.last_activity_at,
+    busy: row.busy !== 0,
+    dueAt: row.due_at,
+    revision: row.revision,
+    agentId: row.agent_id,
+  }
+  switch (row.state) {
+    case 'provisioning':
+      return { ...base, state: 'provisioning', brokerId: row.broker_id ?? '', fence: row.fence, provisionDeadline: row.provision_deadline ?? 0 }
+    case 'active':
+    case 'idle':
+      return { ...base, ...placedOf(row), state: row.state }
+    case 'suspended':
+      return { ...base, ...placedOf(row), state: 'suspended', mode: row.suspend_mode ?? 'freeze', suspendedAt: row.suspended_at ?? 0 }
+    case 'terminated':
+    case 'failed': {
+      const end = { ...base, endedAt: row.ended_at ?? 0, placed: row.sandbox_id === null ? null : placedOf(row) }
+      return row.state === 'failed'
+        ? { ...end, state: 'failed', reason: row.reason ?? 'unknown' }
+        : { ...end, state: 'terminated', reason: (row.reason ?? 'released') as EndReason }
+    }
+  }
+}
+
+const placedOf = (row: SessionRow): Placed => ({
+  agentId: row.agent_id,
+  sandboxId: row.sandbox_id ?? '',
+  provider: row.provider ?? '',
+  isolation: row.isolation ?? '',
+  generation: row.generation,
+  activatedAt: row.activated_at ?? 0,
+})
+
+/** All columns but `profile_hash`, which the store knows. */
+export function toRow(session: Session): Omit<SessionRow, 'profile_hash'> {
+  const placed = isPlaced(session) ? session : isLive(session) ? null : session.placed
+  const provisioning = session.state === 'provisioning' ? session : null
+  const suspended = session.state === 'suspended' ? session : null
+  return {
+    id: session.id,
+    tenant: session.tenant,
+    scope_type: session.scope.type,
+    scope_id: session.scope.id,
+    state: session.state,
+    reason: isLive(session) ? null : session.reason,
+    labels: JSON.stringify(session.labels),
+    relay: session.relay,
+    shape: session.shape,
+    created_by: session.createdBy,
+    created_at: session.createdAt,
+    hard_expires_at: session.hardExpiresAt,
+    lease_expires_at: session.leaseExpiresAt,
+    last_activity_at: session.lastActivityAt,
+    busy: session.busy ? 1 : 0,
+    due_at: session.dueAt,
+    revision: session.revision,
+    agent_id: session.agentId,
+    broker_id: provisioning?.brokerId ?? null,
+    fence: provisioning?.fence ?? 0,
+    provision_deadline: provisioning?.provisionDeadline ?? null,
+    sandbox_id: placed?.sandboxId ?? null,
+    provider: placed?.provider ?? null,
+    isolation: placed?.isolation ?? null,
+    generation: placed?.generation ?? 0,
+    activated_at: placed?.activatedAt ?? null,
+    suspend_mode: suspended?.mode ?? null,
+    suspended_at: suspended?.suspendedAt ?? null,
+    ended_at: isLive(session) ? null : session.endedAt,
+  }
+}

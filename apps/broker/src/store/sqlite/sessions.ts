@@ -1,0 +1,183 @@
+import { createHash } from 'node:crypto'
+import { Profile } from '@boxoffice/protocol'
+import { type EndedSession, isLive, type LiveSession, type PlacedSession, type ProvisioningSession, type Session } from '../../sessions/session.ts'
+import type { CreateOptions, CreateOutcome, SaveOptions, SessionFilter, SessionStore } from '../store.ts'
+import type { AppendAudit } from './audit.ts'
+import { type Db, immediate, isUniqueViolation } from './database.ts'
+import type { Idempotency } from './idempotency.ts'
+import type { Scopes } from './scopes.ts'
+import { type SessionRow, toRow, toSession } from './session-row.ts'
+
+const LIVE = "state IN ('provisioning', 'active', 'idle', 'suspended')"
+
+export function sqliteSessions(db: Db, appendAudit: AppendAudit, scopes: Scopes, idempotency: Idempotency): SessionStore {
+  const one = (where: string) => db.prepare<unknown[], SessionRow>(`SELECT * FROM sessions WHERE ${where}`)
+  const byId = one('id = ?')
+  const live = one(`tenant = ? AND scope_type = ? AND scope_id = ? AND ${LIVE}`)
+  const due = one(`due_at <= ? AND ${LIVE} ORDER BY due_at LIMIT ?`)
+  const provisioning = one("state = 'provisioning'")
+  const placedOn = one(`agent_id = ? AND ${LIVE} AND sandbox_id IS NOT NULL`)
+  const endedOn = one('agent_id = ? AND ended_at > ?')
+  const liveCount = db.prepare<[string]>(`SELECT count(*) FROM sessions WHERE tenant = ? AND ${LIVE}`).pluck()
+  const counts = db.prepare<[], { state: string; agent_id: string; n: number }>(
+    `SELECT state, agent_id, count(*) AS n FROM sessions WHERE ${LIVE} GROUP BY agent_id, state`,
+  )
+  const purge = db.prepare<[number, number]>('DELETE FROM sessions WHERE id IN (SELECT id FROM sessions WHERE ended_at < ? LIMIT ?)')
+  const profiles = profileTable(db)
+  const columns = Object.keys({ ...toRow(SHAPE), profile_hash: '' })
+  const insert = db.prepare(`INSERT INTO sessions (${columns.join(', ')}) VALUES (${columns.map((name) => `@${name}`).join(', ')})`)
+  const mutable = columns.filter((name) => !IMMUTABLE.has(name))
+  const update = db.prepare(
+    `UPDATE sessions SET ${mutable.map((name) => `${name} = @${name}`).join(', ')}, revision = @revision + 1 WHERE id = @id AND revision = @revision`,
+  )
+  // The hot path of `ensure`: names no column of any index, so no index is rewritten.
+  const touch = db.prepare<[number, number, string, number]>(
+    'UPDATE sessions SET last_activity_at = ?, lease_expires_at = ?, revision = revision + 1 WHERE id = ? AND revision = ?',
+  )
+  const read = (row: SessionRow): Session => toSession(row, profiles.get(row.profile_hash))
+
+  const write = (before: Session, after: Session): boolean => {
+    const touched = before.state === after.state && before.dueAt === after.dueAt && before.busy === after.busy && after.state !== 'provisioning'
+    const changed = touched
+      ? touch.run(after.lastActivityAt, after.leaseExpiresAt, before.id, before.revision)
+      : update.run({ ...toRow(after), revision: before.revision })
+    return changed.changes === 1
+  }
+
+  return {
+    byId: async (id) => {
+      const row = byId.get(id)
+      return row && read(row)
+    },
+    live: async (tenant, scope) => {
+      const row = live.get(tenant, scope.type, scope.id)
+      return row && (read(row) as LiveSession)
+    },
+    create: async (session, options) => {
+      try {
+        return immediate(db, () => create(session, options))
+      } catch (thrown) {
+        if (thrown instanceof Refused) return thrown.outcome
+        throw thrown
+      }
+    },
+    save: async (before, after, options = {}) =>
+      immediate(db, () => {
+        if (!write(before, after)) return false
+        record(after, options)
+        return true
+      }),
+    due: async (now, limit) => due.all(now, limit).map((row) => read(row) as LiveSession),
+    provisioning: async () => provisioning.all().map((row) => read(row) as ProvisioningSession),
+    placedOn: async (agentId) => placedOn.all(agentId).map((row) => read(row) as PlacedSession),
+    endedOn: async (agentId, since) => endedOn.all(agentId, since).map((row) => read(row) as EndedSession),
+    list: async (filter) => db.prepare<unknown[], SessionRow>(...listQuery(filter)).all(...listValues(filter)).map(read),
+    counts: async () => {
+      const states: Record<string, number> = {}
+      const agents: Record<string, number> = {}
+      for (const { state, agent_id, n } of counts.all()) {
+        states[state] = (states[state] ?? 0) + n
+        agents[agent_id] = (agents[agent_id] ?? 0) + n
+      }
+      return { states, agents }
+    },
+    purge: async (before, limit) => immediate(db, () => purge.run(before, limit).changes),
+  }
+
+  function create(session: ProvisioningSession, { claimFor, maxLive, ...options }: CreateOptions): CreateOutcome {
+    if (live.get(session.tenant, session.scope.type, session.scope.id) !== undefined) return { outcome: 'exists' }
+    if (claimFor !== null) {
+      const ownership = scopes.claim(session.tenant, session.scope, claimFor, session.createdAt)
+      if (ownership.owner !== claimFor && !ownership.members.includes(claimFor)) return { outcome: 'claimed' }
+    }
+    // Thrown, not returned: a refusal must also undo the claim.
+    if ((liveCount.get(session.tenant) as number) >= maxLive) throw new Refused({ outcome: 'quota' })
+    try {
+      insert.run({ ...toRow(session), profile_hash: profiles.put(session.profile) })
+    } catch (thrown) {
+      if (isUniqueViolation(thrown)) throw new Refused({ outcome: 'exists' })
+      throw thrown
+    }
+    record(session, options)
+    return { outcome: 'created' }
+  }
+
+  function record(session: Session, { audit = [], idempotency: key, forgetIdempotency }: SaveOptions): void {
+    if (forgetIdempotency) idempotency.forget(session.id)
+    if (key) idempotency.put(key)
+    appendAudit(audit)
+  }
+}
+
+/** Rolls the transaction back and says why. */
+class Refused extends Error {
+  readonly outcome: CreateOutcome
+  constructor(outcome: CreateOutcome) {
+    super(outcome.outcome)
+    this.outcome = outcome
+  }
+}
+
+/** Profiles as sessions were made with them, once per content. */
+function profileTable(db: Db) {
+  const select = db.prepare<[string], { json: string }>('SELECT json FROM profiles WHERE hash = ?')
+  const insert = db.prepare('INSERT OR IGNORE INTO profiles (hash, json) VALUES (?, ?)')
+  const byHash = new Map<string, Profile>()
+  const hashes = new WeakMap<Profile, string>()
+  return {
+    get(hash: string): Profile {
+      const known = byHash.get(hash)
+      if (known !== undefined) return known
+      const profile = Profile.parse(JSON.parse(select.get(hash)?.json ?? '{}'))
+      byHash.set(hash, profile)
+      return profile
+    },
+    put(profile: Profile): string {
+      const json = JSON.stringify(profile)
+      const hash = hashes.get(profile) ?? createHash('sha256').update(json).digest('base64url')
+      insert.run(hash, json)
+      hashes.set(profile, hash)
+      return hash
+    },
+  }
+}
+
+const IMMUTABLE = new Set(
+  'id tenant scope_type scope_id profile_hash labels relay shape created_by created_at hard_expires_at revision'.split(' '),
+)
+
+const listQuery = (filter: SessionFilter): [string] => [
+  `SELECT s.* FROM sessions s
+   ${filter.principal === null ? '' : 'JOIN scopes o ON o.tenant = s.tenant AND o.scope_type = s.scope_type AND o.scope_id = s.scope_id'}
+   WHERE s.tenant = ?
+     AND ${filter.state === null ? `s.${LIVE}` : 's.state = ?'}
+     ${filter.scopeType === null ? '' : 'AND s.scope_type = ?'}
+     ${filter.scopeId === null ? '' : 'AND s.scope_id = ?'}
+     ${filter.label === null ? '' : 'AND EXISTS (SELECT 1 FROM json_each(s.labels) l WHERE l.key = ? AND l.value = ?)'}
+     ${filter.after === null ? '' : 'AND (s.created_at, s.id) < (?, ?)'}
+     ${
+       filter.principal === null
+         ? ''
+         : `AND (o.owner = ? OR EXISTS (SELECT 1 FROM scope_members m WHERE m.tenant = s.tenant
+              AND m.scope_type = s.scope_type AND m.scope_id = s.scope_id AND m.principal = ?))`
+     }
+   ORDER BY s.created_at DESC, s.id DESC LIMIT ?`,
+]
+
+const listValues = (filter: SessionFilter): unknown[] => [
+  filter.tenant,
+  ...(filter.state === null ? [] : [filter.state]),
+  ...(filter.scopeType === null ? [] : [filter.scopeType]),
+  ...(filter.scopeId === null ? [] : [filter.scopeId]),
+  ...(filter.label === null ? [] : [filter.label.key, filter.label.value]),
+  ...(filter.after === null ? [] : [filter.after.createdAt, filter.after.id]),
+  ...(filter.principal === null ? [] : [filter.principal, filter.principal]),
+  filter.limit,
+]
+
+/** Only for its keys: the columns in one place, typed by `toRow`. */
+const SHAPE: ProvisioningSession = {
+  ...{ id: '', tenant: '', scope: { type: 'thread', id: '' }, profile: Profile.parse({ name: 'x' }), labels: {}, relay: 'auto', shape: 'mvp' },
+  ...{ createdBy: '', createdAt: 0, hardExpiresAt: 0, leaseExpiresAt: 0, lastActivityAt: 0, busy: false, dueAt: 0, revision: 0 },
+  ...{ state: 'provisioning', agentId: '', brokerId: '', fence: 1, provisionDeadline: 0 },
+}

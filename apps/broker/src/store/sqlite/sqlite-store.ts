@@ -1,0 +1,29 @@
+import type { Store } from '../store.ts'
+import { sqliteAgents } from './agents.ts'
+import { sqliteAudit } from './audit.ts'
+import { sqliteBrokers } from './brokers.ts'
+import { openDatabase } from './database.ts'
+import { sqliteIdempotency } from './idempotency.ts'
+import { sqliteKeys } from './keys.ts'
+import { sqliteScopes } from './scopes.ts'
+import { sqliteSessions } from './sessions.ts'
+
+/** The store in one SQLite file. Throws `StartError` for a file that it must not touch. */
+export function openSqliteStore(path: string): Store {
+  const db = openDatabase(path)
+  const audit = sqliteAudit(db)
+  const scopes = sqliteScopes(db)
+  const idempotency = sqliteIdempotency(db)
+  const ping = db.prepare('SELECT 1')
+  return {
+    sessions: sqliteSessions(db, audit.append, scopes, idempotency),
+    scopes,
+    idempotency,
+    agents: sqliteAgents(db, audit.append),
+    keys: sqliteKeys(db, audit.append),
+    audit: audit.store,
+    brokers: sqliteBrokers(db),
+    ping: async () => void ping.get(),
+    [Symbol.asyncDispose]: async () => void db.close(),
+  }
+}

@@ -1,0 +1,157 @@
+import type { ProviderReport, RelayPreference, Scope, SessionState } from '@boxoffice/protocol'
+import type { AuditEntry, AuditFilter, AuditRow } from '../audit/audit.ts'
+import type { EndedSession, LiveSession, PlacedSession, ProvisioningSession, Session } from '../sessions/session.ts'
+
+/**
+ * What the broker keeps. Async with compare-and-swap, so that another database can serve several brokers; no SQL outside
+ * `store/sqlite`. Every write takes the audit entries of the change and commits them with it [C-72]. Times in milliseconds.
+ */
+export interface Store extends AsyncDisposable {
+  readonly sessions: SessionStore
+  readonly scopes: ScopeStore
+  readonly idempotency: IdempotencyStore
+  readonly agents: AgentStore
+  readonly keys: KeyStore
+  readonly audit: AuditStore
+  readonly brokers: BrokerStore
+  /** Cheap proof that it answers, for `/readyz`. */
+  ping(): Promise<void>
+}
+
+/** Whose scope it is; `owner` is null until the first `ensure` claims it [C-02]. */
+export type Ownership = { owner: string | null; members: readonly string[] }
+
+export type CreateOptions = {
+  /** The principal that claims the scope in this transaction when nobody has; null where the authorizer needs no claim. */
+  claimFor: string | null
+  /** Live sessions that a tenant may have; counted in this transaction. */
+  maxLive: number
+  idempotency: IdempotencyRecord | null
+  audit: readonly AuditEntry[]
+}
+
+export type CreateOutcome =
+  | { outcome: 'created' }
+  /** Somebody else was first: the partial unique index decides [C-21]. */
+  | { outcome: 'exists' }
+  /** Somebody else claimed the scope in the meantime. */
+  | { outcome: 'claimed' }
+  | { outcome: 'quota' }
+
+export type SaveOptions = {
+  audit?: readonly AuditEntry[]
+  /** Recorded (or marked complete) with the change. */
+  idempotency?: IdempotencyRecord | null
+  /** Forgets what is recorded under this session: its creation failed and may be tried again [C-16]. */
+  forgetIdempotency?: boolean
+}
+
+export type SessionFilter = {
+  tenant: string
+  /** Only scopes that this principal owns or is a member of; null: all. */
+  principal: string | null
+  state: SessionState | null
+  scopeType: string | null
+  scopeId: string | null
+  label: { key: string; value: string } | null
+  limit: number
+  after: { createdAt: number; id: string } | null
+}
+
+export interface SessionStore {
+  byId(id: string): Promise<Session | undefined>
+  /** The one live session of a scope. */
+  live(tenant: string, scope: Scope): Promise<LiveSession | undefined>
+  create(session: ProvisioningSession, options: CreateOptions): Promise<CreateOutcome>
+  /** Replaces `before` by `after`; false when the row is no longer `before` (by its revision). */
+  save(before: Session, after: Session, options?: SaveOptions): Promise<boolean>
+  /** Live sessions that the reaper must look at, most overdue first. */
+  due(now: number, limit: number): Promise<LiveSession[]>
+  provisioning(): Promise<ProvisioningSession[]>
+  placedOn(agentId: string): Promise<PlacedSession[]>
+  /** Sessions of one agent that ended after `since`. */
+  endedOn(agentId: string, since: number): Promise<EndedSession[]>
+  list(filter: SessionFilter): Promise<Session[]>
+  /** Live sessions by state, and how many each agent has. */
+  counts(): Promise<{ states: Record<string, number>; agents: Record<string, number> }>
+  /** Removes up to `limit` sessions that ended before `before`. */
+  purge(before: number, limit: number): Promise<number>
+}
+
+export interface ScopeStore {
+  ownership(tenant: string, scope: Scope): Promise<Ownership>
+}
+
+/** What a key stands for: ids only, never a token [C-15]. */
+export type IdempotencyRecord = { tenant: string; principal: string; route: string; key: string; bodyHash: string; sessionId: string; expiresAt: number }
+
+export interface IdempotencyStore {
+  find(tenant: string, principal: string, route: string, key: string, now: number): Promise<IdempotencyRecord | undefined>
+  purge(now: number): Promise<void>
+}
+
+export type AgentRecord = {
+  id: string
+  installId: string
+  instanceId: string
+  tokenHash: string
+  publicUrl: string
+  controlUrl: string
+  relay: RelayPreference
+  provider: ProviderReport
+  version: string
+  clockDriftMs: number
+  registeredAt: number
+  lastSeenAt: number
+}
+
+export interface AgentStore {
+  /** Inserts, or replaces all but the id of the agent with the same `installId`; gives the id that holds. */
+  register(agent: AgentRecord, audit: readonly AuditEntry[]): Promise<string>
+  byId(id: string): Promise<AgentRecord | undefined>
+  list(): Promise<AgentRecord[]>
+  seen(id: string, now: number, provider: ProviderReport): Promise<void>
+}
+
+export type KeyRole = 'operator' | 'user'
+export type KeyRight = 'act_as' | 'release' | 'box'
+export type KeyRecord = {
+  id: string
+  /** SHA-256 of the key, base64url; the key itself is shown once and never kept. */
+  hash: string
+  name: string
+  tenant: string
+  principal: string
+  actorType: 'human' | 'agent'
+  role: KeyRole
+  rights: readonly KeyRight[]
+  createdAt: number
+  revokedAt: number | null
+}
+
+export interface KeyStore {
+  insert(key: KeyRecord, audit: readonly AuditEntry[]): Promise<void>
+  byHash(hash: string): Promise<KeyRecord | undefined>
+  byId(id: string): Promise<KeyRecord | undefined>
+  /** All of a tenant, newest first; of every tenant with null. */
+  list(tenant: string | null): Promise<KeyRecord[]>
+  /** False when it was revoked before. */
+  revoke(id: string, now: number, audit: readonly AuditEntry[]): Promise<boolean>
+  countValid(): Promise<number>
+}
+
+export interface AuditStore {
+  append(entries: readonly AuditEntry[]): Promise<void>
+  query(filter: AuditFilter): Promise<AuditRow[]>
+}
+
+/** Brokers on this database; one whose `heartbeatAt` is old has lost its right to what it was creating. */
+export interface BrokerStore {
+  heartbeat(id: string, pid: number, now: number): Promise<void>
+  /** Ids of those heard of since `since`. */
+  alive(since: number): Promise<string[]>
+  /** Forgets one, or with null all of them (nobody else can be running). */
+  forget(id: string | null): Promise<void>
+  /** The issuer that brokers of this database share; set by the first, or by one that is told its URL. */
+  issuer(own: string, authoritative: boolean): Promise<string>
+}

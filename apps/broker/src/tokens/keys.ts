@@ -1,0 +1,115 @@
+import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject, randomUUID } from 'node:crypto'
+import { linkSync, mkdirSync, readdirSync, readFileSync, statSync, unlinkSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import type { Jwks } from '@boxoffice/protocol'
+import { calculateJwkThumbprint } from 'jose'
+import { StartError } from '../start-error.ts'
+
+/** One Ed25519 key pair. `activeAt` (ms) is when it starts to sign; it is published before that. */
+export type SigningKey = { kid: string; activeAt: number; privateKey: KeyObject; jwk: Jwks['keys'][number] }
+
+/**
+ * JWKS are cached for 300 s [C-49]: a key is published for longer than that before it signs, so no agent ever meets a token
+ * whose key it could not have.
+ */
+const PUBLISH_AHEAD_MS = 330_000
+/** A key stays published for longer than the longest token after its successor has taken over. */
+const OVERLAP_MS = (3600 + 300) * 1000
+
+/**
+ * The signing keys of a data directory, one file each (`keys/<activeAt>-<kid>.json`, mode 0600), so that brokers sharing it
+ * need no lock: whoever adds a key links a finished file into place, the others see it when they look again.
+ */
+export class SigningKeys {
+  readonly #directory: string
+  readonly #now: () => number
+  #keys: SigningKey[] = []
+  #seen = ''
+
+  private constructor(directory: string, now: () => number) {
+    this.#directory = directory
+    this.#now = now
+  }
+
+  /** Reads the keys of the data directory; makes the first one when there is none. */
+  static async open(dataDir: string, now: () => number): Promise<SigningKeys> {
+    const keys = new SigningKeys(join(dataDir, 'keys'), now)
+    mkdirSync(keys.#directory, { recursive: true, mode: 0o700 })
+    await keys.reload()
+    if (keys.#keys.length === 0) await keys.#add(now())
+    return keys
+  }
+
+  /** The key that signs now: the newest that is active. */
+  get current(): SigningKey {
+    const now = this.#now()
+    const current = this.#keys.findLast((key) => key.activeAt <= now) ?? this.#keys[0]
+    if (current === undefined) throw new Error('no signing key')
+    return current
+  }
+
+  /** What `/.well-known/jwks.json` shows: keys in use, before and after [C-49]. */
+  get jwks(): Jwks {
+    return { keys: this.#keys.map(({ jwk }) => jwk) }
+  }
+
+  /** Adds the next key. It is published at once and signs once every JWKS cache has it; `immediately` for a leaked key. */
+  async rotate(immediately = false): Promise<void> {
+    await this.#add(this.#now() + (immediately ? 0 : PUBLISH_AHEAD_MS))
+  }
+
+  /** Rotates when the newest key is older than `maxAgeMs`, and drops keys that no token can need any more. */
+  async maintain(maxAgeMs: number): Promise<void> {
+    await this.reload()
+    const now = this.#now()
+    const newest = this.#keys.at(-1)
+    if (newest !== undefined && now - newest.activeAt > maxAgeMs) await this.rotate()
+    const unused = this.#keys.filter((_, i) => (this.#keys[i + 1]?.activeAt ?? Number.POSITIVE_INFINITY) + OVERLAP_MS < now)
+    for (const { kid } of unused) for (const file of this.#files()) if (file.includes(kid)) unlinkSync(join(this.#directory, file))
+    if (unused.length > 0) await this.reload()
+  }
+
+  /** Looks for keys of other brokers; reads files only when the directory changed. */
+  async reload(): Promise<void> {
+    const files = this.#files()
+    const seen = files.join()
+    if (seen === this.#seen && this.#keys.length > 0) return
+    this.#keys = await Promise.all(files.map((file) => readKey(join(this.#directory, file))))
+    this.#keys.sort((a, b) => a.activeAt - b.activeAt || (a.kid < b.kid ? -1 : 1))
+    this.#seen = seen
+  }
+
+  #files(): string[] {
+    return readdirSync(this.#directory)
+      .filter((name) => name.endsWith('.json'))
+      .sort()
+  }
+
+  async #add(activeAt: number): Promise<void> {
+    const { privateKey } = generateKeyPairSync('ed25519')
+    const { jwk, kid } = await publicPart(privateKey)
+    const temporary = join(this.#directory, `${randomUUID()}.tmp`)
+    const content = { kid, active_at: activeAt, created_at: this.#now(), private: privateKey.export({ format: 'jwk' }), public: jwk }
+    writeFileSync(temporary, `${JSON.stringify(content)}\n`, { mode: 0o600, flush: true })
+    linkSync(temporary, join(this.#directory, `${activeAt}-${kid}.json`))
+    unlinkSync(temporary)
+    await this.reload()
+  }
+}
+
+async function readKey(path: string): Promise<SigningKey> {
+  try {
+    if ((statSync(path).mode & 0o077) !== 0) throw new Error('its mode lets others read it; run chmod 600 on it')
+    const content = JSON.parse(readFileSync(path, 'utf8'))
+    const privateKey = createPrivateKey({ key: content.private, format: 'jwk' })
+    return { ...(await publicPart(privateKey)), activeAt: Number(content.active_at), privateKey }
+  } catch (thrown) {
+    throw new StartError(`the signing key ${path} cannot be used: ${(thrown as Error).message}`)
+  }
+}
+
+async function publicPart(privateKey: KeyObject): Promise<{ kid: string; jwk: Jwks['keys'][number] }> {
+  const { x = '' } = createPublicKey(privateKey).export({ format: 'jwk' })
+  const kid = await calculateJwkThumbprint({ kty: 'OKP', crv: 'Ed25519', x })
+  return { kid, jwk: { kty: 'OKP', crv: 'Ed25519', x, kid, alg: 'EdDSA', use: 'sig' } }
+}

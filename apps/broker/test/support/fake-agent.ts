@@ -1,0 +1,248 @@
+import { randomBytes, randomUUID } from 'node:crypto'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import {
+  type AgentInstructions,
+  CreateSandboxRequest,
+  newSandboxId,
+  type RegisterAgentRequest,
+  RegisterAgentResponse,
+  type Revocations,
+  type SandboxRecord,
+  type SandboxReport,
+} from '@boxoffice/protocol'
+import { createLocalJWKSet, jwtVerify } from 'jose'
+
+/**
+ * An agent without sandboxes: the control API over real HTTP, registration and heartbeats, and hooks for what can go wrong.
+ * A second implementation of `packages/protocol/src/control.ts`, not a mock.
+ */
+export type FakeAgent = Awaited<ReturnType<typeof startFakeAgent>>
+
+export type Kept = SandboxRecord & { suspended: 'freeze' | 'stop' | null; activity: SandboxReport['activity']; request: CreateSandboxRequest }
+type Refusal = { status: number; code: string; message: string }
+
+export type FakeAgentOptions = {
+  brokerUrl: string
+  enrollToken: string
+  installId?: string
+  instanceId?: string
+  suspend?: ('freeze' | 'stop')[]
+  available?: boolean
+  heartbeat?: boolean
+  /** Sandboxes of an earlier run of this install. */
+  sandboxes?: Map<string, Kept>
+}
+
+export async function startFakeAgent(options: FakeAgentOptions) {
+  const sandboxes = options.sandboxes ?? new Map<string, Kept>()
+  const installId = options.installId ?? randomUUID()
+  const instanceId = options.instanceId ?? randomBytes(6).toString('hex')
+  const calls: string[] = []
+  const revoked = new Map<string, string>()
+  /** Awaited before a sandbox is made; a test holds it to make a slow provider, or throws a refusal. */
+  const hooks: { create: (sessionId: string) => Promise<Refusal | undefined>; destroy: () => Promise<void>; suspend: () => Refusal | undefined } = {
+    create: async () => undefined,
+    destroy: async () => {},
+    suspend: () => undefined,
+  }
+  const provider = { name: 'fake', isolation: 'none', available: options.available ?? true, reason: null as string | null }
+  const making = new Map<string, Promise<Kept | Refusal>>()
+  let created = 0
+  let registration: RegisterAgentResponse | undefined
+  let waiters: { test: () => boolean; resolve: () => void }[] = []
+  const notify = () => {
+    waiters = waiters.filter(({ test, resolve }) => {
+      if (!test()) return true
+      resolve()
+      return false
+    })
+  }
+
+  const server = createServer((request, response) => void answer(request, response))
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+
+  async function answer(request: IncomingMessage, response: ServerResponse) {
+    const { pathname, searchParams } = new URL(request.url ?? '/', url)
+    calls.push(`${request.method} ${pathname}${searchParams.size > 0 ? `?${searchParams}` : ''}`)
+    const body = await readJson(request)
+    const reply = (status: number, json?: unknown) => {
+      response.writeHead(status, { 'content-type': 'application/json' }).end(json === undefined ? undefined : JSON.stringify(json))
+      notify()
+    }
+    if (!(await isBroker(request))) return reply(401, envelope({ status: 401, code: 'UNAUTHENTICATED', message: 'control token' }))
+    const [, , , kind, id = '', action] = pathname.split('/')
+    if (kind === 'sessions' && action === 'sandbox') {
+      const made = await make(id, CreateSandboxRequest.parse(body))
+      return 'code' in made ? reply(made.status, envelope(made)) : reply(200, recordOf(made))
+    }
+    if (kind === 'revocations') {
+      applyRevocations(body as Revocations)
+      return reply(204)
+    }
+    if (kind === 'sandboxes' && id === '') return reply(200, { sandboxes: reports() })
+    const sandbox = sandboxes.get(id)
+    if (request.method === 'DELETE') {
+      await hooks.destroy()
+      sandboxes.delete(id)
+      return reply(204)
+    }
+    if (sandbox === undefined) return reply(404, envelope({ status: 404, code: 'BINDING_NOT_FOUND', message: 'no such sandbox' }))
+    if (action === 'suspend') {
+      const refusal = hooks.suspend()
+      if (refusal !== undefined) return reply(refusal.status, envelope(refusal))
+      sandbox.suspended = (body as { mode: 'freeze' | 'stop' }).mode
+    }
+    if (action === 'resume') sandbox.suspended = null
+    reply(200, reportOf(sandbox))
+  }
+
+  async function make(sessionId: string, request: CreateSandboxRequest): Promise<Kept | Refusal> {
+    const existing = [...sandboxes.values()].find((sandbox) => sandbox.session_id === sessionId)
+    if (existing !== undefined) return existing
+    const pending = making.get(sessionId)
+    if (pending !== undefined) return pending
+    const work = (async () => {
+      const refusal = await hooks.create(sessionId)
+      if (refusal !== undefined) return refusal
+      created++
+      const sandbox: Kept = {
+        sandbox_id: newSandboxId(),
+        session_id: sessionId,
+        provider: 'fake',
+        isolation: 'none',
+        generation: 1,
+        state: 'running',
+        profile_hash: '0'.repeat(16),
+        from_pool: false,
+        suspended: null,
+        activity: { running: 0, attached: 0, idle_ms: 0 },
+        request,
+      }
+      sandboxes.set(sandbox.sandbox_id, sandbox)
+      return sandbox
+    })().finally(() => making.delete(sessionId))
+    making.set(sessionId, work)
+    return work
+  }
+
+  async function isBroker(request: IncomingMessage): Promise<boolean> {
+    if (registration === undefined) return false
+    const token = (request.headers.authorization ?? '').slice('Bearer '.length)
+    return jwtVerify(token, createLocalJWKSet(await fetchJwks()), { issuer: registration.issuer, audience: registration.agent_id }).then(
+      ({ payload }) => payload.sub === 'broker' && (payload.exp ?? 0) - (payload.iat ?? 0) <= 60,
+      () => false,
+    )
+  }
+
+  const fetchJwks = async () => RegisterAgentResponse.shape.jwks.parse(await (await fetch(`${options.brokerUrl}/.well-known/jwks.json`)).json())
+
+  const reportOf = (sandbox: Kept): SandboxReport => ({
+    sandbox_id: sandbox.sandbox_id,
+    session_id: sandbox.session_id,
+    state: sandbox.state === 'lost' ? 'lost' : sandbox.suspended === 'freeze' ? 'frozen' : sandbox.suspended === 'stop' ? 'stopped' : 'running',
+    generation: sandbox.generation,
+    profile_hash: sandbox.profile_hash,
+    activity: sandbox.activity,
+    reason: sandbox.state === 'lost' ? 'container died' : null,
+  })
+  const reports = () => [...sandboxes.values()].map(reportOf)
+
+  function applyRevocations({ sessions }: Revocations) {
+    for (const { session_id, reason } of sessions) revoked.set(session_id, reason)
+  }
+
+  function obey({ decisions, revocations }: AgentInstructions) {
+    applyRevocations(revocations)
+    for (const { sandbox_id, action } of decisions) if (action === 'destroy') sandboxes.delete(sandbox_id)
+    notify()
+  }
+
+  const providerReport = () => ({ ...provider, suspend: options.suspend ?? (['freeze', 'stop'] as ('freeze' | 'stop')[]) })
+
+  async function register(fields: Partial<RegisterAgentRequest> = {}, enrollToken = options.enrollToken): Promise<Response> {
+    const response = await post('/v1/agents/register', enrollToken, {
+      install_id: installId,
+      instance_id: instanceId,
+      public_url: url,
+      control_url: url,
+      relay: 'auto',
+      provider: providerReport(),
+      sandboxes: reports(),
+      clock: new Date().toISOString(),
+      version: '0.0.0',
+      ...fields,
+    })
+    if (response.ok) {
+      registration = RegisterAgentResponse.parse(await response.clone().json())
+      obey(registration)
+    }
+    return response
+  }
+
+  async function heartbeat(changed?: SandboxReport[]): Promise<AgentInstructions> {
+    const response = await post(`/v1/agents/${registration?.agent_id}/heartbeat`, registration?.agent_token ?? '', {
+      instance_id: instanceId,
+      provider: providerReport(),
+      sandboxes: changed ?? reports(),
+      partial: changed !== undefined,
+    })
+    if (!response.ok) throw new Error(`heartbeat: ${response.status}`)
+    const instructions = (await response.json()) as AgentInstructions
+    obey(instructions)
+    return instructions
+  }
+
+  const post = (path: string, token: string, body: unknown) =>
+    fetch(`${options.brokerUrl}${path}`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+      body: JSON.stringify(body),
+    })
+
+  const first = await register()
+  if (!first.ok) throw new Error(`register: ${first.status} ${await first.text()}`)
+  const timer = options.heartbeat === false ? undefined : setInterval(() => void heartbeat().catch(() => {}), 500)
+
+  return {
+    url,
+    calls,
+    sandboxes,
+    revoked,
+    hooks,
+    provider,
+    installId,
+    instanceId,
+    register,
+    heartbeat,
+    post,
+    get id() {
+      return registration?.agent_id ?? ''
+    },
+    get registration() {
+      if (registration === undefined) throw new Error('not registered')
+      return registration
+    },
+    get created() {
+      return created
+    },
+    /** Resolves when `test` holds after an answer or an instruction. */
+    until: (test: () => boolean) => (test() ? Promise.resolve() : new Promise<void>((resolve) => waiters.push({ test, resolve }))),
+    async close() {
+      clearInterval(timer)
+      server.closeAllConnections()
+      await new Promise((resolve) => server.close(resolve))
+    },
+  }
+}
+
+const envelope = ({ code, message }: Refusal) => ({ error: { code, message, retryable: false, request_id: 'req_fake' }, detail: message })
+
+const recordOf = ({ suspended: _, activity: __, request: ___, ...record }: Kept): SandboxRecord => record
+
+async function readJson(request: IncomingMessage): Promise<unknown> {
+  let text = ''
+  for await (const chunk of request) text += chunk
+  return text === '' ? undefined : JSON.parse(text)
+}
