@@ -1,11 +1,13 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Duplex } from 'node:stream'
-import { BoxofficeError, fromUnknown } from '@boxoffice/protocol'
+import { BoxofficeError, fromUnknown, type SessionTokenClaims } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
 import type { Registry } from 'prom-client'
 import type { SandboxDirectory } from '../sandbox/sandbox.ts'
-import { assertCapability, createAuthenticator, tokenOf } from './auth.ts'
+import { assertCapability, type Authenticator, createAuthenticator, tokenOf } from './auth.ts'
+import type { Call } from './call.ts'
 import { execRoutes } from './exec.ts'
+import { fileRoutes } from './files.ts'
 import type { KeySource } from './keys.ts'
 import { createDataplaneMetrics } from './metrics.ts'
 import { createOrigins } from './origins.ts'
@@ -43,8 +45,13 @@ export const createDataplane = (options: DataplaneOptions): Dataplane => {
   const auth = createAuthenticator(options)
   const origins = createOrigins(options.corsOrigins)
   const metrics = createDataplaneMetrics(options.metrics)
-  const router = createRouter([...execRoutes])
+  const router = createRouter([...execRoutes, ...fileRoutes])
   const sockets = createSocketServer({ auth, origins, revocations: options.revocations, metrics, log })
+
+  const running = new Set<Watch>()
+  options.revocations.onChange(() => {
+    for (const { claims, listener } of [...running]) if (listener !== undefined) tellSessionEnd(auth, claims, listener)
+  })
 
   const serve = async (incoming: IncomingMessage, outgoing: ServerResponse, context: RequestContext): Promise<void> => {
     const { target, requestId } = context
@@ -69,7 +76,13 @@ export const createDataplane = (options: DataplaneOptions): Dataplane => {
       metrics.latency.labels(route.path).observe((performance.now() - context.startedAt) / 1000)
     })
     if (sandbox.lost !== undefined) throw new BoxofficeError('SANDBOX_LOST', 'The sandbox is gone; negotiate again')
-    await route.handler({ incoming, outgoing, requestId, claims, sandbox, query: new Query(target.query), id, alias: context.alias, signal: aborter.signal, log })
+    const watch: Watch = { claims, listener: undefined }
+    running.add(watch)
+    outgoing.once('close', () => running.delete(watch))
+    const onSessionEnd: Call['onSessionEnd'] = (listener) => {
+      watch.listener = listener
+    }
+    await route.handler({ incoming, outgoing, requestId, claims, sandbox, query: new Query(target.query), id, alias: context.alias, signal: aborter.signal, onSessionEnd, log })
   }
 
   const fail = (incoming: IncomingMessage, outgoing: ServerResponse, context: RequestContext, thrown: unknown): void => {
@@ -93,6 +106,19 @@ export const createDataplane = (options: DataplaneOptions): Dataplane => {
     },
     upgrade: sockets.upgrade,
     close: sockets.close,
+  }
+}
+
+/** A request in flight, and who wants to know when its session ends. */
+type Watch = { claims: SessionTokenClaims; listener: ((reason: BoxofficeError) => void) | undefined }
+
+/** A request was authorised at its start, so expiry meanwhile is nothing [C-27]. */
+const tellSessionEnd = (auth: Authenticator, claims: SessionTokenClaims, listener: (reason: BoxofficeError) => void): void => {
+  try {
+    auth.recheck(claims)
+  } catch (thrown) {
+    const reason = fromUnknown(thrown)
+    if (reason.code !== 'TOKEN_EXPIRED') listener(reason)
   }
 }
 

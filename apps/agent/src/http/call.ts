@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import type { SessionTokenClaims } from '@boxoffice/protocol'
+import type { BoxofficeError, SessionTokenClaims } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
 import type { Sandbox } from '../sandbox/sandbox.ts'
 import type { Query } from './query.ts'
@@ -18,6 +18,8 @@ export type Call = {
   readonly alias: boolean
   /** Aborts when the client goes away before the answer is complete. */
   readonly signal: AbortSignal
+  /** Calls back when the session ends or the token is revoked while the request runs [C-28]. */
+  readonly onSessionEnd: (listener: (reason: BoxofficeError) => void) => void
   readonly log: Logger
 }
 

@@ -1,12 +1,12 @@
-import type { KillCause } from '@boxoffice/protocol'
-import type { SessionEnd } from './revocations.ts'
+import type { BoxofficeError, KillCause } from '@boxoffice/protocol'
 
 /** Why the session ended, if that is what killed a process; undefined for every other cause. */
 export const endedWith = (cause: KillCause | null): 'released' | 'expired' | 'revoked' | undefined =>
   cause === 'released' || cause === 'expired' || cause === 'revoked' ? cause : undefined
 
-/** What processes are told to have died of when their session ends [C-28]. */
-export const causeOf = (end: SessionEnd): KillCause => (end === 'released' ? 'released' : end === 'failed' ? 'stopped' : 'expired')
+/** What processes die of when this refusal ends their session or token [C-28]. */
+export const killCause = ({ code, details }: BoxofficeError): 'released' | 'expired' | 'revoked' =>
+  code !== 'SESSION_RELEASED' ? 'revoked' : details?.reason === 'released' ? 'released' : 'expired'
 
-/** Seconds between TERM and KILL at the end of a session. */
+/** Between TERM and KILL at the end of a session. */
 export const KILL_GRACE_MS = 5000

@@ -6,6 +6,7 @@ import { assertCommandSize } from '../sandbox/start.ts'
 import { OutputPage, ProcessList, ProcessRecord } from '../supervisor/payloads.ts'
 import { parse, readJson } from './body.ts'
 import type { Call } from './call.ts'
+import { killCause } from './ended.ts'
 import { sendJson, sendNothing } from './respond.ts'
 import type { Route } from './router.ts'
 import { readExec, runExec } from './run.ts'
@@ -24,6 +25,7 @@ const postExec = async (call: Call): Promise<void> => {
   const gone = (): void => run.leave()
   outgoing.on('close', gone)
   if (outgoing.destroyed) gone()
+  call.onSessionEnd((reason) => run.kill(killCause(reason)))
   if (request.detach === true) {
     const ended = await run.started
     run.leave()

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { BoxofficeError, type ExecRequest, type ExecResult, LIMITS, TIMES } from '@boxoffice/protocol'
+import { BoxofficeError, type ExecRequest, type ExecResult, type KillCause, LIMITS, TIMES } from '@boxoffice/protocol'
 import { toExitFields } from '../sandbox/exit.ts'
 import { OutputCollector, type OutputEncoding } from '../sandbox/output.ts'
 import { type Operation, type ProcessReader, ProcessStream } from '../sandbox/process.ts'
@@ -7,7 +7,7 @@ import type { Sandbox } from '../sandbox/sandbox.ts'
 import { execStart, timeoutOf } from '../sandbox/start.ts'
 import type { SupervisorExit } from '../supervisor/link.ts'
 import type { Ready } from '../supervisor/payloads.ts'
-import { endedWith } from './ended.ts'
+import { endedWith, KILL_GRACE_MS } from './ended.ts'
 
 type CaptureOptions = {
   sandbox: Sandbox
@@ -89,6 +89,8 @@ export type Run = {
   started: Promise<boolean>
   /** The client has gone. */
   leave(): void
+  /** TERM, grace, KILL to all of it; the result then comes as of any other end. */
+  kill(cause: KillCause): void
 }
 
 /** `POST /exec` without its HTTP: starts or joins the exec and collects its output. */
@@ -148,7 +150,9 @@ const capture = async (sandbox: Sandbox, operation: Operation, { request, timeou
     if (stdin.length > 0) stream.write(stdin)
     stream.write(Buffer.alloc(0))
   }
-  return { execId: operation.payload.id, result: result.promise, started: started.promise, leave: () => stream.leave() }
+  // One that has ended meanwhile needs no killing; one that cannot be reached ends with its sandbox.
+  const kill = (cause: KillCause): void => void sandbox.link.call('kill', { id: stream.id, cause, grace_ms: KILL_GRACE_MS }).catch(() => {})
+  return { execId: operation.payload.id, result: result.promise, started: started.promise, leave: () => stream.leave(), kill }
 }
 
 const stdinOf = ({ stdin, stdin_base64: encoded }: ExecRequest): Buffer | undefined => {

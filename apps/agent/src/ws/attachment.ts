@@ -253,7 +253,7 @@ export class Attachment implements ProcessReader, Attached {
     this.#closing ??= setTimeout(() => this.kill('closed'), KILL_GRACE_MS)
   }
 
-  kill(cause: 'closed' | 'released' | 'expired' | 'revoked' | 'stopped'): void {
+  kill(cause: 'closed' | 'released' | 'expired' | 'revoked'): void {
     if (this.#running) this.#call('kill', { cause, grace_ms: KILL_GRACE_MS })
   }
 

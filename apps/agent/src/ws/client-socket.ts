@@ -3,9 +3,8 @@ import { BoxofficeError, CLOSE, fromUnknown, LIMITS, type SessionTokenClaims, ST
 import type { Logger } from 'pino'
 import type { RawData, WebSocket } from 'ws'
 import { assertCapability, type Authenticator } from '../http/auth.ts'
-import { causeOf, type endedWith, KILL_GRACE_MS } from '../http/ended.ts'
+import { type endedWith, KILL_GRACE_MS, killCause } from '../http/ended.ts'
 import type { DataplaneMetrics } from '../http/metrics.ts'
-import type { SessionEnd } from '../http/revocations.ts'
 import type { Sandbox } from '../sandbox/sandbox.ts'
 import { Attachment, type AttachmentOwner } from './attachment.ts'
 import type { Attachments } from './attachments.ts'
@@ -93,9 +92,8 @@ export class ClientSocket implements AttachmentOwner {
   }
 
   finished(ended: ReturnType<typeof endedWith>): void {
-    if (this.#verdict !== undefined) return this.fail(this.#verdict)
-    if (ended !== undefined) return this.fail(sessionEnded(ended))
-    this.close(CLOSE.done)
+    if (this.#verdict === undefined && ended === undefined) return this.close(CLOSE.done)
+    this.fail(sessionEnded(ended ?? 'released'))
   }
 
   report(error: BoxofficeError): void {
@@ -107,8 +105,10 @@ export class ClientSocket implements AttachmentOwner {
 
   fail(error: BoxofficeError): void {
     if (this.#closing) return
-    this.report(error)
-    this.close(error.closeCode, error.code)
+    // A stream that breaks because the session ends is told as that end.
+    const reason = this.#verdict ?? error
+    this.report(reason)
+    this.close(reason.closeCode, reason.code)
   }
 
   close(code: number, reason = ''): void {
@@ -331,10 +331,4 @@ const denied = (claims: SessionTokenClaims, kind: SocketKind): BoxofficeError =>
     return fromUnknown(thrown)
   }
   return new BoxofficeError('CAPABILITY_DENIED', `This needs the capability "${kind}"`)
-}
-
-const killCause = (error: BoxofficeError): 'released' | 'expired' | 'revoked' | 'stopped' => {
-  if (error.code !== 'SESSION_RELEASED') return 'revoked'
-  const cause = causeOf(error.details?.reason as SessionEnd)
-  return cause === 'released' || cause === 'stopped' ? cause : 'expired'
 }

@@ -1,0 +1,108 @@
+import { Readable } from 'node:stream'
+import { BoxofficeError } from '@boxoffice/protocol'
+import { extract, type Header } from 'tar-stream'
+import { fileCall, statFile, writeFile } from '../sandbox/files.ts'
+import { below, type SandboxPath } from '../sandbox/paths.ts'
+import type { Sandbox } from '../sandbox/sandbox.ts'
+
+const MAX_ENTRIES = 100_000
+
+type Context = {
+  sandbox: Sandbox
+  directory: SandboxPath
+  signal: AbortSignal
+  /** Directories known to be real ones, not links. */
+  real: Set<string>
+}
+
+/** Unpacks a tar stream below a directory. An entry that could leave it is refused before anything of it is written (contract 3.9). */
+export const receiveArchive = async (
+  sandbox: Sandbox,
+  directory: SandboxPath,
+  { body, signal }: { body: AsyncIterable<Buffer>; signal: AbortSignal },
+): Promise<{ files: number; bytes: number }> => {
+  const context: Context = { sandbox, directory, signal, real: new Set() }
+  const unpack = extract()
+  const source = Readable.from(body)
+  source.on('error', (error) => unpack.destroy(error))
+  source.pipe(unpack)
+  let files = 0
+  let bytes = 0
+  try {
+    if (directory.path !== '') await fileCall(sandbox, { op: 'mkdir', root: directory.root, path: directory.path, parents: true }, { given: directory.given, signal })
+    for await (const entry of unpack) {
+      if (++files > MAX_ENTRIES) throw new BoxofficeError('INVALID_REQUEST', `archive: at most ${MAX_ENTRIES} entries`)
+      bytes += await unpackEntry(context, entry.header, entry as AsyncIterable<Buffer>)
+      entry.resume()
+    }
+  } catch (error) {
+    source.destroy()
+    if (error instanceof BoxofficeError) throw error
+    if (signal.aborted) throw signal.reason
+    throw new BoxofficeError('INVALID_REQUEST', 'archive: not a valid tar stream', { cause: error })
+  }
+  return { files, bytes }
+}
+
+const unpackEntry = async (context: Context, header: Header, content: AsyncIterable<Buffer>): Promise<number> => {
+  const { sandbox, directory, signal } = context
+  const name = cleanName(header.name)
+  if (name === '') return 0
+  await assertRealParents(context, name)
+  const { root, path, given } = below(directory, name)
+  switch (header.type) {
+    case 'directory':
+      await fileCall(sandbox, { op: 'mkdir', root, path, parents: true, mode: modeOf(header) }, { given, signal })
+      return 0
+    case 'symlink':
+      await fileCall(sandbox, { op: 'symlink', root, path, target: header.linkname }, { given, signal })
+      return 0
+    case 'file':
+    case 'contiguous-file':
+      return storeEntry(context, below(directory, name), { header, content })
+    default:
+      throw new BoxofficeError('INVALID_PATH', `archive: entry ${JSON.stringify(header.name)} is a ${header.type}; only files, directories and symbolic links`)
+  }
+}
+
+const storeEntry = async ({ sandbox, signal }: Context, path: SandboxPath, { header, content }: { header: Header; content: AsyncIterable<Buffer> }): Promise<number> => {
+  const { channel, result } = await writeFile(sandbox, path, { overwrite: true, mode: modeOf(header), signal })
+  try {
+    for await (const chunk of content) if (!channel.write(chunk)) await channel.drained(signal)
+    channel.write(Buffer.alloc(0))
+    return (await result).size
+  } catch (error) {
+    channel.destroy()
+    // The sandbox's own refusal says more than the stream that broke over it.
+    await Promise.race([result, Promise.resolve()])
+    throw error
+  }
+}
+
+/** Nothing in an archive sets more than permission bits. */
+const modeOf = ({ mode }: Header): number => mode & 0o777
+
+const cleanName = (name: string): string => {
+  const bad = (why: string): BoxofficeError => new BoxofficeError('INVALID_PATH', `archive: entry ${JSON.stringify(name)} ${why}`)
+  if (name.startsWith('/')) throw bad('is absolute')
+  if (name.includes('\0')) throw bad('contains NUL')
+  const parts = name.split('/').filter((part) => part !== '' && part !== '.')
+  if (parts.includes('..')) throw bad('contains ".."')
+  return parts.join('/')
+}
+
+/** An archive must not write through a link, whether its own or one that was there. The supervisor keeps it inside the root in any case. */
+const assertRealParents = async ({ sandbox, directory, signal, real }: Context, name: string): Promise<void> => {
+  const parts = name.split('/')
+  for (let count = 1; count < parts.length; count++) {
+    const parent = parts.slice(0, count).join('/')
+    if (real.has(parent)) continue
+    const stat = await statFile(sandbox, below(directory, parent), { follow: false, signal }).catch((error: unknown) => {
+      if (error instanceof BoxofficeError && error.code === 'FILE_NOT_FOUND') return undefined
+      throw error
+    })
+    if (stat === undefined) return
+    if (stat.type !== 'directory') throw new BoxofficeError('INVALID_PATH', `archive: entry ${JSON.stringify(name)} goes through ${JSON.stringify(parent)}, which is not a directory`)
+    real.add(parent)
+  }
+}

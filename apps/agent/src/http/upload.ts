@@ -1,0 +1,146 @@
+import type { IncomingMessage } from 'node:http'
+import type { Readable } from 'node:stream'
+import { BoxofficeError } from '@boxoffice/protocol'
+import busboy from 'busboy'
+import { statFile, type WriteOptions, writeFile } from '../sandbox/files.ts'
+import { notRoot, type SandboxPath } from '../sandbox/paths.ts'
+import type { Sandbox } from '../sandbox/sandbox.ts'
+import { receiveArchive } from './archive-upload.ts'
+import { announcedLength } from './body.ts'
+import type { Call } from './call.ts'
+import { pathOf } from './file-paths.ts'
+import { matchesTag } from './ranges.ts'
+import { sendJson } from './respond.ts'
+
+/** A body that does not move for this long is given up. */
+const STALLED_AFTER_MS = 120_000
+
+/** `POST D/files/upload` [4-103]: raw body or multipart, one file or an archive. */
+export const upload = async (call: Call): Promise<void> => {
+  const { query, sandbox, signal, incoming, outgoing } = call
+  const path = pathOf(call, query.required('path'))
+  const archive = query.get('archive')
+  if (archive !== undefined && archive !== 'tar') throw new BoxofficeError('INVALID_REQUEST', 'archive: must be tar')
+  const limit = sandbox.profile.max_upload_bytes
+  const multipart = /^multipart\/form-data\b/i.test(incoming.headers['content-type'] ?? '')
+  const announced = announcedLength(incoming)
+  if (!multipart && announced !== undefined && announced > limit) throw tooLarge(limit)
+  await sandbox.ready(signal)
+  const options = archive === undefined ? await writeOptions(call, notRoot(path)) : undefined
+  const body = multipart ? await multipartFile(incoming, signal) : incoming
+  if (options === undefined) {
+    const { files, bytes } = await receiveArchive(sandbox, path, { body: limited(body, limit), signal })
+    return sendJson(outgoing, 200, { path: path.shown, size: bytes, created: true, files })
+  }
+  const size = multipart ? undefined : announced
+  const result = await store(sandbox, path, { body, limit, options: { ...options, ...(size === undefined ? {} : { size }) } })
+  sendJson(outgoing, 200, { path: path.shown, size: result.size, created: result.created })
+}
+
+export const tooLarge = (limit: number): BoxofficeError =>
+  new BoxofficeError('PAYLOAD_TOO_LARGE', `body: at most ${limit} bytes (max_upload_bytes of the profile)`, { details: { max_upload_bytes: limit } })
+
+const writeOptions = async (call: Call, path: SandboxPath): Promise<WriteOptions> => {
+  const { query, incoming, sandbox, signal } = call
+  const mode = query.get('mode')
+  if (mode !== undefined && !/^0?[0-7]{3}$/.test(mode)) throw new BoxofficeError('INVALID_REQUEST', 'mode: must be octal digits, as in 0644')
+  const overwrite = query.flag('overwrite', true) && incoming.headers['if-none-match']?.trim() !== '*'
+  const ifMatch = await condition(sandbox, path, incoming.headers['if-match'], signal)
+  return { overwrite, signal, ...(mode === undefined ? {} : { mode: Number.parseInt(mode, 8) }), ...(ifMatch === undefined ? {} : { ifMatch }) }
+}
+
+/** `If-Match` as the etag that the supervisor compares at the rename. Of several, and of `*`, it is the one that is there now. */
+const condition = async (sandbox: Sandbox, path: SandboxPath, header: string | undefined, signal: AbortSignal): Promise<string | undefined> => {
+  if (header === undefined) return undefined
+  const changed = new BoxofficeError('PRECONDITION_FAILED', `${JSON.stringify(path.given)} has changed: its ETag is another one`)
+  const { etag } = await statFile(sandbox, path, { follow: true, signal }).catch((error: unknown) => {
+    throw error instanceof BoxofficeError && error.code === 'FILE_NOT_FOUND' ? changed : error
+  })
+  if (!matchesTag(header, `"${etag}"`, 'strong')) throw changed
+  return etag
+}
+
+/** Streams one file into the sandbox. Nothing of it is there until all of it is. */
+export const store = async (
+  sandbox: Sandbox,
+  path: SandboxPath,
+  { body, limit, options }: { body: Readable; limit: number; options: WriteOptions },
+): Promise<{ created: boolean; size: number }> => {
+  const { channel, result } = await writeFile(sandbox, path, options)
+  const sent = Promise.withResolvers<void>()
+  let bytes = 0
+  const timer = setTimeout(() => sent.reject(new BoxofficeError('TIMEOUT', 'body: not received in time')), STALLED_AFTER_MS)
+  const onData = (chunk: Buffer): void => {
+    timer.refresh()
+    bytes += chunk.length
+    if (bytes > limit) return sent.reject(tooLarge(limit))
+    if (channel.write(chunk)) return
+    body.pause()
+    void channel.drained().then(() => {
+      timer.refresh()
+      body.resume()
+    })
+  }
+  const onEnd = (): void => {
+    channel.write(Buffer.alloc(0))
+    sent.resolve()
+  }
+  const onClose = (): void => sent.reject(new BoxofficeError('INVALID_REQUEST', 'body: the connection closed before its end'))
+  const onError = (error: Error): void => sent.reject(error instanceof BoxofficeError ? error : new BoxofficeError('INVALID_REQUEST', 'body: broken off'))
+  body.on('data', onData)
+  body.on('end', onEnd)
+  body.on('close', onClose)
+  body.on('error', onError)
+  try {
+    // A refusal of the sandbox (no space, exists) must not wait for the rest of the body.
+    await Promise.race([sent.promise, result])
+    clearTimeout(timer)
+    return await result
+  } catch (error) {
+    channel.destroy()
+    throw error
+  } finally {
+    clearTimeout(timer)
+    body.off('data', onData)
+    body.off('end', onEnd)
+    body.off('close', onClose)
+  }
+}
+
+/** The field `file` of a form, as soon as its content begins. */
+const multipartFile = (incoming: IncomingMessage, signal: AbortSignal): Promise<Readable> =>
+  new Promise((resolve, reject) => {
+    const fail = (message: string): void => reject(new BoxofficeError('INVALID_REQUEST', message))
+    let parser: busboy.Busboy
+    try {
+      parser = busboy({ headers: incoming.headers, limits: { fields: 20, files: 1, parts: 40 } })
+    } catch {
+      return fail('body: not a valid multipart form')
+    }
+    let found: Readable | undefined
+    parser.on('file', (name, file) => {
+      if (name !== 'file') return void file.resume()
+      found = file
+      resolve(file)
+    })
+    parser.on('error', () => {
+      found?.destroy(new BoxofficeError('INVALID_REQUEST', 'body: not a valid multipart form'))
+      fail('body: not a valid multipart form')
+    })
+    parser.on('close', () => fail('body: the form has no field "file"'))
+    signal.addEventListener('abort', () => found?.destroy(), { once: true })
+    incoming.on('error', () => found?.destroy())
+    incoming.pipe(parser)
+  })
+
+/** Ends a stream with PAYLOAD_TOO_LARGE beyond a limit. */
+const limited = (body: Readable, limit: number): AsyncIterable<Buffer> => ({
+  async *[Symbol.asyncIterator]() {
+    let bytes = 0
+    for await (const chunk of body as AsyncIterable<Buffer>) {
+      bytes += chunk.length
+      if (bytes > limit) throw tooLarge(limit)
+      yield chunk
+    }
+  },
+})

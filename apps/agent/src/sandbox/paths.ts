@@ -1,0 +1,53 @@
+import { BoxofficeError, type FileRoot } from '@boxoffice/protocol'
+import type { Sandbox } from './sandbox.ts'
+
+/** A path as the supervisor takes it. `shown` is what answers call it; `given` is the client's own text, for messages. */
+export type SandboxPath = { root: FileRoot; path: string; shown: string; given: string }
+
+const refused = (given: string, why: string): BoxofficeError => new BoxofficeError('INVALID_PATH', `path ${JSON.stringify(given)} ${why}`)
+
+/** Absolute paths below these mean the workspace; what follows the mount is group 1 [4-106]. */
+const GUEST_MOUNT = /^\/+(?:workspace|app)(?:\/(.*))?$/s
+
+/**
+ * A client's path below the workspace, or anywhere in the sandbox for `root=sandbox` (contract 3.8). This only reads the text;
+ * links are the supervisor's, which opens below the root and refuses what leaves it.
+ */
+export const sandboxPath = (given: string, root: FileRoot, { isolation }: Sandbox): SandboxPath => {
+  if (given.includes('\0')) throw refused(given, 'contains NUL')
+  if (!given.isWellFormed()) throw refused(given, 'is not valid Unicode')
+  if (root === 'sandbox' && isolation === 'none') {
+    throw new BoxofficeError('UNSUPPORTED', 'root=sandbox: this sandbox has no file system of its own (isolation none); leave root away')
+  }
+  if (root === 'sandbox' && given.startsWith('/')) {
+    const path = `/${segments(given).join('/')}`
+    return { root, path, shown: path, given }
+  }
+  const relative = given.startsWith('/') ? GUEST_MOUNT.exec(given) : [given, given]
+  if (relative === null) throw refused(given, 'is absolute; give one below /workspace, or a relative one')
+  const path = withoutParents(segments(relative[1] ?? ''), given).join('/')
+  return { root: 'workspace', path, shown: path === '' ? '.' : path, given }
+}
+
+const segments = (path: string): string[] => path.split('/').filter((segment) => segment !== '' && segment !== '.')
+
+const withoutParents = (parts: readonly string[], given: string): string[] => {
+  const kept: string[] = []
+  for (const part of parts) {
+    if (part !== '..') kept.push(part)
+    else if (kept.pop() === undefined) throw refused(given, 'leads outside of the workspace')
+  }
+  return kept
+}
+
+/** The path of something below a directory; `name` is one or several clean segments. */
+export const below = (directory: SandboxPath, name: string): SandboxPath => {
+  const path = directory.path === '' ? name : directory.path === '/' ? `/${name}` : `${directory.path}/${name}`
+  return { root: directory.root, path, shown: path, given: name }
+}
+
+/** Refuses what would replace or remove the root itself [1-52]. */
+export const notRoot = (path: SandboxPath): SandboxPath => {
+  if (path.path === '' || path.path === '/') throw refused(path.given, 'is the root')
+  return path
+}
