@@ -61,10 +61,10 @@ const enginePut = async (container: Docker.Container): Promise<number> => {
     for (let left = GIB; left > 0; left -= CHUNK.length) {
       if (!entry.write(CHUNK)) await new Promise<void>((resolve) => entry.once('drain', () => resolve()))
     }
-    entry.end()
+    entry.end(undefined)
     archive.finalize()
   })()
-  await Promise.all([container.putArchive(archive, { path: '/workspace' }), feed])
+  await Promise.all([container.putArchive(archive as unknown as NodeJS.ReadableStream, { path: '/workspace' }), feed])
   return rate(start)
 }
 
