@@ -18,6 +18,9 @@ const lines = others.flatMap((block) => block.split('\n')).filter((line) => line
 const exported = lines.filter((line) => line.startsWith('export '))
 const commands = lines.filter((line) => !line.startsWith('export '))
 
+/** The environment of somebody who has set nothing yet. */
+const unconfigured = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('BOXOFFICE_')))
+
 describe('README', () => {
   let directory: string
   let program: ChildProcess
@@ -27,7 +30,7 @@ describe('README', () => {
   const filledIn = (text: string): string => text.replaceAll('http://127.0.0.1:7070', ready.broker_url)
 
   const run = async (file: string, args: string[], input = ''): Promise<string> => {
-    const env = { ...process.env, BOXOFFICE_URL: ready.broker_url, BOXOFFICE_API_KEY: ready.api_key }
+    const env = { ...unconfigured, BOXOFFICE_URL: ready.broker_url, BOXOFFICE_API_KEY: ready.api_key }
     const running = promisify(execFile)(file, args, { cwd: directory, env, timeout: 50_000 })
     running.child.stdin?.end(input)
     return (await running).stdout
@@ -51,7 +54,7 @@ describe('README', () => {
       join(directory, 'state'),
     ]
     const [command = '', ...rest] = (start ?? '').trim().split(' ')
-    program = spawn(command, [...rest, ...args], { cwd: ROOT, stdio: ['ignore', 'pipe', 'inherit'] })
+    program = spawn(command, [...rest, ...args], { cwd: ROOT, env: unconfigured, stdio: ['ignore', 'pipe', 'inherit'] })
     if (program.stdout === null) throw new Error('no stdout')
     for await (const line of createInterface({ input: program.stdout })) {
       if (!line.startsWith('{')) continue // npm says what it runs

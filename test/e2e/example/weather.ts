@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
-import { createRequire } from 'node:module'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import type { Session } from '@boxoffice/client'
 
 export type Weather = {
@@ -10,7 +10,8 @@ export type Weather = {
   warmest: { month: number; high: number }
 }
 
-const observations = createRequire(import.meta.url).resolve('vega-datasets/data/seattle-weather.csv')
+/** Public data that an npm package ships; its `exports` name the entry only, so the way goes from there. */
+const observations = join(dirname(fileURLToPath(import.meta.resolve('vega-datasets'))), '../data/seattle-weather.csv')
 
 /** What a model does with a sandbox: brings data, runs a script, looks, runs another on what the first one left, takes the chart home. */
 export const analyseWeather = async (session: Session): Promise<{ weather: Weather; chart: string }> => {
