@@ -25,6 +25,8 @@ pub struct Stream {
     /// How much the next read asks for; grows with a stream that fills it.
     pub burst: usize,
     pub enlarged: bool,
+    /// Where the stream stood, pipe included, when the main process ended.
+    pub owed: u64,
 }
 
 #[derive(Default)]
@@ -165,9 +167,13 @@ impl Process {
         self.streams.iter().all(|stream| stream.fd.is_none())
     }
 
-    /// A stream is still open and nobody takes what it holds: the drain's clock stands.
+    /// Something that the main process may have written is still in its pipe because nobody takes it: the drain's clock
+    /// stands. For what comes behind it, from children that outlive it, the clock goes on.
     pub fn is_held_up(&self) -> bool {
-        (0..2).any(|s| self.streams[s].fd.is_some() && self.allowance(s) == 0)
+        (0..2).any(|s| {
+            let stream = &self.streams[s];
+            stream.fd.is_some() && stream.ring.end() < stream.owed && self.allowance(s) == 0
+        })
     }
 
     /// The channel whose stdin counts; on a terminal everybody's does.

@@ -83,6 +83,7 @@ fn at(stage: &'static str) -> impl Fn(Errno) -> SetupError {
 impl Supervisor {
     /// Everything that has to be in force before the first dial.
     pub fn new(config: Config) -> Result<Supervisor, SetupError> {
+        setup::close_inherited();
         setup::tune_allocator();
         setup::take_signals();
         setup::become_untraceable().map_err(at("dumpable"))?;

@@ -10,12 +10,24 @@ pub fn take_signals() {
     // SAFETY: plain calls on initialised values; runs before any other thread exists. SIGKILL, SIGSTOP and the two that
     // libc keeps for itself refuse, which is fine.
     unsafe {
-        for signal in 1..=64 {
-            libc::signal(signal, libc::SIG_DFL);
+        for signal in 1..=64usize {
+            // Not through libc, which keeps 32 and 33 for itself: ignored ones would be inherited by every child. Four
+            // zero words are the kernel's sigaction for the default.
+            let default = [0usize; 4];
+            libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), 0usize, 8usize);
         }
         let mut all = std::mem::zeroed::<libc::sigset_t>();
         libc::sigfillset(&mut all);
         libc::sigprocmask(libc::SIG_SETMASK, &all, std::ptr::null_mut());
+    }
+}
+
+/// Descriptors that we were started with are not for the sandbox; 0, 1 and 2 have to be taken, or a pipe would be.
+pub fn close_inherited() {
+    // SAFETY: plain calls on integers and a constant string, before we own any descriptor above 2.
+    unsafe {
+        while (0..3).contains(&libc::open(c"/dev/null".as_ptr(), libc::O_RDWR)) {}
+        libc::syscall(libc::SYS_close_range, 3usize, u32::MAX as usize, 0usize);
     }
 }
 
