@@ -1,5 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { globSync, statSync } from 'node:fs'
 import { mkdir, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -9,7 +10,19 @@ import type { Activity, Sandbox } from '../../src/sandbox/sandbox.ts'
 import type { SupervisorLink } from '../../src/supervisor/link.ts'
 import { createSupervisorLink } from '../../src/supervisor/supervisor-link.ts'
 
-export const SUPERVISOR = new URL('../../../../packages/supervisor/target/release/supervisor', import.meta.url).pathname
+const PACKAGE = new URL('../../../../packages/supervisor/', import.meta.url)
+
+/** What set-up put in its place, else what cargo has built last. */
+const findSupervisor = (): string => {
+  const given = process.env.BOXOFFICE_SUPERVISOR
+  if (given !== undefined) return given
+  const builds = globSync(['bin/supervisor', 'target/release/supervisor', 'target/*/release/supervisor'], { cwd: PACKAGE.pathname })
+  const newest = builds.map((path) => new URL(path, PACKAGE).pathname).sort((a, b) => statSync(b).mtimeMs - statSync(a).mtimeMs)[0]
+  if (newest === undefined) throw new Error('supervisor: not built; run `cargo build --release` in packages/supervisor')
+  return newest
+}
+
+export const SUPERVISOR = findSupervisor()
 
 export const quiet = pino({ level: process.env.TEST_LOG_LEVEL ?? 'silent' })
 

@@ -1,0 +1,24 @@
+import { readdirSync, readFileSync } from 'node:fs'
+
+/** The processes of this machine whose command line contains a marker. */
+export const processesWith = (marker: string): number[] =>
+  readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name))
+    .filter((name) => {
+      try {
+        const state = /^State:\s+(\S)/m.exec(readFileSync(`/proc/${name}/status`, 'utf8'))?.[1]
+        return state !== 'Z' && readFileSync(`/proc/${name}/cmdline`, 'utf8').includes(marker)
+      } catch {
+        return false
+      }
+    })
+    .map(Number)
+
+/** Waits until a condition holds; fails with what it waited for. */
+export const until = async (what: string, condition: () => boolean | Promise<boolean>, withinMs = 5000): Promise<void> => {
+  const end = performance.now() + withinMs
+  while (!(await condition())) {
+    if (performance.now() > end) throw new Error(`not within ${withinMs} ms: ${what}`)
+    await new Promise((resolve) => setTimeout(resolve, 10))
+  }
+}
