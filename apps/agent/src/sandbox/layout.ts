@@ -7,6 +7,7 @@ import { BoxofficeError } from '@boxoffice/protocol'
 const MAX_SOCKET_PATH = 107
 const LONGEST_BELOW = join('/sandboxes', `sb_${'0'.repeat(36)}`, 'link', 'link.sock').length
 
+export type Owner = { uid: number; gid: number }
 export type SandboxDirectories = { root: string; link: string; socketPath: string }
 
 /**
@@ -23,8 +24,9 @@ export interface Layout {
   directoriesOf(sandboxId: string): SandboxDirectories
   makeDirectories(sandboxId: string, gid: number): Promise<SandboxDirectories>
   workspaceOf(name: string): string
-  /** Makes the workspace unless it is there; answers who owns it. */
-  makeWorkspace(name: string, owner: () => { uid: number; gid: number }): Promise<{ path: string; uid: number; gid: number }>
+  makeWorkspace(name: string, owner: Owner): Promise<void>
+  /** Who owns a workspace that is there; undefined when it is not. */
+  ownerOf(name: string): Promise<Owner | undefined>
   removeSandbox(sandboxId: string): Promise<void>
   removeWorkspace(name: string): Promise<void>
 }
@@ -56,14 +58,14 @@ export const createLayout = async (dataDirectory: string): Promise<Layout> => {
       if (isRoot()) await chown(directories.link, 0, gid)
       return directories
     },
-    async makeWorkspace(name, owner) {
+    async makeWorkspace(name, { uid, gid }) {
       const path = workspaceOf(name)
-      const existing = await stat(path).catch(() => undefined)
-      if (existing !== undefined) return { path, uid: existing.uid, gid: existing.gid }
-      const { uid, gid } = owner()
       await mkdir(path, { mode: 0o700 })
       if (isRoot()) await chown(path, uid, gid)
-      return { path, uid, gid }
+    },
+    async ownerOf(name) {
+      const existing = await stat(workspaceOf(name)).catch(() => undefined)
+      return existing && { uid: existing.uid, gid: existing.gid }
     },
     removeSandbox: (sandboxId) => rm(directoriesOf(sandboxId).root, { recursive: true, force: true }),
     removeWorkspace: (name) => rm(workspaceOf(name), { recursive: true, force: true, maxRetries: 3 }),

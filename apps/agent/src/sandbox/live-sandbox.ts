@@ -88,10 +88,9 @@ export class LiveSandbox implements Sandbox {
     return this.#link
   }
 
-  /** Writes the record before anything of the sandbox exists, then listens, so that a crash leaves nothing without a name. */
+  /** Writes the record before the engine starts anything, so that a crash leaves nothing without a name. */
   async prepare(): Promise<void> {
-    await this.#save({})
-    await this.#listen()
+    await Promise.all([this.#save({}), this.#listen()])
   }
 
   /** Starts the engine's part and waits for the supervisor. */

@@ -105,8 +105,8 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
     const profile = { ...asked, image }
     assertPossible(provider, profile)
     const id = newSandboxId()
-    const owned = await layout.makeWorkspace(workspace ?? id, () => uids.allot())
-    const { uid, gid } = owned
+    const existing = workspace === null ? undefined : await layout.ownerOf(workspace)
+    const { uid, gid } = existing ?? uids.allot()
     uids.claim(uid)
     const file: SandboxFile = {
       sandbox_id: id,
@@ -122,7 +122,10 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
       secret_hash: null,
       stopped: false,
     }
-    const directories = await layout.makeDirectories(id, gid)
+    const [directories] = await Promise.all([
+      layout.makeDirectories(id, gid),
+      existing === undefined ? layout.makeWorkspace(file.workspace, { uid, gid }) : undefined,
+    ])
     const sandbox = live(file, provider)
     const signal = AbortSignal.any([closing.signal, AbortSignal.timeout(asked.provision_timeout_seconds * 1000)])
     try {
@@ -132,7 +135,7 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
         profileHash: file.profile_hash,
         linkDirectory: directories.link,
         supervisorPath: options.supervisorPath,
-        workspaceDirectory: owned.path,
+        workspaceDirectory: layout.workspaceOf(file.workspace),
         pooled: sessionId === null,
         uid,
         gid,

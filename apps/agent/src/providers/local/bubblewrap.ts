@@ -1,5 +1,5 @@
 import { existsSync, lstatSync, readlinkSync } from 'node:fs'
-import { mkdir, writeFile } from 'node:fs/promises'
+import { cp, lstat, mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { SandboxSpec } from '../provider.ts'
 
@@ -8,15 +8,15 @@ const TMP_BYTES = 64 * 1024 * 1024
 const INSIDE_ID = '1000'
 
 /** Parts of the host's `/etc` that programs from its `/usr` cannot do without, and that hold no secrets. */
-const SHARED_ETC: readonly { name: string; directory: boolean }[] = [
-  { name: 'alternatives', directory: true },
-  { name: 'ld.so.cache', directory: false },
-  { name: 'ssl/certs', directory: true },
-  { name: 'ssl/openssl.cnf', directory: false },
-  { name: 'pki/tls/certs', directory: true },
-  { name: 'pki/ca-trust/extracted', directory: true },
-  { name: 'terminfo', directory: true },
-].filter(({ name }) => existsSync(join('/etc', name)))
+const COPIED_ETC = [
+  'alternatives',
+  'ld.so.cache',
+  'ssl/certs',
+  'ssl/openssl.cnf',
+  'pki/tls/certs',
+  'pki/ca-trust/extracted',
+  'terminfo',
+] as const
 
 const GENERATED_ETC: Readonly<Record<string, string>> = {
   passwd: 'root:x:0:0:root:/:/usr/sbin/nologin\nsandbox:x:1000:1000::/tmp/home:/bin/bash\nnobody:x:65534:65534::/:/usr/sbin/nologin\n',
@@ -26,14 +26,22 @@ const GENERATED_ETC: Readonly<Record<string, string>> = {
   'nsswitch.conf': 'passwd: files\ngroup: files\nhosts: files dns\n',
 }
 
-/** Fills the directory that all sandboxes see as `/etc`: generated files, and empty places for what is mounted from the host. */
+const readableByAll = async (path: string): Promise<boolean> => {
+  const found = await lstat(path)
+  return found.isSymbolicLink() || (found.mode & 0o004) !== 0
+}
+
+/**
+ * Fills the directory that all sandboxes see as `/etc`, at each start of the agent. A copy, because each mount costs every
+ * start of a sandbox a good part of a millisecond.
+ */
 export const generateEtc = async (directory: string): Promise<void> => {
   await mkdir(directory, { recursive: true, mode: 0o755 })
   for (const [name, content] of Object.entries(GENERATED_ETC)) await writeFile(join(directory, name), content)
-  for (const { name, directory: isDirectory } of SHARED_ETC) {
-    const path = join(directory, name)
-    await mkdir(isDirectory ? path : join(path, '..'), { recursive: true })
-    if (!isDirectory) await writeFile(path, '')
+  for (const name of COPIED_ETC) {
+    const source = join('/etc', name)
+    if (existsSync(source))
+      await cp(source, join(directory, name), { recursive: true, force: true, verbatimSymlinks: true, filter: readableByAll })
   }
 }
 
@@ -64,7 +72,6 @@ export const bubblewrapArguments = (paths: BubblewrapPaths, { profile }: Pick<Sa
   ...['--setenv', 'PATH', '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'],
   ...['--ro-bind', '/usr', '/usr', ...SYSTEM_LINKS],
   ...['--ro-bind', paths.etc, '/etc'],
-  ...SHARED_ETC.flatMap(({ name }) => ['--ro-bind', `/etc/${name}`, `/etc/${name}`]),
   ...['--proc', '/proc', '--dev', '/dev'],
   ...['--size', String(TMP_BYTES), '--tmpfs', '/tmp', '--dir', '/run', '--dir', '/var', '--symlink', '../tmp', '/var/tmp'],
   ...['--bind', paths.workspace, '/workspace', '--bind', paths.workspace, '/app'],

@@ -1,3 +1,5 @@
+import { type FileHandle, readFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { BoxofficeError } from '@boxoffice/protocol'
 import type { SandboxHandle } from '../provider.ts'
@@ -12,13 +14,14 @@ import {
   signalPid,
   signalProcess,
 } from './process-table.ts'
-import { spawnDetached } from './spawn.ts'
+import { LOG_NAME, openLog, spawnDetached } from './spawn.ts'
 import type { LocalState, StateFiles } from './state-file.ts'
 
 /** Marks every process of a sandbox without namespaces, so that its end finds them all. */
 const MARK = 'BOXOFFICE_SANDBOX_ID'
 
 export interface LocalSandbox {
+  /** For the first time. */
   start(): Promise<SandboxHandle>
   handle(): Promise<SandboxHandle>
   freeze(): Promise<void>
@@ -46,23 +49,35 @@ export const localSandbox = ({ state: initial, isolation, group, files, bootId, 
   const ofThisBoot = (): boolean => state.boot_id === bootId
   const processes = (): ProcessName[] => (ofThisBoot() ? [state.monitor, state.supervisor].filter((name) => name !== null) : [])
 
-  const start = async (): Promise<SandboxHandle> => {
+  const start = async (first: boolean): Promise<SandboxHandle> => {
     // The file is there before the process is, so that a crash in between leaves something to find it by.
-    await save({ boot_id: bootId, stopped: false, monitor: null, supervisor: null })
+    state = { ...state, boot_id: bootId, stopped: false, monitor: null, supervisor: null }
+    const saved = first ? files.create(state) : files.save(state)
+    const [log] = await Promise.all([openLog(logDirectory), saved])
+    try {
+      return await startProcesses(log)
+    } finally {
+      await log.close()
+    }
+  }
+
+  const startProcesses = async (log: FileHandle): Promise<SandboxHandle> => {
     const environment: Record<string, string> =
       isolation === 'none' ? { PATH: process.env.PATH ?? '/usr/local/bin:/usr/bin:/bin', [MARK]: state.id } : {}
-    const spawned = await spawnDetached(state.command, { environment, infoPipe: isolation === 'bubblewrap', logDirectory })
+    const spawned = await spawnDetached(state.command, { environment, infoPipe: isolation === 'bubblewrap', log })
     // No program of the sandbox runs before the agent talks to its supervisor, so joining the group late leaves no gap.
     const joined = group?.attach(spawned.pid)
     joined?.catch(() => {})
-    const supervisorPid = await spawned.supervisorPid
+    const supervisorPid = await spawned.supervisorPid.catch(endedEarly)
     const [monitor, supervisor] = await Promise.all([nameProcess(spawned.pid), nameProcess(supervisorPid)])
-    await Promise.all([
-      save({ monitor: monitor ?? null, supervisor: supervisor ?? null }),
-      joined?.then(() => group?.attach(supervisorPid)),
-    ])
-    if (supervisor === undefined) throw new BoxofficeError('BACKEND_UNAVAILABLE', 'the supervisor ended at once; its log is sandbox.log')
+    const limited = joined?.then(() => group?.attach(supervisorPid)).catch(endedEarly)
+    await Promise.all([save({ monitor: monitor ?? null, supervisor: supervisor ?? null }), limited])
     return { id: state.id, engineId: String(spawned.pid), state: 'running', profileHash: state.profile_hash }
+  }
+
+  const endedEarly = async (cause: unknown): Promise<never> => {
+    const said = (await readFile(join(logDirectory, LOG_NAME), 'utf8').catch(() => '')).trim().slice(-500)
+    throw new BoxofficeError('BACKEND_UNAVAILABLE', `the sandbox ended at its start: ${said === '' ? 'it said nothing' : said}`, { cause })
   }
 
   const engineState = async (): Promise<SandboxHandle['state']> => {
@@ -107,7 +122,7 @@ export const localSandbox = ({ state: initial, isolation, group, files, bootId, 
   }
 
   return {
-    start,
+    start: () => start(true),
     async handle() {
       const now = await engineState()
       const lost = now === 'lost' && ((await group?.oomKills()) ?? 0) > 0
@@ -125,7 +140,7 @@ export const localSandbox = ({ state: initial, isolation, group, files, bootId, 
       await kill()
     },
     async resume() {
-      if (state.stopped) await start()
+      if (state.stopped) await start(false)
       else if (group === undefined) await signalTree('SIGCONT')
       else await group.thaw()
     },

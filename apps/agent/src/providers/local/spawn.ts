@@ -1,8 +1,7 @@
 import { spawn } from 'node:child_process'
-import { open, readFile } from 'node:fs/promises'
+import { type FileHandle, open } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Readable } from 'node:stream'
-import { BoxofficeError } from '@boxoffice/protocol'
 import type { LocalState } from './state-file.ts'
 
 export type Spawned = {
@@ -12,20 +11,21 @@ export type Spawned = {
   supervisorPid: Promise<number>
 }
 
-const LOG_NAME = 'sandbox.log'
+/** Where what bubblewrap and the supervisor say about themselves goes. */
+export const LOG_NAME = 'sandbox.log'
+
+export const openLog = (directory: string): Promise<FileHandle> => open(join(directory, LOG_NAME), 'a', 0o600)
 
 /** Starts a process that outlives the agent: a session of its own, no pipe to us but the one that tells the inner pid. */
 export const spawnDetached = async (
   { file, arguments: args, directory, uid, gid }: LocalState['command'],
-  options: { environment: Record<string, string>; infoPipe: boolean; logDirectory: string },
+  { environment, infoPipe, log }: { environment: Record<string, string>; infoPipe: boolean; log: FileHandle },
 ): Promise<Spawned> => {
-  const logPath = join(options.logDirectory, LOG_NAME)
-  await using log = await open(logPath, 'a', 0o600)
   const child = spawn(file, args, {
     cwd: directory,
-    env: options.environment,
+    env: environment,
     detached: true,
-    stdio: ['ignore', log.fd, log.fd, ...(options.infoPipe ? (['pipe'] as const) : [])],
+    stdio: ['ignore', log.fd, log.fd, ...(infoPipe ? (['pipe'] as const) : [])],
     ...(uid === null ? {} : { uid }),
     ...(gid === null ? {} : { gid }),
   })
@@ -35,20 +35,27 @@ export const spawnDetached = async (
   const { pid } = child
   if (pid === undefined) return failure
 
-  if (!options.infoPipe) return { pid, supervisorPid: Promise.resolve(pid) }
-  const supervisorPid = innerPid(child.stdio[3] as Readable, logPath)
+  if (!infoPipe) return { pid, supervisorPid: Promise.resolve(pid) }
+  const supervisorPid = innerPid(child.stdio[3] as Readable)
   supervisorPid.catch(() => {})
   return { pid, supervisorPid }
 }
 
-/** Reads bubblewrap's `--info-fd`: a small JSON object once the namespaces exist, or nothing at all when it failed. */
-const innerPid = async (info: Readable, logPath: string): Promise<number> => {
+/**
+ * Reads bubblewrap's `--info-fd`: a small JSON object once the namespaces exist, or nothing at all when it failed. It is read
+ * to the end, because bubblewrap dies of a pipe that closes while it still writes.
+ */
+const innerPid = async (info: Readable): Promise<number> => {
+  const found = Promise.withResolvers<number | undefined>()
   let answer = ''
-  for await (const piece of info) {
-    answer += String(piece)
-    const inner = /"child-pid": (\d+)/.exec(answer)?.[1]
-    if (inner !== undefined) return Number(inner)
-  }
-  const said = (await readFile(logPath, 'utf8').catch(() => '')).trim().slice(-500)
-  throw new BoxofficeError('BACKEND_UNAVAILABLE', `bubblewrap could not start the sandbox: ${said === '' ? 'it said nothing' : said}`)
+  info.on('data', (piece: Buffer) => {
+    answer += piece.toString('latin1')
+    const inner = /"child-pid": (\d+),?\n/.exec(answer)?.[1]
+    if (inner !== undefined) found.resolve(Number(inner))
+  })
+  info.on('error', found.reject)
+  info.on('close', () => found.resolve(undefined))
+  const pid = await found.promise
+  if (pid !== undefined) return pid
+  throw new Error('bubblewrap told no process id')
 }

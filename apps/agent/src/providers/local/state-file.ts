@@ -34,6 +34,8 @@ export type StateFiles = ReturnType<typeof stateFiles>
 export const stateFiles = (directory: string) => {
   const pathOf = (id: string): string => join(directory, id + SUFFIX)
   return {
+    /** For one that is not there yet: if this is torn by a crash, nothing has been started. */
+    create: (state: LocalState): Promise<void> => writeFile(pathOf(state.id), JSON.stringify(state), { mode: 0o600 }),
     async save(state: LocalState): Promise<void> {
       const path = pathOf(state.id)
       await writeFile(`${path}.new`, JSON.stringify(state), { mode: 0o600 })
