@@ -117,5 +117,13 @@ function baseUrls({ publicUrl }: AgentRecord, sandboxId: string): { http_base_ur
   return { http_base_url: http, ws_base_url: `ws${http.slice(4)}` }
 }
 
-/** Whole seconds with `Z` [4-08]. */
-const fromSeconds = (seconds: number): string => `${new Date(seconds * 1000).toISOString().slice(0, 19)}Z`
+/** Whole seconds with `Z` [4-08]. Most answers of one second show the same two times. */
+function fromSeconds(seconds: number): string {
+  const known = shown.get(seconds)
+  if (known !== undefined) return known
+  const text = `${new Date(seconds * 1000).toISOString().slice(0, 19)}Z`
+  if (shown.size > 100) shown.clear()
+  shown.set(seconds, text)
+  return text
+}
+const shown = new Map<number, string>()

@@ -1,7 +1,8 @@
 import { ProviderReport, type RelayPreference } from '@boxoffice/protocol'
 import type { AgentRecord, AgentStore } from '../store.ts'
 import type { AppendAudit } from './audit.ts'
-import { type Db, immediate } from './database.ts'
+import type { Db } from './database.ts'
+import type { Write } from './writer.ts'
 
 type Row = {
   id: string
@@ -18,7 +19,10 @@ type Row = {
   last_seen_at: number
 }
 
-export function sqliteAgents(db: Db, appendAudit: AppendAudit): AgentStore {
+/** `ensure` needs its agent each time; what another broker wrote is seen this late. */
+const RECENT_MS = 250
+
+export function sqliteAgents(db: Db, write: Write, appendAudit: AppendAudit): AgentStore {
   const register = db
     .prepare(
       `INSERT INTO agents (id, install_id, instance_id, token_hash, public_url, control_url, relay, provider, version, clock_drift_ms, registered_at, last_seen_at)
@@ -33,20 +37,44 @@ export function sqliteAgents(db: Db, appendAudit: AppendAudit): AgentStore {
   const byId = db.prepare<[string], Row>('SELECT * FROM agents WHERE id = ?')
   const list = db.prepare<[], Row>('SELECT * FROM agents ORDER BY registered_at, id')
   const seen = db.prepare('UPDATE agents SET last_seen_at = ?, provider = ? WHERE id = ?')
+  const recent = new Map<string, { agent: AgentRecord; until: number }>()
   return {
     register: async (agent, audit) =>
-      immediate(db, () => {
+      write(() => {
         const id = register.get({ ...agent, provider: JSON.stringify(agent.provider), clockDriftMs: Math.round(agent.clockDriftMs) })
         appendAudit(audit)
+        recent.delete(id as string)
         return id as string
       }),
     byId: async (id) => {
+      const now = performance.now()
+      const known = recent.get(id)
+      if (known !== undefined && known.until > now) return known.agent
       const row = byId.get(id)
-      return row && toAgent(row)
+      if (row === undefined) return undefined
+      const agent = toAgent(row)
+      recent.set(id, { agent, until: now + RECENT_MS })
+      return agent
     },
     list: async () => list.all().map(toAgent),
-    seen: async (id, now, provider) => immediate(db, () => void seen.run(now, JSON.stringify(provider), id)),
+    seen: async (id, now, provider) =>
+      write(() => {
+        seen.run(now, JSON.stringify(provider), id)
+        recent.delete(id)
+      }),
   }
+}
+
+/** Reports repeat themselves: parsed once per content. */
+const reports = new Map<string, ProviderReport>()
+
+function toReport(json: string): ProviderReport {
+  const known = reports.get(json)
+  if (known !== undefined) return known
+  const report = ProviderReport.parse(JSON.parse(json))
+  if (reports.size > 1000) reports.clear()
+  reports.set(json, report)
+  return report
 }
 
 const toAgent = (row: Row): AgentRecord => ({
@@ -57,7 +85,7 @@ const toAgent = (row: Row): AgentRecord => ({
   publicUrl: row.public_url,
   controlUrl: row.control_url,
   relay: row.relay,
-  provider: ProviderReport.parse(JSON.parse(row.provider)),
+  provider: toReport(row.provider),
   version: row.version,
   clockDriftMs: row.clock_drift_ms,
   registeredAt: row.registered_at,

@@ -1,6 +1,7 @@
 import type { AuditEntry, AuditFilter, AuditRow } from '../../audit/audit.ts'
 import type { AuditStore } from '../store.ts'
-import { type Db, immediate } from './database.ts'
+import type { Db } from './database.ts'
+import type { Write } from './writer.ts'
 
 type Row = {
   id: number
@@ -22,7 +23,7 @@ type Row = {
 /** Inside a transaction: adds entries to the change that they record [C-72]. */
 export type AppendAudit = (entries: readonly AuditEntry[]) => void
 
-export function sqliteAudit(db: Db): { store: AuditStore; append: AppendAudit } {
+export function sqliteAudit(db: Db, write: Write): { store: AuditStore; append: AppendAudit } {
   const insert = db.prepare(
     `INSERT INTO audit (ts, request_id, event, tenant, caller, actor, thread_id, session_id, sandbox_id, outcome, code, ip, token_hash)
      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
@@ -37,7 +38,7 @@ export function sqliteAudit(db: Db): { store: AuditStore; append: AppendAudit } 
   return {
     append,
     store: {
-      append: async (entries) => immediate(db, () => append(entries)),
+      append: async (entries) => write(() => append(entries)),
       query: async (filter) => {
         const [sql, values] = select(filter)
         return db.prepare<unknown[], Row>(sql).all(...values).map(toAuditRow)

@@ -1,7 +1,8 @@
 import type { BrokerStore } from '../store.ts'
-import { type Db, immediate } from './database.ts'
+import type { Db } from './database.ts'
+import type { Write } from './writer.ts'
 
-export function sqliteBrokers(db: Db): BrokerStore {
+export function sqliteBrokers(db: Db, write: Write): BrokerStore {
   const heartbeat = db.prepare(
     'INSERT INTO brokers (id, pid, heartbeat_at) VALUES (?, ?, ?) ON CONFLICT (id) DO UPDATE SET heartbeat_at = excluded.heartbeat_at',
   )
@@ -10,11 +11,11 @@ export function sqliteBrokers(db: Db): BrokerStore {
   const setting = db.prepare<[string]>('SELECT value FROM settings WHERE key = ?').pluck()
   const set = db.prepare('INSERT INTO settings (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value')
   return {
-    heartbeat: async (id, pid, now) => immediate(db, () => void heartbeat.run(id, pid, now)),
+    heartbeat: async (id, pid, now) => write(() => void heartbeat.run(id, pid, now)),
     alive: async (since) => alive.all(since) as string[],
-    forget: async (id) => immediate(db, () => void forget.run({ id })),
+    forget: async (id) => write(() => void forget.run({ id })),
     issuer: async (own, authoritative) =>
-      immediate(db, () => {
+      write(() => {
         const shared = authoritative ? undefined : (setting.get('issuer') as string | undefined)
         if (shared === undefined) set.run('issuer', own)
         return shared ?? own

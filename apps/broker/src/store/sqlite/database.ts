@@ -1,5 +1,4 @@
 import { existsSync, statSync } from 'node:fs'
-import { BoxofficeError } from '@boxoffice/protocol'
 import Database from 'better-sqlite3'
 import { StartError } from '../../start-error.ts'
 import { MIGRATIONS } from './migrations.ts'
@@ -74,19 +73,7 @@ function migrate(db: Db): void {
   }).immediate()
 }
 
-/**
- * Runs `work` in one BEGIN IMMEDIATE transaction, so that it never has to upgrade a read lock. `work` is synchronous:
- * nothing is awaited while the lock is held [C-24].
- */
-export function immediate<T>(db: Db, work: () => T): T {
-  try {
-    return db.transaction(work).immediate()
-  } catch (thrown) {
-    if (thrown instanceof Database.SqliteError && thrown.code.startsWith('SQLITE_BUSY'))
-      throw new BoxofficeError('BACKEND_UNAVAILABLE', 'the database is busy; try again', { retryAfter: 1, cause: thrown })
-    throw thrown
-  }
-}
+export const isBusy = (thrown: unknown): boolean => thrown instanceof Database.SqliteError && thrown.code.startsWith('SQLITE_BUSY')
 
 export const isUniqueViolation = (thrown: unknown): boolean =>
   thrown instanceof Database.SqliteError && thrown.code === 'SQLITE_CONSTRAINT_UNIQUE'

@@ -1,6 +1,7 @@
 import { IDEMPOTENCY_MS, keyReused } from '../../sessions/idempotency.ts'
 import type { IdempotencyRecord, IdempotencyStore } from '../store.ts'
-import { type Db, immediate } from './database.ts'
+import type { Db } from './database.ts'
+import type { Write } from './writer.ts'
 
 type Row = { body_hash: string; session_id: string; expires_at: number }
 
@@ -11,7 +12,7 @@ export type Idempotency = IdempotencyStore & {
   forget(sessionId: string): void
 }
 
-export function sqliteIdempotency(db: Db): Idempotency {
+export function sqliteIdempotency(db: Db, write: Write): Idempotency {
   const find = db.prepare<[string, string, string, string, number], Row>(
     `SELECT body_hash, session_id, expires_at FROM idempotency
      WHERE tenant = ? AND principal = ? AND route = ? AND key = ? AND expires_at > ?`,
@@ -30,7 +31,7 @@ export function sqliteIdempotency(db: Db): Idempotency {
       const row = find.get(tenant, principal, route, key, now)
       return row && { tenant, principal, route, key, bodyHash: row.body_hash, sessionId: row.session_id, expiresAt: row.expires_at }
     },
-    purge: async (now) => immediate(db, () => void purge.run(now)),
+    purge: async (now) => write(() => void purge.run(now)),
     put: (record) => {
       const { tenant, principal, route, key } = record
       dropExpired.run(tenant, principal, route, key, record.expiresAt - IDEMPOTENCY_MS)

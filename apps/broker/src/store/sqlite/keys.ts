@@ -1,6 +1,7 @@
 import type { KeyRecord, KeyRight, KeyRole, KeyStore } from '../store.ts'
 import type { AppendAudit } from './audit.ts'
-import { type Db, immediate } from './database.ts'
+import type { Db } from './database.ts'
+import type { Write } from './writer.ts'
 
 type Row = {
   id: string
@@ -15,7 +16,7 @@ type Row = {
   revoked_at: number | null
 }
 
-export function sqliteKeys(db: Db, appendAudit: AppendAudit): KeyStore {
+export function sqliteKeys(db: Db, write: Write, appendAudit: AppendAudit): KeyStore {
   const insert = db.prepare(
     `INSERT INTO api_keys (id, hash, name, tenant, principal, actor_type, role, rights, created_at, revoked_at)
      VALUES (@id, @hash, @name, @tenant, @principal, @actorType, @role, @rights, @createdAt, @revokedAt)`,
@@ -28,7 +29,7 @@ export function sqliteKeys(db: Db, appendAudit: AppendAudit): KeyStore {
   const found = (row: Row | undefined): KeyRecord | undefined => row && toKey(row)
   return {
     insert: async (key, audit) =>
-      immediate(db, () => {
+      write(() => {
         insert.run({ ...key, rights: JSON.stringify(key.rights) })
         appendAudit(audit)
       }),
@@ -36,7 +37,7 @@ export function sqliteKeys(db: Db, appendAudit: AppendAudit): KeyStore {
     byId: async (id) => found(byId.get(id)),
     list: async (tenant) => list.all({ tenant }).map(toKey),
     revoke: async (id, now, audit) =>
-      immediate(db, () => {
+      write(() => {
         if (revoke.run(now, id).changes === 0) return false
         appendAudit(audit)
         return true

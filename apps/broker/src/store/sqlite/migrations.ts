@@ -122,8 +122,9 @@ export const MIGRATIONS: readonly string[] = [
     value TEXT NOT NULL
   ) STRICT;
 
+  -- Rows are never deleted, so ids only rise without AUTOINCREMENT and its page to write.
   CREATE TABLE audit (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    id INTEGER PRIMARY KEY,
     ts INTEGER NOT NULL,
     request_id TEXT,
     event TEXT NOT NULL,

@@ -8,15 +8,17 @@ export type Scopes = ScopeStore & {
 }
 
 export function sqliteScopes(db: Db): Scopes {
-  const owner = db.prepare<[string, string, string]>('SELECT owner FROM scopes WHERE tenant = ? AND scope_type = ? AND scope_id = ?').pluck()
-  const members = db
-    .prepare<[string, string, string]>('SELECT principal FROM scope_members WHERE tenant = ? AND scope_type = ? AND scope_id = ?')
-    .pluck()
+  // Owner and members in one look-up: `ensure` asks each time.
+  const find = db.prepare<[string, string, string], { owner: string; members: string | null }>(
+    `SELECT owner, (SELECT json_group_array(m.principal) FROM scope_members m WHERE m.tenant = o.tenant
+       AND m.scope_type = o.scope_type AND m.scope_id = o.scope_id HAVING count(*) > 0) AS members
+     FROM scopes o WHERE tenant = ? AND scope_type = ? AND scope_id = ?`,
+  )
   const claim = db.prepare('INSERT OR IGNORE INTO scopes (tenant, scope_type, scope_id, owner, claimed_at) VALUES (?, ?, ?, ?, ?)')
 
   const ownership = (tenant: string, scope: Scope): Ownership => {
-    const found = owner.get(tenant, scope.type, scope.id) as string | undefined
-    return { owner: found ?? null, members: found === undefined ? [] : (members.all(tenant, scope.type, scope.id) as string[]) }
+    const found = find.get(tenant, scope.type, scope.id)
+    return { owner: found?.owner ?? null, members: found?.members ? (JSON.parse(found.members) as string[]) : [] }
   }
   return {
     ownership: async (tenant, scope) => ownership(tenant, scope),

@@ -1,16 +1,17 @@
 import { createHash } from 'node:crypto'
 import { Profile } from '@boxoffice/protocol'
-import { type EndedSession, isLive, type LiveSession, type PlacedSession, type ProvisioningSession, type Session } from '../../sessions/session.ts'
+import { type EndedSession, isPlaced, type LiveSession, type PlacedSession, type ProvisioningSession, type Session } from '../../sessions/session.ts'
 import type { CreateOptions, CreateOutcome, SaveOptions, SessionFilter, SessionStore } from '../store.ts'
 import type { AppendAudit } from './audit.ts'
-import { type Db, immediate, isUniqueViolation } from './database.ts'
+import { type Db, isUniqueViolation } from './database.ts'
 import type { Idempotency } from './idempotency.ts'
 import type { Scopes } from './scopes.ts'
+import type { Write } from './writer.ts'
 import { type SessionRow, toRow, toSession } from './session-row.ts'
 
 const LIVE = "state IN ('provisioning', 'active', 'idle', 'suspended')"
 
-export function sqliteSessions(db: Db, appendAudit: AppendAudit, scopes: Scopes, idempotency: Idempotency): SessionStore {
+export function sqliteSessions(db: Db, write: Write, appendAudit: AppendAudit, scopes: Scopes, idempotency: Idempotency): SessionStore {
   const one = (where: string) => db.prepare<unknown[], SessionRow>(`SELECT * FROM sessions WHERE ${where}`)
   const byId = one('id = ?')
   const live = one(`tenant = ? AND scope_type = ? AND scope_id = ? AND ${LIVE}`)
@@ -30,16 +31,18 @@ export function sqliteSessions(db: Db, appendAudit: AppendAudit, scopes: Scopes,
   const update = db.prepare(
     `UPDATE sessions SET ${mutable.map((name) => `${name} = @${name}`).join(', ')}, revision = @revision + 1 WHERE id = @id AND revision = @revision`,
   )
-  // The hot path of `ensure`: names no column of any index, so no index is rewritten.
-  const touch = db.prepare<[number, number, string, number]>(
-    'UPDATE sessions SET last_activity_at = ?, lease_expires_at = ?, revision = revision + 1 WHERE id = ? AND revision = ?',
+  // The hot path of `ensure`: names no column of any index, so no index is rewritten. It only moves times forward, so two of
+  // them need not exclude each other, only what changes the session otherwise; to that, the raised revision tells.
+  const touch = db.prepare<[number, number, string, string, number]>(
+    `UPDATE sessions SET last_activity_at = max(last_activity_at, ?), lease_expires_at = max(lease_expires_at, ?), revision = revision + 1
+     WHERE id = ? AND state = ? AND activated_at = ?`,
   )
   const read = (row: SessionRow): Session => toSession(row, profiles.get(row.profile_hash))
 
-  const write = (before: Session, after: Session): boolean => {
-    const touched = before.state === after.state && before.dueAt === after.dueAt && before.busy === after.busy && after.state !== 'provisioning'
+  const replace = (before: Session, after: Session): boolean => {
+    const touched = isPlaced(after) && before.state === after.state && before.dueAt === after.dueAt && before.busy === after.busy
     const changed = touched
-      ? touch.run(after.lastActivityAt, after.leaseExpiresAt, before.id, before.revision)
+      ? touch.run(after.lastActivityAt, after.leaseExpiresAt, before.id, before.state, after.activatedAt)
       : update.run({ ...toRow(after), revision: before.revision })
     return changed.changes === 1
   }
@@ -55,15 +58,15 @@ export function sqliteSessions(db: Db, appendAudit: AppendAudit, scopes: Scopes,
     },
     create: async (session, options) => {
       try {
-        return immediate(db, () => create(session, options))
+        return await write(() => create(session, options))
       } catch (thrown) {
         if (thrown instanceof Refused) return thrown.outcome
         throw thrown
       }
     },
     save: async (before, after, options = {}) =>
-      immediate(db, () => {
-        if (!write(before, after)) return false
+      write(() => {
+        if (!replace(before, after)) return false
         record(after, options)
         return true
       }),
@@ -81,7 +84,7 @@ export function sqliteSessions(db: Db, appendAudit: AppendAudit, scopes: Scopes,
       }
       return { states, agents }
     },
-    purge: async (before, limit) => immediate(db, () => purge.run(before, limit).changes),
+    purge: async (before, limit) => write(() => purge.run(before, limit).changes),
   }
 
   function create(session: ProvisioningSession, { claimFor, maxLive, ...options }: CreateOptions): CreateOutcome {

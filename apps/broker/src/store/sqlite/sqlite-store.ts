@@ -7,22 +7,24 @@ import { sqliteIdempotency } from './idempotency.ts'
 import { sqliteKeys } from './keys.ts'
 import { sqliteScopes } from './scopes.ts'
 import { sqliteSessions } from './sessions.ts'
+import { groupCommit } from './writer.ts'
 
 /** The store in one SQLite file. Throws `StartError` for a file that it must not touch. */
 export function openSqliteStore(path: string): Store {
   const db = openDatabase(path)
-  const audit = sqliteAudit(db)
+  const write = groupCommit(db)
+  const audit = sqliteAudit(db, write)
   const scopes = sqliteScopes(db)
-  const idempotency = sqliteIdempotency(db)
+  const idempotency = sqliteIdempotency(db, write)
   const ping = db.prepare('SELECT 1')
   return {
-    sessions: sqliteSessions(db, audit.append, scopes, idempotency),
+    sessions: sqliteSessions(db, write, audit.append, scopes, idempotency),
     scopes,
     idempotency,
-    agents: sqliteAgents(db, audit.append),
-    keys: sqliteKeys(db, audit.append),
+    agents: sqliteAgents(db, write, audit.append),
+    keys: sqliteKeys(db, write, audit.append),
     audit: audit.store,
-    brokers: sqliteBrokers(db),
+    brokers: sqliteBrokers(db, write),
     ping: async () => void ping.get(),
     [Symbol.asyncDispose]: async () => void db.close(),
   }
