@@ -1,0 +1,67 @@
+import { once } from 'node:events'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { TestDataplane } from './support/dataplane.ts'
+import { TestSocket } from './support/socket.ts'
+
+/** What the contract gives half a minute and more. All at once, because each only waits. */
+let dp: TestDataplane
+beforeAll(async () => {
+  dp = await TestDataplane.start()
+})
+afterAll(() => dp[Symbol.asyncDispose]())
+
+const connect = (encoding: 'json' | 'binary' = 'json', token = dp.token): Promise<TestSocket> => new TestSocket(`${dp.wsBase}/exec/ws`, encoding, { token }).opened()
+
+describe.concurrent('times of the contract', () => {
+  test('[C-27] at exp + 30 s without a renewal: TOKEN_EXPIRED, 4401, then a disconnect that can be healed', async ({ expect }) => {
+    const exp = Math.floor(Date.now() / 1000) - 4
+    const socket = await connect('json', await dp.sign({ exp }))
+    socket.start({ argv: ['sleep', '300'], exec_id: 'expires' })
+    await socket.frame('ready')
+    const { code } = await socket.closed
+    expect([code, socket.find('error')?.error.code]).toEqual([4401, 'TOKEN_EXPIRED'])
+    expect(Date.now() / 1000 - exp).toBeGreaterThanOrEqual(30)
+    const again = await connect()
+    again.start({ attach: 'expires' })
+    expect(await again.frame('ready')).toMatchObject({ attached: true })
+    again.send({ type: 'signal', signal: 'KILL' })
+    await again.closed
+  }, 60_000)
+
+  test('[C-29] an exec without a reader is killed after 30 s, not after 20', async ({ expect }) => {
+    const first = await connect()
+    first.start({ argv: ['sleep', '300'], exec_id: 'alone' })
+    await first.frame('ready')
+    first.ws.terminate()
+    await first.closed
+    await new Promise((resolve) => setTimeout(resolve, 20_000))
+    const second = await connect()
+    second.start({ attach: 'alone' })
+    expect(await second.frame('ready')).toMatchObject({ attached: true })
+    second.ws.terminate()
+    await new Promise((resolve) => setTimeout(resolve, 33_000))
+    const third = await connect()
+    third.start({ attach: 'alone' })
+    expect(await third.frame('exit')).toMatchObject({ reason: 'killed', kill_cause: 'disconnect' })
+  }, 90_000)
+
+  test('[C-68, C-51] a peer that answers no ping is gone within 90 s and no longer counts', async ({ expect }) => {
+    const socket = new TestSocket(`${dp.wsBase}/exec/ws`, 'json', { token: dp.token, autoPong: false })
+    await socket.opened()
+    const started = performance.now()
+    expect((await socket.closed).code).toBe(1006)
+    expect(performance.now() - started).toBeLessThan(95_000)
+  }, 120_000)
+
+  test('[4-134] a reader that stands still for 120 s: 4408', async ({ expect }) => {
+    const socket = await connect('binary')
+    socket.start({ argv: ['yes'], exec_id: 'stalls' })
+    await socket.frame('ready')
+    await once(socket.ws, 'message')
+    socket.ws.pause()
+    await new Promise((resolve) => setTimeout(resolve, 123_000))
+    socket.ws.resume()
+    expect((await socket.closed).code).toBe(4408)
+    expect(socket.find('error')?.error.code).toBe('TIMEOUT')
+  }, 150_000)
+})
