@@ -92,7 +92,9 @@ impl Channel {
     /// The ring is about to forget what this reader has not got. A frame already begun is completed from a copy, so that
     /// the channel stays usable. True where the reader falls behind.
     pub fn falls_behind(&mut self, process: &Process, oldest: [u64; 2]) -> bool {
-        let Job::Reader(reading) = &mut self.job else { return false };
+        let Job::Reader(reading) = &mut self.job else {
+            return false;
+        };
         if (0..2).all(|s| reading.sent[s] >= oldest[s]) {
             return false;
         }
@@ -106,7 +108,9 @@ impl Channel {
 
     /// Writes until nothing is left or the socket is full.
     pub fn flush(&mut self, process: Option<&Process>) -> Flushed {
-        let Some(fd) = &self.fd else { return Flushed::All };
+        let Some(fd) = &self.fd else {
+            return Flushed::All;
+        };
         loop {
             let mut body = [IoSlice::new(&[]), IoSlice::new(&[])];
             if let (Job::Reader(reading), Some(process)) = (&mut self.job, process) {
@@ -143,11 +147,11 @@ impl Channel {
             let from_out = count.min(pending.len());
             self.out_sent += from_out;
             count -= from_out;
-            if let Job::Reader(reading) = &mut self.job {
-                if let Some((stream, left)) = reading.frame {
-                    reading.sent[stream] += count as u64;
-                    reading.frame = (count < left).then_some((stream, left - count));
-                }
+            if let Job::Reader(reading) = &mut self.job
+                && let Some((stream, left)) = reading.frame
+            {
+                reading.sent[stream] += count as u64;
+                reading.frame = (count < left).then_some((stream, left - count));
             }
         }
     }

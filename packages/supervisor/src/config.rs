@@ -57,7 +57,8 @@ mod tests {
 
     #[test]
     fn takes_what_the_agent_gives() {
-        let Parsed::Run(config) = parse("--socket /s --workspace /w --home /h --no-seccomp --oom-file /a --oom-file /b")
+        let Parsed::Run(config) =
+            parse("--socket /s --workspace /w --home /h --no-seccomp --oom-file /a --oom-file /b")
         else {
             panic!("refused");
         };

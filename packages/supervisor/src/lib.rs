@@ -1,5 +1,5 @@
 //! The supervisor of one sandbox: starts, streams and kills its processes, and does its file work. See `WIRE.md`.
-#![deny(unsafe_code)]
+#![deny(unsafe_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 pub mod base64;
 pub mod channel;

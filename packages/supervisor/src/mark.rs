@@ -12,7 +12,10 @@ use crate::sys;
 pub enum Scope {
     Mark(u64),
     /// Every mark this supervisor gives.
-    Marks { low: u64, high: u64 },
+    Marks {
+        low: u64,
+        high: u64,
+    },
 }
 
 impl Scope {
@@ -38,7 +41,7 @@ impl Marks {
         Marks { high: half + random % half, given: 0 }
     }
 
-    pub fn next(&mut self) -> u64 {
+    pub fn give(&mut self) -> u64 {
         self.given += 1;
         self.high - self.given
     }
@@ -68,11 +71,17 @@ pub fn count(scope: Scope) -> usize {
 
 fn each(scope: Scope, mut act: impl FnMut(Pid)) -> usize {
     let own = std::process::id() as i32;
-    let Ok(entries) = fs::read_dir("/proc") else { return 0 };
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return 0;
+    };
     let mut found = 0;
     for entry in entries.flatten() {
-        let Some(number) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
-        let Some(pid) = Pid::from_raw(number).filter(|_| number > 1 && number != own) else { continue };
+        let Some(number) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
+            continue;
+        };
+        let Some(pid) = Pid::from_raw(number).filter(|_| number > 1 && number != own) else {
+            continue;
+        };
         if carries(pid, scope) && is_alive(number) {
             found += 1;
             act(pid);
@@ -128,7 +137,7 @@ mod tests {
     #[test]
     fn marks_differ_and_lie_in_the_scope_of_all() {
         let mut marks = Marks::new(u64::MAX);
-        let (a, b) = (marks.next(), marks.next());
+        let (a, b) = (marks.give(), marks.give());
         assert_ne!(a, b);
         assert!(marks.all().covers(a) && marks.all().covers(b));
         assert!(!marks.all().covers(u64::MAX));

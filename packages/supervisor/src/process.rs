@@ -127,7 +127,9 @@ impl Process {
     }
 
     pub fn acknowledge(&mut self, channel: u32, offsets: [u64; 2]) -> bool {
-        let Some(reader) = self.readers.iter_mut().find(|reader| reader.channel == channel) else { return false };
+        let Some(reader) = self.readers.iter_mut().find(|reader| reader.channel == channel) else {
+            return false;
+        };
         for (s, stream) in self.streams.iter_mut().enumerate() {
             let offset = offsets[s].min(stream.ring.end());
             reader.acknowledged[s] = reader.acknowledged[s].max(offset);

@@ -134,3 +134,64 @@ fn split_at_wrap(part: &[u8], at: usize, size: usize) -> [&[u8]; 2] {
     let (a, b) = part.split_at(part.len().min(size - at));
     [a, b]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn byte(offset: u64) -> u8 {
+        (offset % 251) as u8
+    }
+
+    fn push(ring: &mut Ring, count: usize) {
+        let bytes: Vec<u8> = (ring.end()..ring.end() + count as u64).map(byte).collect();
+        ring.push(&bytes);
+    }
+
+    fn check(ring: &Ring) {
+        let kept: Vec<u8> = ring.slices(ring.oldest(), MAX).concat();
+        let expected: Vec<u8> = (ring.oldest()..ring.end()).map(byte).collect();
+        assert!(kept == expected);
+    }
+
+    #[test]
+    fn every_length_of_push_leaves_the_last_bytes_in_order() {
+        let mut ring = Ring::default();
+        for count in [1, 0, 4095, 4096, 1, 70_000, 3, 500_000, MAX - 1, MAX, MAX + 12_345, 7] {
+            push(&mut ring, count);
+            check(&ring);
+            assert!(ring.memory_bytes() <= MAX);
+        }
+        assert_eq!(ring.end() - ring.oldest(), MAX as u64);
+    }
+
+    #[test]
+    fn grows_while_wrapped_and_shrinks_to_what_it_holds() {
+        let mut ring = Ring::default();
+        push(&mut ring, 100);
+        assert_eq!(ring.memory_bytes(), 4096);
+        ring.shrink();
+        assert_eq!(ring.memory_bytes(), 100);
+        check(&ring);
+        push(&mut ring, 2 * MAX + 5);
+        ring.shrink();
+        check(&ring);
+        push(&mut ring, 3);
+        check(&ring);
+        let end = ring.end();
+        ring.clear();
+        assert_eq!((ring.oldest(), ring.end(), ring.memory_bytes()), (end, end, 0));
+        assert_eq!(ring.slices(0, 10).concat(), b"");
+        push(&mut ring, 10);
+        check(&ring);
+    }
+
+    #[test]
+    fn slices_keep_to_offset_and_limit() {
+        let mut ring = Ring::default();
+        push(&mut ring, 1000);
+        assert_eq!(ring.slices(990, 5).concat(), (990..995).map(byte).collect::<Vec<_>>());
+        assert_eq!(ring.slices(1000, 5).concat(), b"");
+        assert_eq!(ring.slices(2000, 5).concat(), b"");
+    }
+}

@@ -119,49 +119,56 @@ pub fn program(cookie: u64) -> Vec<sock_filter> {
     // Its flags are behind a pointer; libc falls back to clone, whose flags can be judged.
     on(&mut out, libc::SYS_clone3, &[give(ENOSYS)]);
     on(&mut out, libc::SYS_clone, &[load(low(0)), any_bit(NAMESPACES, 1), give(EPERM), give(ALLOW)]);
-    on(&mut out, libc::SYS_unshare, &[
-        load(low(0)),
-        any_bit(NAMESPACES | CLONE_NEWTIME, 1),
-        give(EPERM),
-        give(ALLOW),
-    ]);
-    on(&mut out, libc::SYS_ioctl, &[
-        load(low(1)),
-        equals(libc::TIOCSTI as u32, 1),
-        give(EPERM),
-        equals(libc::TIOCLINUX as u32, 1),
-        give(EPERM),
-        give(ALLOW),
-    ]);
+    on(&mut out, libc::SYS_unshare, &[load(low(0)), any_bit(NAMESPACES | CLONE_NEWTIME, 1), give(EPERM), give(ALLOW)]);
+    on(
+        &mut out,
+        libc::SYS_ioctl,
+        &[
+            load(low(1)),
+            equals(libc::TIOCSTI as u32, 1),
+            give(EPERM),
+            equals(libc::TIOCLINUX as u32, 1),
+            give(EPERM),
+            give(ALLOW),
+        ],
+    );
     // As in container engines: PER_LINUX, PER_LINUX32, UNAME26 of each, and the question.
-    on(&mut out, libc::SYS_personality, &[
-        load(low(0)),
-        equals(0xffff_ffff, 1),
-        give(ALLOW),
-        statement(BPF_ALU | BPF_AND | BPF_K, !0x2_0008),
-        equals(0, 1),
-        give(ALLOW),
-        give(EPERM),
-    ]);
+    on(
+        &mut out,
+        libc::SYS_personality,
+        &[
+            load(low(0)),
+            equals(0xffff_ffff, 1),
+            give(ALLOW),
+            statement(BPF_ALU | BPF_AND | BPF_K, !0x2_0008),
+            equals(0, 1),
+            give(ALLOW),
+            give(EPERM),
+        ],
+    );
     #[cfg(target_arch = "x86_64")]
     on(&mut out, libc::SYS_setrlimit, &[load(low(0)), equals(libc::RLIMIT_RTTIME, 1), give(EPERM), give(ALLOW)]);
-    on(&mut out, libc::SYS_prlimit64, &[
-        load(low(1)),
-        not_equal(libc::RLIMIT_RTTIME, 1),
-        give(ALLOW),
-        // A null pointer sets nothing.
-        load(low(2)),
-        equals(0, 3),
-        load(high(2)),
-        equals(0, 1),
-        give(ALLOW),
-        load(low(5)),
-        equals(cookie as u32, 3),
-        load(high(5)),
-        equals((cookie >> 32) as u32, 1),
-        give(ALLOW),
-        give(EPERM),
-    ]);
+    on(
+        &mut out,
+        libc::SYS_prlimit64,
+        &[
+            load(low(1)),
+            not_equal(libc::RLIMIT_RTTIME, 1),
+            give(ALLOW),
+            // A null pointer sets nothing.
+            load(low(2)),
+            equals(0, 3),
+            load(high(2)),
+            equals(0, 1),
+            give(ALLOW),
+            load(low(5)),
+            equals(cookie as u32, 3),
+            load(high(5)),
+            equals((cookie >> 32) as u32, 1),
+            give(ALLOW),
+            give(EPERM),
+        ],
+    );
     out.push(give(ALLOW));
     out
 }

@@ -161,7 +161,8 @@ fn a_background_child_that_writes_without_end_does_not_hold_the_exit() {
 #[test]
 fn kill_signal_and_their_refusals() {
     let mut agent = Agent::new();
-    let mut channel = agent.start(&json!({"id": "k", "command": "trap 'echo usr' USR1; echo up; while :; do sleep 0.01; done"}));
+    let mut channel =
+        agent.start(&json!({"id": "k", "command": "trap 'echo usr' USR1; echo up; while :; do sleep 0.01; done"}));
     channel.expect(Kind::Ready);
     channel.expect(Kind::Stdout);
     agent.call(json!({"op": "signal", "id": "k", "signal": "USR1"})).unwrap();
@@ -169,7 +170,10 @@ fn kill_signal_and_their_refusals() {
     assert_eq!(agent.call(json!({"op": "signal", "id": "k", "signal": "NO"})).unwrap_err()["kind"], "bad_request");
     agent.call(json!({"op": "kill", "id": "k", "cause": "released", "grace_ms": 1000})).unwrap();
     let exit = channel.expect(Kind::Exit).json();
-    assert_eq!((&exit["reason"], &exit["cause"], &exit["signal"]), (&json!("killed"), &json!("released"), &json!("SIGTERM")));
+    assert_eq!(
+        (&exit["reason"], &exit["cause"], &exit["signal"]),
+        (&json!("killed"), &json!("released"), &json!("SIGTERM"))
+    );
     assert_eq!(agent.call(json!({"op": "signal", "id": "k", "signal": "TERM"})).unwrap_err()["kind"], "not_running");
     assert_eq!(agent.call(json!({"op": "kill", "id": "nobody", "cause": "x"})).unwrap_err()["kind"], "not_found");
     assert_eq!(agent.call(json!({"op": "nonsense"})).unwrap_err()["kind"], "bad_request");
@@ -178,7 +182,8 @@ fn kill_signal_and_their_refusals() {
 #[test]
 fn one_id_is_one_run() {
     let mut agent = Agent::new();
-    let start = json!({"id": "once", "fingerprint": "a", "meta": "kept", "command": "echo line >> runs; echo out; sleep 0.1"});
+    let start =
+        json!({"id": "once", "fingerprint": "a", "meta": "kept", "command": "echo line >> runs; echo out; sleep 0.1"});
     let first = agent.start(&start);
     let second = agent.start(&start);
     for channel in [first, second] {
@@ -199,7 +204,8 @@ fn one_id_is_one_run() {
 fn shutdown_leaves_nothing() {
     let mut agent = Agent::new();
     let time = unique().to_string();
-    let mut channel = agent.start(&json!({"command": format!("(setsid sleep {time} &); trap '' TERM; sleep {time}; sleep {time}")}));
+    let mut channel =
+        agent.start(&json!({"command": format!("(setsid sleep {time} &); trap '' TERM; sleep {time}; sleep {time}")}));
     channel.expect(Kind::Ready);
     agent.until("both run", |_| living(&time) == 2);
     agent.call(json!({"op": "shutdown", "cause": "released", "grace_ms": 100})).unwrap();
@@ -213,8 +219,13 @@ fn shutdown_leaves_nothing() {
 fn a_bad_frame_ends_its_connection_and_nothing_else() {
     use std::io::Write;
     let mut agent = Agent::new();
-    let bad: [&[u8]; 5] =
-        [&[0, 0, 0, 0], &[255, 255, 255, 255], &[1, 0, 0, 0, 0x7f], &[2, 0, 0, 0, 0x12, b'{'], &[3, 0, 0, 0, 0x21, b'{', b'}']];
+    let bad: [&[u8]; 5] = [
+        &[0, 0, 0, 0],
+        &[255, 255, 255, 255],
+        &[1, 0, 0, 0, 0x7f],
+        &[2, 0, 0, 0, 0x12, b'{'],
+        &[3, 0, 0, 0, 0x21, b'{', b'}'],
+    ];
     for bytes in bad {
         let mut channel = agent.channel();
         channel.stream.write_all(bytes).unwrap();

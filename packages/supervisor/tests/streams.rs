@@ -170,7 +170,8 @@ fn the_clock_of_orphans_stands_while_the_agent_is_away() {
     drop(now);
     assert_eq!(agent.event()["exit"]["cause"], "disconnect");
     // Detached ones stay.
-    let mut channel = agent.start(&json!({"id": "d", "command": "sleep 0.3; echo done", "orphan_ms": 0, "detach": true}));
+    let mut channel =
+        agent.start(&json!({"id": "d", "command": "sleep 0.3; echo done", "orphan_ms": 0, "detach": true}));
     channel.expect(Kind::Ready);
     drop(channel);
     assert_eq!(agent.event()["exit"]["reason"], "exited");
@@ -179,7 +180,8 @@ fn the_clock_of_orphans_stands_while_the_agent_is_away() {
 #[test]
 fn output_and_wait_answer_without_a_reader() {
     let mut agent = Agent::new();
-    let mut channel = agent.start(&json!({"id": "w", "command": "read a; echo $a; read b", "stdin": "open", "detach": true}));
+    let mut channel =
+        agent.start(&json!({"id": "w", "command": "read a; echo $a; read b", "stdin": "open", "detach": true}));
     channel.expect(Kind::Ready);
     let wait = json!({"op": "wait", "id": "w", "stream": "stdout", "offset": 0, "ms": 50});
     let begun = Instant::now();
@@ -245,10 +247,11 @@ fn stdin_nobody_reads_is_bounded() {
 #[test]
 fn a_terminal_has_a_size_and_tells_of_a_new_one() {
     let mut agent = Agent::new();
-    let command = "trap 'stty size' WINCH; tty; stty size; while :; do sleep 0.01; done";
-    let mut channel = agent.start(&json!({"id": "t", "command": command, "pty": {"cols": 100, "rows": 30}, "stdin": "open"}));
+    let command = "trap 'stty size; told=1' WINCH; tty; stty size; while [ -z \"$told\" ]; do sleep 0.01; done; echo ready; exec sleep 1000";
+    let mut channel =
+        agent.start(&json!({"id": "t", "command": command, "pty": {"cols": 100, "rows": 30}, "stdin": "open"}));
     assert_eq!(channel.expect(Kind::Ready).json()["pty"], json!({"cols": 100, "rows": 30}));
-    let mut read_until = |channel: &mut support::Conn, wanted: &str| {
+    let read_until = |channel: &mut support::Conn, wanted: &str| {
         let mut text = String::new();
         while !text.contains(wanted) {
             text += &String::from_utf8(channel.expect(Kind::Stdout).payload).unwrap();
@@ -257,7 +260,7 @@ fn a_terminal_has_a_size_and_tells_of_a_new_one() {
     };
     assert!(read_until(&mut channel, "30 100\r\n").starts_with("/dev/pts/"));
     agent.call(json!({"op": "resize", "id": "t", "cols": 81, "rows": 25})).unwrap();
-    read_until(&mut channel, "25 81\r\n");
+    assert!(read_until(&mut channel, "ready").contains("25 81\r\n"));
     // The interrupt character reaches the programs in front.
     channel.send_bytes(Kind::Stdin, b"\x03");
     let exit = loop {
@@ -267,7 +270,10 @@ fn a_terminal_has_a_size_and_tells_of_a_new_one() {
         }
     };
     assert_eq!(exit["signal"], "SIGINT");
-    assert_eq!(agent.call(json!({"op": "resize", "id": "t", "cols": 1, "rows": 1})).unwrap_err()["kind"], "not_running");
+    assert_eq!(
+        agent.call(json!({"op": "resize", "id": "t", "cols": 1, "rows": 1})).unwrap_err()["kind"],
+        "not_running"
+    );
 }
 
 #[test]

@@ -113,7 +113,10 @@ fn a_hostile_peer_can_neither_crash_nor_bloat_the_decoder() {
             }
         }
         for _ in 0..random.below(4) {
-            if let Some(byte) = { let at = random.below(input.len()); input.get_mut(at) } {
+            if let Some(byte) = {
+                let at = random.below(input.len());
+                input.get_mut(at)
+            } {
                 *byte = random.next() as u8;
             }
         }

@@ -1,6 +1,8 @@
 //! Changes of the tree that carry no content.
 
-use rustix::fs::{AtFlags, FileType, Mode, RawMode, RenameFlags, mkdirat, renameat, renameat_with, symlinkat, unlinkat};
+use rustix::fs::{
+    AtFlags, FileType, Mode, RawMode, RenameFlags, mkdirat, renameat, renameat_with, symlinkat, unlinkat,
+};
 use rustix::io::Errno;
 
 use super::error::FileError;

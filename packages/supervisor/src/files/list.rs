@@ -1,7 +1,7 @@
 //! The tree below a directory, in order, line by line.
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, openat, statat};
 use rustix::fd::OwnedFd;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, openat, statat};
 use rustix::io::Errno;
 use serde::Serialize;
 
@@ -43,7 +43,9 @@ pub fn list(link: &mut Link, root: &Root, path: &str, depth: Option<u32>, limit:
             continue;
         };
         // Whatever vanished since its directory was read is left out.
-        let Ok(stat) = statat(&here.fd, &*name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+        let Ok(stat) = statat(&here.fd, &*name, AtFlags::SYMLINK_NOFOLLOW) else {
+            continue;
+        };
         if left == 0 {
             truncated = true;
             break;
@@ -56,12 +58,12 @@ pub fn list(link: &mut Link, root: &Root, path: &str, depth: Option<u32>, limit:
             out.clear();
         }
         let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
-        if is_directory && depth.is_none_or(|depth| levels.len() < depth as usize) {
-            if let Some(here) = levels.last() {
-                if let Ok(fd) = descend(&here.fd, &name) {
-                    levels.push(level(fd, full + "/"));
-                }
-            }
+        if is_directory
+            && depth.is_none_or(|depth| levels.len() < depth as usize)
+            && let Some(here) = levels.last()
+            && let Ok(fd) = descend(&here.fd, &name)
+        {
+            levels.push(level(fd, full + "/"));
         }
     }
     if truncated {

@@ -1,7 +1,9 @@
 //! From a client's path to a directory that is held open and a name in it, without ever leaving the root.
 
 use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat, mkdirat, openat, openat2, readlinkat, statat};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat, mkdirat, openat, openat2, readlinkat, statat,
+};
 use rustix::io::Errno;
 use std::path::PathBuf;
 
@@ -128,7 +130,9 @@ impl Root {
         let mut parts: Vec<String> = path.rsplit('/').map(String::from).collect();
         let mut links = 0;
         while let Some(part) = parts.pop() {
-            let Some(last) = way.last() else { return Err(FileError::Escapes) };
+            let Some(last) = way.last() else {
+                return Err(FileError::Escapes);
+            };
             if part.is_empty() || part == "." {
                 continue;
             }

@@ -43,7 +43,7 @@ pub fn size(stat: &Stat) -> u64 {
 }
 
 pub fn mtime_ms(stat: &Stat) -> i64 {
-    stat.st_mtime as i64 * 1000 + stat.st_mtime_nsec as i64 / 1_000_000
+    stat.st_mtime * 1000 + stat.st_mtime_nsec as i64 / 1_000_000
 }
 
 /// Changes with the file's identity, length and time.

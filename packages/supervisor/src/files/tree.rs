@@ -26,10 +26,11 @@ pub fn names(fd: &OwnedFd) -> Result<Vec<String>, Errno> {
 fn all_names(fd: &OwnedFd) -> Result<Vec<String>, Errno> {
     let mut names = Vec::new();
     for entry in Dir::read_from(fd)? {
-        if let Ok(name) = entry?.file_name().to_str() {
-            if name != "." && name != ".." {
-                names.push(name.to_owned());
-            }
+        if let Ok(name) = entry?.file_name().to_str()
+            && name != "."
+            && name != ".."
+        {
+            names.push(name.to_owned());
         }
     }
     Ok(names)
@@ -41,7 +42,9 @@ pub fn usage(root: &Root) -> Result<Usage, FileError> {
     let mut open = vec![root.locate("", true)?.open_directory()?];
     while let Some(fd) = open.pop() {
         for name in all_names(&fd).unwrap_or_default() {
-            let Ok(stat) = statat(&fd, &*name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+            let Ok(stat) = statat(&fd, &*name, AtFlags::SYMLINK_NOFOLLOW) else {
+                continue;
+            };
             usage.entries += 1;
             usage.bytes += stat.st_blocks.max(0) as u64 * 512;
             if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {

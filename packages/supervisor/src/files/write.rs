@@ -1,7 +1,9 @@
 //! Uploads: all or nothing.
 
 use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, Mode, OFlags, RawMode, RenameFlags, fchmod, linkat, openat, renameat, renameat_with, statat, unlinkat};
+use rustix::fs::{
+    AtFlags, Mode, OFlags, RawMode, RenameFlags, fchmod, linkat, openat, renameat, renameat_with, statat, unlinkat,
+};
 use rustix::io::Errno;
 
 use super::TEMPORARY;

@@ -145,7 +145,9 @@ impl Supervisor {
 
     fn resize(&mut self, id: &str, size: Size) -> Result<(), Fault> {
         let serial = self.find(id)?.serial;
-        let Some(process) = self.processes.get_mut(&serial) else { return Ok(()) };
+        let Some(process) = self.processes.get_mut(&serial) else {
+            return Ok(());
+        };
         if process.pty.is_none() {
             return Err(Fault::new(FaultKind::BadRequest, "it has no terminal"));
         }
@@ -159,7 +161,9 @@ impl Supervisor {
     /// Answers the waits that have something to tell or whose time is over.
     pub(super) fn answer_waits(&mut self, serial: u32) {
         let now = self.now();
-        let Some(process) = self.processes.get_mut(&serial) else { return };
+        let Some(process) = self.processes.get_mut(&serial) else {
+            return;
+        };
         let ends = [0, 1].map(|s| process.streams[s].ring.end());
         let over = process.exit.is_some();
         let (answered, waiting): (Vec<_>, Vec<_>) = std::mem::take(&mut process.waits)

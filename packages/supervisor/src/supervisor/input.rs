@@ -17,7 +17,9 @@ impl Supervisor {
         if !event.readable {
             return;
         }
-        let Some(fd) = self.channels.get(&number).and_then(|channel| channel.fd.as_ref()) else { return };
+        let Some(fd) = self.channels.get(&number).and_then(|channel| channel.fd.as_ref()) else {
+            return;
+        };
         let mut scratch = std::mem::take(&mut self.scratch);
         let alive = match rustix::io::read(fd, &mut scratch[..]) {
             Ok(0) => false,
@@ -32,10 +34,14 @@ impl Supervisor {
     }
 
     pub(super) fn channel_input(&mut self, number: u32, mut input: &[u8]) -> Result<(), WireError> {
-        let Some(channel) = self.channels.get_mut(&number) else { return Ok(()) };
+        let Some(channel) = self.channels.get_mut(&number) else {
+            return Ok(());
+        };
         let mut decoder = std::mem::take(&mut channel.decoder);
         while let Some(item) = decoder.next(&mut input)? {
-            let Some(channel) = self.channels.get(&number) else { return Ok(()) };
+            let Some(channel) = self.channels.get(&number) else {
+                return Ok(());
+            };
             match (&channel.job, item) {
                 // Sent before the agent saw the end of what it was for.
                 (Job::Idle, Item::Data { kind: Kind::Stdin, .. }) => {}
@@ -74,7 +80,9 @@ impl Supervisor {
     }
 
     pub(super) fn close_channel(&mut self, number: u32) {
-        let Some(channel) = self.channels.remove(&number) else { return };
+        let Some(channel) = self.channels.remove(&number) else {
+            return;
+        };
         if let Job::Reader(reading) = channel.job {
             self.leave(reading.serial, number);
         }
@@ -89,7 +97,9 @@ impl Supervisor {
 
     fn flush_channel(&mut self, number: u32) {
         use crate::channel::Flushed;
-        let Some(channel) = self.channels.get_mut(&number) else { return };
+        let Some(channel) = self.channels.get_mut(&number) else {
+            return;
+        };
         let process = match &channel.job {
             Job::Reader(reading) => self.processes.get(&reading.serial).map(Box::as_ref),
             _ => None,
@@ -98,19 +108,21 @@ impl Supervisor {
         if flushed == Flushed::Dead || channel.closing && flushed == Flushed::All {
             return self.close_channel(number);
         }
-        if flushed == Flushed::Exit {
-            if let Job::Reader(reading) = std::mem::replace(&mut channel.job, Job::Idle) {
-                channel.paused = false;
-                if let Some(process) = self.processes.get_mut(&reading.serial) {
-                    process.readers.retain(|reader| reader.channel != number);
-                }
+        if flushed == Flushed::Exit
+            && let Job::Reader(reading) = std::mem::replace(&mut channel.job, Job::Idle)
+        {
+            channel.paused = false;
+            if let Some(process) = self.processes.get_mut(&reading.serial) {
+                process.readers.retain(|reader| reader.channel != number);
             }
         }
         self.watch_channel(number, flushed == Flushed::Blocked);
     }
 
     fn watch_channel(&mut self, number: u32, blocked: bool) {
-        let Some(channel) = self.channels.get_mut(&number) else { return };
+        let Some(channel) = self.channels.get_mut(&number) else {
+            return;
+        };
         let Some(fd) = &channel.fd else { return };
         let wanted = Interest { read: !channel.paused, write: blocked };
         if wanted != channel.interest && self.poll.modify(fd, Token::Channel(number), wanted).is_ok() {
@@ -119,7 +131,9 @@ impl Supervisor {
     }
 
     fn stdin(&mut self, serial: u32, number: u32, mut bytes: &[u8], end: bool) {
-        let Some(process) = self.processes.get_mut(&serial) else { return };
+        let Some(process) = self.processes.get_mut(&serial) else {
+            return;
+        };
         if !process.takes_stdin_of(number) || process.stdin.ending {
             return;
         }
@@ -146,18 +160,20 @@ impl Supervisor {
             }
         }
         stdin.buffer.extend(bytes);
-        if stdin.buffer.len() > STDIN_HIGH {
-            if let Some(channel) = self.channels.get_mut(&number) {
-                channel.paused = true;
-                self.dirty.push(number);
-            }
+        if stdin.buffer.len() > STDIN_HIGH
+            && let Some(channel) = self.channels.get_mut(&number)
+        {
+            channel.paused = true;
+            self.dirty.push(number);
         }
         self.feed_stdin(serial);
     }
 
     /// Passes buffered input on, and lets the channels be read again once there is room.
     pub(super) fn feed_stdin(&mut self, serial: u32) {
-        let Some(process) = self.processes.get_mut(&serial) else { return };
+        let Some(process) = self.processes.get_mut(&serial) else {
+            return;
+        };
         let stdin = &mut process.stdin;
         if let Some(fd) = &stdin.fd {
             let mut open = true;

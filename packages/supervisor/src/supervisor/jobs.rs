@@ -11,7 +11,9 @@ use crate::wire::Decoder;
 
 impl Supervisor {
     pub(super) fn begin_file(&mut self, number: u32, request: Request, decoder: Decoder, input: Vec<u8>) {
-        let Some(channel) = self.channels.get_mut(&number) else { return };
+        let Some(channel) = self.channels.get_mut(&number) else {
+            return;
+        };
         let Some(fd) = &channel.fd else { return };
         let copy = match rustix::io::fcntl_dupfd_cloexec(fd, 3) {
             Ok(copy) if !channel.has_pending() && rustix::io::ioctl_fionbio(fd, false).is_ok() => copy,
@@ -35,9 +37,13 @@ impl Supervisor {
     }
 
     fn end_file(&mut self, Finished { channel: number, rest }: Finished) {
-        let Some((decoder, input)) = rest else { return self.close_channel(number) };
+        let Some((decoder, input)) = rest else {
+            return self.close_channel(number);
+        };
         let interest = Interest { read: true, write: false };
-        let Some(channel) = self.channels.get_mut(&number) else { return };
+        let Some(channel) = self.channels.get_mut(&number) else {
+            return;
+        };
         let Some(fd) = &channel.fd else { return };
         let back = rustix::io::ioctl_fionbio(fd, true);
         if back.and_then(|()| self.poll.add(fd, Token::Channel(number), interest)).is_err() {
@@ -53,8 +59,13 @@ impl Supervisor {
 
     /// Before the end: uploads under way see their connection close and remove what they began.
     pub(super) fn abort_files(&self) -> usize {
-        let files = self.channels.values().filter(|channel| matches!(channel.job, Job::File));
-        let sockets = files.filter_map(|channel| channel.fd.as_ref());
-        sockets.map(|fd| shutdown(fd, Shutdown::Both)).count()
+        let mut count = 0;
+        for channel in self.channels.values().filter(|channel| matches!(channel.job, Job::File)) {
+            if let Some(fd) = &channel.fd {
+                let _ = shutdown(fd, Shutdown::Both);
+            }
+            count += 1;
+        }
+        count
     }
 }

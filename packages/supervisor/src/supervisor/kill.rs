@@ -15,7 +15,9 @@ const PASSES: usize = 20;
 
 impl Supervisor {
     pub(super) fn time_out(&mut self, serial: u32) {
-        let Some(process) = self.processes.get(&serial) else { return };
+        let Some(process) = self.processes.get(&serial) else {
+            return;
+        };
         if process.outcome.is_none() {
             let grace = process.grace_ms;
             self.kill(serial, Reason::TimedOut, None, grace);
@@ -26,7 +28,9 @@ impl Supervisor {
     pub(super) fn kill(&mut self, serial: u32, reason: Reason, cause: Option<String>, grace_ms: u64) {
         let now = self.now();
         let kill_at = now.saturating_add(grace_ms.saturating_mul(MS));
-        let Some(process) = self.processes.get_mut(&serial) else { return };
+        let Some(process) = self.processes.get_mut(&serial) else {
+            return;
+        };
         match &mut process.ending {
             // The first reason stays; a later kill can only hurry.
             Some(ending) if !ending.gone => ending.kill_at = ending.kill_at.min(kill_at),
@@ -42,9 +46,13 @@ impl Supervisor {
 
     pub(super) fn kill_step(&mut self, serial: u32) {
         let now = self.now();
-        let Some(process) = self.processes.get_mut(&serial) else { return };
+        let Some(process) = self.processes.get_mut(&serial) else {
+            return;
+        };
         let (group, mark) = (process.group(), process.mark);
-        let Some(ending) = &mut process.ending else { return };
+        let Some(ending) = &mut process.ending else {
+            return;
+        };
         if ending.gone {
             return;
         }

@@ -15,8 +15,6 @@ use crate::wire::{Ack, Decoder, Item, Kind, VERSION, WireError, object, push_jso
 
 const FIRST_BACKOFF: u64 = 20_000_000;
 const LAST_BACKOFF: u64 = 500_000_000;
-/// Idle channels above this are closed.
-const SURPLUS: usize = 16;
 /// Replies waiting for a slow agent, beyond which no more calls are read.
 const QUEUE: usize = 4 << 20;
 const SEND_BUFFER: usize = 1 << 20;
@@ -46,7 +44,11 @@ impl Supervisor {
         let mut out = Vec::with_capacity(192);
         let secret = self.control.secret.as_deref();
         let boot = (kind == "control").then_some(self.boot.as_str());
-        push_json(&mut out, Kind::Hello, &Hello { version: VERSION, kind, channel, pid: std::process::id(), secret, boot });
+        push_json(
+            &mut out,
+            Kind::Hello,
+            &Hello { version: VERSION, kind, channel, pid: std::process::id(), secret, boot },
+        );
         out
     }
 
@@ -162,7 +164,9 @@ impl Supervisor {
             self.next_channel += 1;
             let number = self.next_channel;
             let interest = Interest { read: true, write: false };
-            let Ok(fd) = self.connect(&self.hello("channel", number)) else { return self.try_spares_later() };
+            let Ok(fd) = self.connect(&self.hello("channel", number)) else {
+                return self.try_spares_later();
+            };
             if self.poll.add(&fd, Token::Channel(number), interest).is_err() {
                 return self.try_spares_later();
             }
@@ -170,12 +174,6 @@ impl Supervisor {
             channel.interest = interest;
             self.channels.insert(number, channel);
             idle += 1;
-        }
-        while idle > SURPLUS.max(self.control.spare) {
-            // The oldest: the agent prefers the ones it has just got back.
-            let Some(number) = self.channels.values().filter(|c| c.is_idle()).map(|c| c.number).min() else { return };
-            self.close_channel(number);
-            idle -= 1;
         }
     }
 

@@ -33,7 +33,9 @@ impl Supervisor {
     fn pump(&mut self, serial: u32, stream: usize) -> bool {
         let mut taken = 0;
         loop {
-            let Some(process) = self.processes.get_mut(&serial) else { return true };
+            let Some(process) = self.processes.get_mut(&serial) else {
+                return true;
+            };
             let room = room(process, stream).min(SLICE - taken);
             // Only a reader slower than the fastest, or any of a detached process, can be overtaken.
             if process.readers.len() > 1 || process.detach {
@@ -41,7 +43,9 @@ impl Supervisor {
                 oldest[stream] = process.streams[stream].ring.oldest_after(room);
                 self.drop_slow_readers(serial, oldest);
             }
-            let Some(process) = self.processes.get_mut(&serial) else { return true };
+            let Some(process) = self.processes.get_mut(&serial) else {
+                return true;
+            };
             match read(process, stream, room, &mut taken) {
                 Got::Bytes => {}
                 Got::Enough => return false,
@@ -84,7 +88,9 @@ impl Supervisor {
 
     /// Pipes are polled while their window is open; a closed one has to leave epoll, which would report its hangup.
     pub(super) fn watch_output(&mut self, serial: u32) {
-        let Some(process) = self.processes.get_mut(&serial) else { return };
+        let Some(process) = self.processes.get_mut(&serial) else {
+            return;
+        };
         if !process.looked || process.exit.is_some() {
             return;
         }
@@ -104,7 +110,9 @@ impl Supervisor {
 
     /// What background children of an ended process still write.
     pub(super) fn drop_output(&mut self, number: u32) {
-        let Some(fd) = self.sinks.get(&number) else { return };
+        let Some(fd) = self.sinks.get(&number) else {
+            return;
+        };
         match rustix::io::read(fd, &mut self.scratch[..]) {
             Ok(1..) | Err(Errno::AGAIN | Errno::INTR) => {}
             Ok(0) | Err(_) => {
@@ -126,7 +134,9 @@ fn room(process: &mut Process, stream: usize) -> usize {
 
 fn read(process: &mut Process, stream: usize, room: usize, taken: &mut usize) -> Got {
     let stream = &mut process.streams[stream];
-    let Some(fd) = &stream.fd else { return Got::Empty };
+    let Some(fd) = &stream.fd else {
+        return Got::Empty;
+    };
     if room == 0 {
         return Got::Enough;
     }

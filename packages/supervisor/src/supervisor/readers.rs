@@ -32,11 +32,15 @@ impl Supervisor {
     }
 
     pub(super) fn attach(&mut self, number: u32, serial: u32, wanted: [From; 2]) {
-        let Some(process) = self.processes.get_mut(&serial) else { return };
+        let Some(process) = self.processes.get_mut(&serial) else {
+            return;
+        };
         let Some(offsets) = process.begin(wanted) else {
             return self.refuse(number, &Fault::new(FaultKind::BadRequest, "the offset is beyond the end"));
         };
-        let Some(channel) = self.channels.get_mut(&number) else { return };
+        let Some(channel) = self.channels.get_mut(&number) else {
+            return;
+        };
         channel.queue(Kind::Ready, &ready(process, true, offsets));
         channel.job = Job::Reader(Reading::new(serial, offsets));
         process.readers.push(Reader { channel: number, acknowledged: offsets });
@@ -47,7 +51,9 @@ impl Supervisor {
     }
 
     pub(super) fn acknowledge(&mut self, ack: Ack) {
-        let Some(Job::Reader(reading)) = self.channels.get(&ack.channel).map(|channel| &channel.job) else { return };
+        let Some(Job::Reader(reading)) = self.channels.get(&ack.channel).map(|channel| &channel.job) else {
+            return;
+        };
         let serial = reading.serial;
         if self.processes.get_mut(&serial).is_some_and(|process| process.acknowledge(ack.channel, ack.offsets)) {
             self.go_on(serial);
@@ -72,11 +78,17 @@ impl Supervisor {
     pub(super) fn orphan_clock(&mut self, serial: u32) {
         let up = self.control.is_up();
         let now = self.now();
-        let Some(process) = self.processes.get_mut(&serial) else { return };
+        let Some(process) = self.processes.get_mut(&serial) else {
+            return;
+        };
         self.timers.cancel(Timer::Orphan(serial));
         process.orphan = match process.orphan_ms.map(|ms| ms.saturating_mul(MS)) {
             Some(length) if process.readers.is_empty() && process.is_running() && !process.detach => {
-                if up { Orphan::Until(now.saturating_add(length)) } else { Orphan::Standing(length) }
+                if up {
+                    Orphan::Until(now.saturating_add(length))
+                } else {
+                    Orphan::Standing(length)
+                }
             }
             _ => Orphan::No,
         };
@@ -88,7 +100,9 @@ impl Supervisor {
     }
 
     pub(super) fn orphan(&mut self, serial: u32) {
-        let Some(process) = self.processes.get_mut(&serial) else { return };
+        let Some(process) = self.processes.get_mut(&serial) else {
+            return;
+        };
         process.orphan = Orphan::No;
         if process.is_running() && process.readers.is_empty() && !process.detach {
             let grace = process.grace_ms;
@@ -119,7 +133,9 @@ impl Supervisor {
 
     /// Readers that the ring is about to leave behind get `gone`.
     pub(super) fn drop_slow_readers(&mut self, serial: u32, oldest: [u64; 2]) {
-        let Some(process) = self.processes.get_mut(&serial) else { return };
+        let Some(process) = self.processes.get_mut(&serial) else {
+            return;
+        };
         let mut behind = Vec::new();
         for reader in &process.readers {
             let channel = self.channels.get_mut(&reader.channel);

@@ -42,7 +42,9 @@ impl Supervisor {
 
     fn main_ended(&mut self, serial: u32, status: Status) {
         let now = self.now();
-        let Some(process) = self.processes.get_mut(&serial) else { return };
+        let Some(process) = self.processes.get_mut(&serial) else {
+            return;
+        };
         let oom = status == Status::Signaled(libc::SIGKILL) && self.oom.read() > process.oom_kills;
         let (reason, cause, oom) = process.judge(status, oom);
         process.outcome = Some(Outcome { status, reason, cause, oom, at: now });
@@ -65,7 +67,9 @@ impl Supervisor {
     /// Ends the record once its main process is gone, its output taken, and a kill of its tree complete.
     pub(super) fn settle(&mut self, serial: u32) {
         let now = self.now();
-        let Some(process) = self.processes.get_mut(&serial) else { return };
+        let Some(process) = self.processes.get_mut(&serial) else {
+            return;
+        };
         if process.outcome.is_none() || process.exit.is_some() {
             return;
         }
@@ -104,8 +108,12 @@ impl Supervisor {
         for timer in [Timer::Drain(serial), Timer::Orphan(serial), Timer::Look(serial)] {
             self.timers.cancel(timer);
         }
-        let Some(process) = self.processes.get_mut(&serial) else { return };
-        let Some(outcome) = &process.outcome else { return };
+        let Some(process) = self.processes.get_mut(&serial) else {
+            return;
+        };
+        let Some(outcome) = &process.outcome else {
+            return;
+        };
         let (code, signal) = match outcome.status {
             Status::Exited(code) => (Some(code), None),
             Status::Signaled(signal) => (None, Some(signals::name(signal))),

@@ -22,7 +22,9 @@ impl Supervisor {
     fn bound_records(&mut self) {
         while self.ended.len() > RECORDS {
             // One that is being read stays until the next end.
-            let Some(at) = self.ended.iter().position(|serial| self.is_unread(*serial)) else { return };
+            let Some(at) = self.ended.iter().position(|serial| self.is_unread(*serial)) else {
+                return;
+            };
             self.forget(at);
         }
     }
@@ -46,7 +48,9 @@ impl Supervisor {
     }
 
     fn forget(&mut self, at: usize) {
-        let Some(process) = self.ended.remove(at).and_then(|serial| self.processes.remove(&serial)) else { return };
+        let Some(process) = self.ended.remove(at).and_then(|serial| self.processes.remove(&serial)) else {
+            return;
+        };
         self.ids.remove(&process.id);
         self.timers.cancel(Timer::Kill(process.serial));
         self.timers.cancel(Timer::Wait(process.serial));

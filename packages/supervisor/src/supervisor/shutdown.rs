@@ -42,7 +42,9 @@ impl Supervisor {
     pub(super) fn shutdown_step(&mut self) {
         let now = self.now();
         let none_left = self.reap();
-        let Some(shutdown) = &self.shutdown else { return };
+        let Some(shutdown) = &self.shutdown else {
+            return;
+        };
         if shutdown.complete {
             return;
         }

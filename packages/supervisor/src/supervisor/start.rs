@@ -33,7 +33,7 @@ impl Supervisor {
         }
         self.next_serial += 1;
         let serial = self.next_serial;
-        let mark = self.marks.next();
+        let mark = self.marks.give();
         let mut process = self.record(serial, &start, number);
         process.mark = Some(mark);
         let spawned = match self.spawner.spawn(&start, process.mark) {

@@ -116,15 +116,7 @@ unsafe fn become_program(launch: &Launch<'_>) -> Result<std::convert::Infallible
         if let Some(mark) = launch.mark {
             let limit = libc::rlimit64 { rlim_cur: mark, rlim_max: mark };
             // The kernel takes four arguments; the seccomp filter lets only a call with the cookie as sixth set this.
-            let set = libc::syscall(
-                libc::SYS_prlimit64,
-                0,
-                libc::RLIMIT_RTTIME,
-                &limit,
-                0usize,
-                0usize,
-                launch.cookie,
-            );
+            let set = libc::syscall(libc::SYS_prlimit64, 0, libc::RLIMIT_RTTIME, &limit, 0usize, 0usize, launch.cookie);
             check(set as c_int, Stage::Limits)?;
         }
         if let Some(limit) = launch.descriptors {
