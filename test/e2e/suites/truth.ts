@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { brokerApi, dataplane, type Grant } from '../support/api.ts'
 import { type ProviderName, type Stack, startStack } from '../support/stack.ts'
-import { eventually, processesWith } from '../support/traces.ts'
+import { eventually, processesWith, supervisorOf } from '../support/traces.ts'
 
 /** What the field's users complain about most: hanging execs, processes that outlive their kill, fabricated exits. */
 export const truthSuite = (provider: ProviderName): void => {
@@ -60,7 +60,8 @@ export const truthSuite = (provider: ProviderName): void => {
         const id = execFileSync('docker', ['ps', '-q', '--filter', `label=boxoffice.sandbox_id=${doomed.sandbox.id}`], { encoding: 'utf8' }).trim()
         execFileSync('docker', ['rm', '-f', id])
       } else {
-        for (const pid of processesWith(doomed.sandbox.id)) process.kill(pid, 'SIGKILL')
+        const [any] = processesWith(`sleep ${seconds}`)
+        process.kill(supervisorOf(any ?? 0), 'SIGKILL')
       }
       const reply = await running
       expect(reply.status).toBe(503)

@@ -14,6 +14,15 @@ export const processesWith = (text: string): number[] =>
       }
     })
 
+/** The supervisor above a process: the nearest ancestor of that name. */
+export const supervisorOf = (pid: number): number => {
+  const status = readFileSync(`/proc/${pid}/status`, 'utf8')
+  if (/^Name:\tsupervisor$/m.test(status)) return pid
+  const parent = Number(/^PPid:\t(\d+)$/m.exec(status)?.[1])
+  if (!(parent > 1)) throw new Error(`process ${pid} has no supervisor above it`)
+  return supervisorOf(parent)
+}
+
 /** Every path below a directory, relative and sorted. */
 export const filesBelow = async (directory: string): Promise<string[]> => (await readdir(directory, { recursive: true })).toSorted()
 

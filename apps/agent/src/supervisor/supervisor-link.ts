@@ -22,8 +22,8 @@ export type SupervisorLinkOptions = {
 }
 
 const DEFAULT_SPARE = 6
-/** Above this the agent closes idle channels itself, so that the supervisor (which does above 16) never closes one that is just being lent. */
-const MAX_IDLE = 12
+/** Above this the agent closes idle channels. Only the agent does: the supervisor cannot know that one is being lent at that moment. */
+const MAX_IDLE = 32
 const DIAL_WITHIN_MS = 10_000
 
 type Waiter = { handler: ChannelHandler; resolve: (channel: Channel) => void; reject: (reason: unknown) => void }
