@@ -284,7 +284,7 @@ describe('attach modes', () => {
 
 describe('[4-133] size of a shell', () => {
   /** Says its size whenever it is told of a new one. */
-  const SIZES = [process.execPath, '-e', 'process.stdout.on("resize", () => console.log(process.stdout.rows, process.stdout.columns)); console.log("up"); process.stdin.resume()']
+  const SIZES = [process.execPath, '-e', 'const { stdout } = process; process.on("SIGWINCH", () => console.log(stdout.getWindowSize().reverse().join(" "))); console.log("up"); process.stdin.resume()']
 
   test('others change nothing, a claim does, and the next in line owns it when the owner goes', async () => {
     const first = await connect('shell')
@@ -303,7 +303,7 @@ describe('[4-133] size of a shell', () => {
     await first.until(() => first.text().endsWith('30 100\r\n'))
     first.send({ type: 'close' })
     await first.closed
-  })
+  }, 10_000)
 
   test('a reattach applies the size after the replay, also the same one', async () => {
     const first = await connect('shell')
@@ -322,5 +322,5 @@ describe('[4-133] size of a shell', () => {
     await larger.until(() => larger.text().includes('40 90'))
     larger.send({ type: 'close' })
     await larger.closed
-  })
+  }, 10_000)
 })

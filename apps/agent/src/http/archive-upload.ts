@@ -1,9 +1,10 @@
-import { Readable } from 'node:stream'
+import { type Readable, Transform, type Writable } from 'node:stream'
 import { BoxofficeError } from '@boxoffice/protocol'
 import { extract, type Header } from 'tar-stream'
 import { fileCall, statFile, writeFile } from '../sandbox/files.ts'
 import { below, type SandboxPath } from '../sandbox/paths.ts'
 import type { Sandbox } from '../sandbox/sandbox.ts'
+import { tooLarge } from './too-large.ts'
 
 const MAX_ENTRIES = 100_000
 
@@ -19,29 +20,49 @@ type Context = {
 export const receiveArchive = async (
   sandbox: Sandbox,
   directory: SandboxPath,
-  { body, signal }: { body: AsyncIterable<Buffer>; signal: AbortSignal },
+  { body, limit, signal }: { body: Readable; limit: number; signal: AbortSignal },
 ): Promise<{ files: number; bytes: number }> => {
   const context: Context = { sandbox, directory, signal, real: new Set() }
-  const unpack = extract()
-  const source = Readable.from(body)
-  source.on('error', (error) => unpack.destroy(error))
-  source.pipe(unpack)
   let files = 0
   let bytes = 0
+  if (directory.path !== '') await fileCall(sandbox, { op: 'mkdir', root: directory.root, path: directory.path, parents: true }, { given: directory.given, signal })
+  const unpack = extract()
+  const gate = limited(body, limit)
+  gate.on('error', (error) => unpack.destroy(error))
+  gate.pipe(unpack as unknown as Writable)
   try {
-    if (directory.path !== '') await fileCall(sandbox, { op: 'mkdir', root: directory.root, path: directory.path, parents: true }, { given: directory.given, signal })
     for await (const entry of unpack) {
       if (++files > MAX_ENTRIES) throw new BoxofficeError('INVALID_REQUEST', `archive: at most ${MAX_ENTRIES} entries`)
       bytes += await unpackEntry(context, entry.header, entry as AsyncIterable<Buffer>)
       entry.resume()
     }
   } catch (error) {
-    source.destroy()
     if (error instanceof BoxofficeError) throw error
     if (signal.aborted) throw signal.reason
     throw new BoxofficeError('INVALID_REQUEST', 'archive: not a valid tar stream', { cause: error })
+  } finally {
+    // Only our end: the body's own socket still has to carry the answer.
+    body.unpipe(gate)
+    gate.destroy()
   }
   return { files, bytes }
+}
+
+/** Passes a body on up to a limit; fails when there is more, or when it breaks off. */
+const limited = (body: Readable, limit: number): Transform => {
+  let bytes = 0
+  const gate = new Transform({
+    transform(chunk: Buffer, _encoding, done) {
+      bytes += chunk.length
+      if (bytes > limit) done(tooLarge(limit))
+      else done(null, chunk)
+    },
+  })
+  body.once('close', () => {
+    if (!body.readableEnded) gate.destroy(new BoxofficeError('INVALID_REQUEST', 'body: the connection closed before its end'))
+  })
+  body.pipe(gate)
+  return gate
 }
 
 const unpackEntry = async (context: Context, header: Header, content: AsyncIterable<Buffer>): Promise<number> => {

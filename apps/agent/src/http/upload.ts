@@ -11,6 +11,7 @@ import type { Call } from './call.ts'
 import { pathOf } from './file-paths.ts'
 import { matchesTag } from './ranges.ts'
 import { sendJson } from './respond.ts'
+import { tooLarge } from './too-large.ts'
 
 /** A body that does not move for this long is given up. */
 const STALLED_AFTER_MS = 120_000
@@ -29,16 +30,13 @@ export const upload = async (call: Call): Promise<void> => {
   const options = archive === undefined ? await writeOptions(call, notRoot(path)) : undefined
   const body = multipart ? await multipartFile(incoming, signal) : incoming
   if (options === undefined) {
-    const { files, bytes } = await receiveArchive(sandbox, path, { body: limited(body, limit), signal })
+    const { files, bytes } = await receiveArchive(sandbox, path, { body, limit, signal })
     return sendJson(outgoing, 200, { path: path.shown, size: bytes, created: true, files })
   }
   const size = multipart ? undefined : announced
   const result = await store(sandbox, path, { body, limit, options: { ...options, ...(size === undefined ? {} : { size }) } })
   sendJson(outgoing, 200, { path: path.shown, size: result.size, created: result.created })
 }
-
-export const tooLarge = (limit: number): BoxofficeError =>
-  new BoxofficeError('PAYLOAD_TOO_LARGE', `body: at most ${limit} bytes (max_upload_bytes of the profile)`, { details: { max_upload_bytes: limit } })
 
 const writeOptions = async (call: Call, path: SandboxPath): Promise<WriteOptions> => {
   const { query, incoming, sandbox, signal } = call
@@ -132,15 +130,3 @@ const multipartFile = (incoming: IncomingMessage, signal: AbortSignal): Promise<
     incoming.on('error', () => found?.destroy())
     incoming.pipe(parser)
   })
-
-/** Ends a stream with PAYLOAD_TOO_LARGE beyond a limit. */
-const limited = (body: Readable, limit: number): AsyncIterable<Buffer> => ({
-  async *[Symbol.asyncIterator]() {
-    let bytes = 0
-    for await (const chunk of body as AsyncIterable<Buffer>) {
-      bytes += chunk.length
-      if (bytes > limit) throw tooLarge(limit)
-      yield chunk
-    }
-  },
-})

@@ -77,11 +77,10 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
 
   const live = (file: SandboxFile, provider: Provider): LiveSandbox => {
     const { root, socketPath } = layout.directoriesOf(file.sandbox_id)
-    const workspace = layout.workspaceOf(file.workspace)
     const sandbox = new LiveSandbox({
       file,
       directory: root,
-      workspacePath: provider.capabilities.isolation === 'none' ? workspace : '/workspace',
+      workspacePath: provider.workspacePath(layout.workspaceOf(file.workspace)),
       provider,
       listen: (secretHash, onSecret) =>
         createSupervisorLink({

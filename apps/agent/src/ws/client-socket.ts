@@ -288,10 +288,13 @@ export class ClientSocket implements AttachmentOwner {
       .then((offset) => this.writer.json(offset === undefined ? pong : { ...pong, stdin_offset: offset }))
   }
 
-  /** A peer that has missed two pings is gone [C-68]. While we do not read it, it cannot be heard. */
+  /**
+   * A peer that has missed two pings is gone [C-68]. While we do not read it, it cannot be heard; while it does not read us, no ping
+   * reaches it, and the limit of a stalled reader holds [4-134].
+   */
   #beat(): void {
     this.#attachment?.checkProgress()
-    if (this.#busy || this.#stdinFull) return
+    if (this.#busy || this.#stdinFull || this.writer.backlog > 0) return
     if (this.#missed >= MISSED_PINGS) return this.terminate()
     this.#missed++
     this.#ws.ping()

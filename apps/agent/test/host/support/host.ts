@@ -1,0 +1,122 @@
+import { mkdtemp, readdir, readFile, rm, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { CreateSandboxRequest, Profile } from '@boxoffice/protocol'
+import { pino } from 'pino'
+import { openDataDirectory } from '../../../src/data-directory.ts'
+import { createRevocationStore } from '../../../src/http/revocations.ts'
+import type { Provider } from '../../../src/providers/provider.ts'
+import { createLayout } from '../../../src/sandbox/layout.ts'
+import type { LiveSandbox } from '../../../src/sandbox/live-sandbox.ts'
+import { createSandboxManager, type SandboxManager } from '../../../src/sandbox/manager.ts'
+import { createRecovery, type Recovery } from '../../../src/sandbox/recovery.ts'
+import { claimOwners, createUids } from '../../../src/sandbox/uids.ts'
+
+export const silent = pino({ level: 'silent' })
+export const IMAGE = 'boxoffice/sandbox:latest'
+
+export type Kind = 'docker' | 'bubblewrap' | 'none'
+export type OpenProvider = (directory: { path: string; installId: string }, instanceId: string) => Promise<Provider>
+
+export const request = (fields: Partial<Profile> = {}, workspace: string | null = null): CreateSandboxRequest =>
+  CreateSandboxRequest.parse({ tenant_id: 'tenant', profile: Profile.parse({ name: 'test', ...fields }), workspace_id: workspace })
+
+/** The host side of an agent without broker and listeners: a provider, a manager, a data directory. */
+export class Host {
+  readonly provider: Provider
+  readonly manager: SandboxManager
+  readonly recovery: Recovery
+  readonly dataDirectory: string
+  readonly installId: string
+  readonly #open: OpenProvider
+  readonly #release: () => Promise<void>
+
+  private constructor(parts: {
+    provider: Provider
+    manager: SandboxManager
+    recovery: Recovery
+    dataDirectory: string
+    installId: string
+    open: OpenProvider
+    release: () => Promise<void>
+  }) {
+    this.provider = parts.provider
+    this.manager = parts.manager
+    this.recovery = parts.recovery
+    this.dataDirectory = parts.dataDirectory
+    this.installId = parts.installId
+    this.#open = parts.open
+    this.#release = parts.release
+  }
+
+  static async start(open: OpenProvider, dataDirectory?: string): Promise<Host> {
+    const directory = await openDataDirectory(dataDirectory ?? (await mkdtemp('/tmp/bxh-')), undefined)
+    const instanceId = Math.random().toString(16).slice(2, 14).padEnd(12, '0')
+    const provider = await open(directory, instanceId)
+    const layout = await createLayout(directory.path)
+    const uids = createUids(directory.installId)
+    await claimOwners(uids, join(directory.path, 'workspaces'))
+    const { supervisorPath, installId, path, release } = directory
+    const manager = createSandboxManager({
+      provider: () => provider,
+      layout,
+      uids,
+      supervisorPath,
+      defaultImage: IMAGE,
+      poolConcurrency: 2,
+      log: silent,
+    })
+    const recovery = createRecovery({ manager, revocations: createRevocationStore(), sandboxes: join(path, 'sandboxes'), log: silent })
+    await recovery.adopt(provider)
+    return new Host({ provider, manager, recovery, dataDirectory: path, installId, open, release })
+  }
+
+  async ensure(session: string, fields: Partial<Profile> = {}, workspace: string | null = null): Promise<LiveSandbox> {
+    return this.find((await this.manager.ensureForSession(session, request(fields, workspace))).sandbox_id)
+  }
+
+  find(id: string): LiveSandbox {
+    const sandbox = this.manager.get(id)
+    if (sandbox === undefined) throw new Error(`no sandbox ${id}`)
+    return sandbox as LiveSandbox
+  }
+
+  /** What is left on disk of sandboxes and workspaces. */
+  async leftovers(): Promise<string[]> {
+    const inDirectory = async (name: string) =>
+      (await readdir(join(this.dataDirectory, name)).catch(() => [])).map((entry) => `${name}/${entry}`)
+    return [...(await inDirectory('sandboxes')), ...(await inDirectory('workspaces')), ...(await inDirectory('local'))]
+  }
+
+  /** The agent's process ends and another one starts on the same data; sandboxes stay. */
+  async restart(): Promise<Host> {
+    await this.manager.close()
+    await this.provider.close()
+    await this.#release()
+    return Host.start(this.#open, this.dataDirectory)
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close()
+  }
+
+  async close(): Promise<void> {
+    await this.manager.destroyAll()
+    await this.manager.close()
+    await this.provider.close()
+    await this.#release()
+    await rm(this.dataDirectory, { recursive: true, force: true })
+  }
+}
+
+/** Host processes that belong to a uid. */
+export const processesOf = async (uid: number): Promise<string[]> => {
+  const found = await Promise.all(
+    (await readdir('/proc'))
+      .filter((name) => /^\d+$/.test(name))
+      .map(async (pid) => {
+        const owner = await stat(`/proc/${pid}`).catch(() => undefined)
+        return owner?.uid === uid ? `${pid} ${await readFile(`/proc/${pid}/comm`, 'utf8').catch(() => '')}` : undefined
+      }),
+  )
+  return found.filter((line) => line !== undefined)
+}
