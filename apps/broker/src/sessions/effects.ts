@@ -17,7 +17,7 @@ export class SessionEffects {
   readonly #running = new Set<Promise<void>>()
   readonly #stop = new AbortController()
   /** Called when a suspended sandbox turns out not to be suspendable, so that its session can end [contract 2.10]. */
-  onCannotSuspend: (session: Session) => void = () => {}
+  onCannotSuspend: (session: Session) => Promise<unknown> = async () => {}
 
   constructor(options: EffectsOptions) {
     this.#options = options
@@ -26,8 +26,8 @@ export class SessionEffects {
   perform(session: Session, effect: SessionEffect, keepWorkspace = false): void {
     const { log } = this.#options
     const work = this.#retrying(() => this.#attempt(session, effect, keepWorkspace))
-      .catch((thrown: unknown) => {
-        if (effect.type === 'suspend' && thrown instanceof BoxofficeError && thrown.code === 'UNSUPPORTED') this.onCannotSuspend(session)
+      .catch(async (thrown: unknown) => {
+        if (effect.type === 'suspend' && thrown instanceof BoxofficeError && thrown.code === 'UNSUPPORTED') await this.onCannotSuspend(session)
         else log.warn({ session_id: session.id, effect: effect.type, err: thrown }, 'an effect at the agent failed; its next report repeats it')
       })
       .finally(() => this.#running.delete(work))

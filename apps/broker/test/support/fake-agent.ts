@@ -19,7 +19,13 @@ import { createLocalJWKSet, jwtVerify } from 'jose'
  */
 export type FakeAgent = Awaited<ReturnType<typeof startFakeAgent>>
 
+/** One that waits in the pool has the session id `''`. */
 export type Kept = SandboxRecord & { suspended: 'freeze' | 'stop' | null; activity: SandboxReport['activity']; request: CreateSandboxRequest }
+type Hooks = {
+  create: (sessionId: string) => Promise<Refusal | undefined>
+  destroy: () => Promise<Refusal | undefined>
+  suspend: () => Refusal | undefined
+}
 type Refusal = { status: number; code: string; message: string }
 
 export type FakeAgentOptions = {
@@ -41,9 +47,9 @@ export async function startFakeAgent(options: FakeAgentOptions) {
   const calls: string[] = []
   const revoked = new Map<string, string>()
   /** Awaited before a sandbox is made; a test holds it to make a slow provider, or throws a refusal. */
-  const hooks: { create: (sessionId: string) => Promise<Refusal | undefined>; destroy: () => Promise<void>; suspend: () => Refusal | undefined } = {
+  const hooks: Hooks = {
     create: async () => undefined,
-    destroy: async () => {},
+    destroy: async () => undefined,
     suspend: () => undefined,
   }
   const provider = { name: 'fake', isolation: 'none', available: options.available ?? true, reason: null as string | null }
@@ -66,6 +72,7 @@ export async function startFakeAgent(options: FakeAgentOptions) {
   async function answer(request: IncomingMessage, response: ServerResponse) {
     const { pathname, searchParams } = new URL(request.url ?? '/', url)
     calls.push(`${request.method} ${pathname}${searchParams.size > 0 ? `?${searchParams}` : ''}`)
+    notify()
     const body = await readJson(request)
     const reply = (status: number, json?: unknown) => {
       response.writeHead(status, { 'content-type': 'application/json' }).end(json === undefined ? undefined : JSON.stringify(json))
@@ -84,7 +91,8 @@ export async function startFakeAgent(options: FakeAgentOptions) {
     if (kind === 'sandboxes' && id === '') return reply(200, { sandboxes: reports() })
     const sandbox = sandboxes.get(id)
     if (request.method === 'DELETE') {
-      await hooks.destroy()
+      const refusal = await hooks.destroy()
+      if (refusal !== undefined) return reply(refusal.status, envelope(refusal))
       sandboxes.delete(id)
       return reply(204)
     }
@@ -130,17 +138,17 @@ export async function startFakeAgent(options: FakeAgentOptions) {
   async function isBroker(request: IncomingMessage): Promise<boolean> {
     if (registration === undefined) return false
     const token = (request.headers.authorization ?? '').slice('Bearer '.length)
-    return jwtVerify(token, createLocalJWKSet(await fetchJwks()), { issuer: registration.issuer, audience: registration.agent_id }).then(
+    const { jwks } = registration
+    const known = createLocalJWKSet(jwks)
+    return jwtVerify(token, known, { issuer: registration.issuer, audience: registration.agent_id }).then(
       ({ payload }) => payload.sub === 'broker' && (payload.exp ?? 0) - (payload.iat ?? 0) <= 60,
       () => false,
     )
   }
 
-  const fetchJwks = async () => RegisterAgentResponse.shape.jwks.parse(await (await fetch(`${options.brokerUrl}/.well-known/jwks.json`)).json())
-
   const reportOf = (sandbox: Kept): SandboxReport => ({
     sandbox_id: sandbox.sandbox_id,
-    session_id: sandbox.session_id,
+    session_id: sandbox.session_id === '' ? null : sandbox.session_id,
     state: sandbox.state === 'lost' ? 'lost' : sandbox.suspended === 'freeze' ? 'frozen' : sandbox.suspended === 'stop' ? 'stopped' : 'running',
     generation: sandbox.generation,
     profile_hash: sandbox.profile_hash,

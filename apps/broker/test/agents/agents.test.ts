@@ -1,0 +1,156 @@
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import type { FakeAgent, Kept } from '../support/fake-agent.ts'
+import { gate, type Refusal, startTestBroker, type TestBroker } from '../support/test-broker.ts'
+
+let broker: TestBroker
+let agent: FakeAgent
+beforeEach(async () => {
+  broker = await startTestBroker({ profiles: [{ name: 'warm', pool_size: 3 }] })
+  agent = await broker.startAgent({ heartbeat: false })
+})
+afterEach(() => broker.stop())
+
+const binding = async (id: string) => (await broker.read(id, '?token=false')).body.binding
+
+describe('[C-50] registration', () => {
+  test('tells the agent its id and token, the issuer, the keys, and which profiles want a pool', async () => {
+    expect(agent.registration).toMatchObject({ agent_id: expect.stringMatching(/^agt_/), issuer: broker.url, decisions: [] })
+    expect(agent.registration.jwks.keys).toHaveLength(1)
+    expect(agent.registration.pools.map(({ name, pool_size }) => [name, pool_size])).toEqual([['warm', 3]])
+    expect(Math.abs(agent.registration.clock_drift_ms)).toBeLessThan(1000)
+  })
+
+  test('[C-48] the drift of the agent clock is reported', async () => {
+    await agent.register({ clock: new Date(Date.now() + 3600_000).toISOString() })
+    expect(agent.registration.clock_drift_ms).toBeGreaterThan(3_590_000)
+    const { agents } = (await broker.get<{ agents: { clock_drift_ms: number; connected: boolean }[] }>('/v1/agents')).body
+    expect(agents).toEqual([expect.objectContaining({ clock_drift_ms: expect.any(Number), connected: true })])
+  })
+
+  test('[C-50] forged: a wrong enroll token, an API key, a session token, none → 401', async () => {
+    const { token } = await broker.ensure('t')
+    for (const forged of ['wrong', broker.key, token, agent.registration.agent_token, '']) {
+      const response = await agent.register({}, forged)
+      expect([response.status, ((await response.json()) as Refusal).error.code]).toEqual([401, 'UNAUTHENTICATED'])
+    }
+    expect((await agent.register({ instance_id: 'nothex' })).status).toBe(400)
+  })
+
+  test('[C-50] forged heartbeats: another token, the enroll token, an unknown agent, another instance → 401', async () => {
+    const path = (id: string) => `/v1/agents/${id}/heartbeat`
+    const body = { instance_id: agent.instanceId, provider: { ...agent.provider, suspend: [] }, sandboxes: [], partial: false }
+    const { agent_token } = agent.registration
+    expect((await agent.post(path(agent.id), agent_token, body)).status).toBe(200)
+    for (const [id, token, fields] of [
+      [agent.id, 'wrong', {}],
+      [agent.id, broker.enrollToken, {}],
+      ['agt_unknown', agent_token, {}],
+      [agent.id, agent_token, { instance_id: '000000000000' }],
+    ] as const)
+      expect((await agent.post(path(id), token, { ...body, ...fields })).status).toBe(401)
+  })
+
+  test('the same install keeps its id over restarts; its earlier token is void', async () => {
+    const { agent_id, agent_token } = agent.registration
+    await agent.register({ instance_id: 'abcdefabcdef' })
+    expect(agent.id).toBe(agent_id)
+    const body = { instance_id: agent.instanceId, provider: { ...agent.provider, suspend: [] }, sandboxes: [], partial: false }
+    expect((await agent.post(`/v1/agents/${agent_id}/heartbeat`, agent_token, body)).status).toBe(401)
+  })
+})
+
+describe('[2-28..2-31, C-78] keep or destroy', () => {
+  const stray = (session_id: string | null): Kept => ({
+    ...{ sandbox_id: `sb_${crypto.randomUUID()}`, session_id: session_id ?? '', provider: 'fake', isolation: 'none', generation: 1 },
+    ...{ profile_hash: '0'.repeat(16), from_pool: false, suspended: null, activity: { running: 0, attached: 0, idle_ms: 0 } },
+    state: 'running',
+    request: { tenant_id: 'default', profile: {} as never, labels: {}, workspace_id: null },
+  })
+
+  test('kept: live sessions and the pool; destroyed: unknown, released and superseded ones', async () => {
+    const [live, released] = await Promise.all([broker.ensure('live'), broker.ensure('released')])
+    await broker.release(released.session_id)
+    await broker.broker.settled()
+    const strays = [stray(null), stray('ssn_unknown'), stray(released.session_id), stray(live.session_id)]
+    for (const sandbox of strays) agent.sandboxes.set(sandbox.sandbox_id, sandbox)
+    const { decisions } = await agent.heartbeat()
+    const action = (id: string | undefined) => decisions.find(({ sandbox_id }) => sandbox_id === id)?.action
+    expect(action(live.sandbox.id)).toBe('keep')
+    expect(strays.map(({ sandbox_id }) => action(sandbox_id))).toEqual(['keep', 'destroy', 'destroy', 'destroy'])
+    expect((await binding(live.session_id)).state).toBe('active')
+  })
+
+  test('the sandbox of a session that is being made is kept, by session id', async () => {
+    const ready = gate<undefined>()
+    agent.hooks.create = () => ready.promise
+    const { body } = await broker.negotiate<Refusal>({ thread_id: 't', mode: 'ensure' }, { prefer: 'wait=0' })
+    const early = stray(String(body.error.details?.['session_id']))
+    agent.sandboxes.set(early.sandbox_id, early)
+    const { decisions } = await agent.heartbeat()
+    expect(decisions).toEqual([{ sandbox_id: early.sandbox_id, action: 'keep' }])
+    ready.open(undefined)
+  })
+})
+
+describe('[4-95] a sandbox that dies outside', () => {
+  test('reported as lost: failed with the reason; get does not make a new one, ensure does', async () => {
+    const { session_id, sandbox } = await broker.ensure('t')
+    const lost = agent.sandboxes.get(sandbox.id)
+    if (lost !== undefined) lost.state = 'lost'
+    await agent.heartbeat()
+    expect(await binding(session_id)).toMatchObject({ state: 'failed', reason: 'container died' })
+    expect((await broker.refused({ thread_id: 't', mode: 'get' })).status).toBe(404)
+    expect((await broker.ensure('t')).session_id).not.toBe(session_id)
+    await broker.broker.settled()
+    expect(agent.revoked.get(session_id)).toBe('failed')
+  })
+
+  test('missing from a full report: failed, unless it is so new that the report may be older', async () => {
+    const { session_id, sandbox } = await broker.ensure('t')
+    agent.sandboxes.delete(sandbox.id)
+    await agent.heartbeat()
+    expect((await binding(session_id)).state).toBe('active')
+    await agent.heartbeat([]) // partial: says nothing about the others
+    await broker.advance(11_000)
+    expect(await binding(session_id)).toMatchObject({ state: 'failed', reason: 'sandbox_missing' })
+  })
+
+  test('sessions of a silent agent stay; when it comes back with them, they go on', async () => {
+    const { session_id } = await broker.ensure('t')
+    await agent.close()
+    const kept = new Map(agent.sandboxes)
+    expect((await binding(session_id)).state).toBe('active')
+    const back = await broker.startAgent({ installId: agent.installId, sandboxes: kept, heartbeat: false })
+    expect(back.registration.decisions).toEqual([{ sandbox_id: expect.any(String), action: 'keep' }])
+    const again = await broker.ensure('t')
+    expect(again.session_id).toBe(session_id)
+    expect(again.sandbox.http_base_url.startsWith(back.url)).toBe(true)
+  })
+})
+
+describe('placement', () => {
+  test('over several agents: the one with the fewest live sessions', async () => {
+    const second = await broker.startAgent({ heartbeat: false })
+    for (let i = 0; i < 6; i++) await broker.ensure(`t${i}`)
+    expect([agent.sandboxes.size, second.sandboxes.size]).toEqual([3, 3])
+  })
+
+  test('a silent agent gets nothing; alone, it means 503', async () => {
+    const second = await broker.startAgent({ heartbeat: false })
+    await agent.close()
+    await broker.advance(0).catch(() => {})
+    const later = await startTestBroker({ agentTimeout: 0.2 })
+    const quiet = await later.startAgent({ heartbeat: false })
+    await expect.poll(async () => (await later.get('/readyz')).status).toBe(503)
+    expect((await later.refused({ thread_id: 't', mode: 'ensure' })).status).toBe(503)
+    await quiet.heartbeat()
+    expect((await later.negotiate({ thread_id: 't', mode: 'ensure' })).status).toBe(200)
+    await later.stop()
+    expect(second.sandboxes.size).toBe(0)
+  })
+})
+
+test('[C-79] the control API is called with a token for this agent, good for at most 60 s', async () => {
+  await broker.ensure('t') // the fake agent checks it and would answer 401
+  expect(agent.created).toBe(1)
+})
