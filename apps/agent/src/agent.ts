@@ -76,6 +76,7 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
     teardown.defer(() => slot.close())
 
     const layout = await createLayout(directory.path)
+    teardown.defer(() => layout.close())
     const uids = createUids(installId)
     await claimOwners(uids, join(directory.path, 'workspaces'))
     const revocations = createRevocationStore()

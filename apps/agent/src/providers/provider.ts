@@ -48,6 +48,8 @@ export type SandboxHandle = {
 export interface Provider {
   readonly name: 'docker' | 'local'
   readonly capabilities: ProviderCapabilities
+  /** Where processes of a sandbox find the workspace that is this directory on the host. */
+  workspacePath(workspaceDirectory: string): string
   /** Available? If not, why not and what to do. Cheap enough to call every few seconds. */
   probe(): Promise<ProviderStatus>
   /** Starts one. Returns when the engine has started it (its supervisor dials in by itself). Leaves nothing behind when it fails. */

@@ -29,6 +29,7 @@ export interface Layout {
   ownerOf(name: string): Promise<Owner | undefined>
   removeSandbox(sandboxId: string): Promise<void>
   removeWorkspace(name: string): Promise<void>
+  close(): Promise<void>
 }
 
 export const isRoot = (): boolean => process.getuid?.() === 0
@@ -68,6 +69,9 @@ export const createLayout = async (dataDirectory: string): Promise<Layout> => {
       return existing && { uid: existing.uid, gid: existing.gid }
     },
     removeSandbox: (sandboxId) => rm(directoriesOf(sandboxId).root, { recursive: true, force: true }),
+    async close() {
+      if (socketRoot !== dataDirectory) await rm(socketRoot, { force: true })
+    },
     removeWorkspace: (name) => rm(workspaceOf(name), { recursive: true, force: true, maxRetries: 3 }),
   }
 }

@@ -101,8 +101,9 @@ export class LiveSandbox implements Sandbox {
   }
 
   /** Takes over what an earlier run of the agent left. A frozen one cannot dial, and is waited for at its wake. */
-  async adopt(handle: SandboxHandle | undefined): Promise<void> {
+  async adopt(handle: SandboxHandle | undefined, asConfigured: boolean): Promise<void> {
     this.#handle = handle
+    if (!asConfigured) return this.#lose('config_drift')
     if (handle === undefined || handle.state === 'lost' || (handle.state === 'stopped' && !this.#file.stopped))
       return this.#lose(handle?.oomKilled ? 'oom' : 'the sandbox ended while the agent was away')
     this.#state = { name: handle.state }
@@ -185,10 +186,12 @@ export class LiveSandbox implements Sandbox {
   }
 
   report(): SandboxReport {
+    // One of the pool is ready only when its supervisor is there; a session's is woken by its first request anyway.
+    const awaited = this.#file.session_id === null && this.#state.name === 'running' && !this.#link?.connected
     return {
       sandbox_id: this.id,
       session_id: this.#file.session_id,
-      state: this.#state.name,
+      state: awaited ? 'starting' : this.#state.name,
       generation: this.generation,
       profile_hash: this.#file.profile_hash,
       activity: this.activity.snapshot(),

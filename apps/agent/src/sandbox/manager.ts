@@ -234,7 +234,8 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
     destroy,
     async adopt(file, handle) {
       const sandbox = live(file, options.provider())
-      await sandbox.adopt(handle)
+      await sandbox.adopt(handle, profileHash(file.profile, options.defaultImage) === file.profile_hash)
+      if (file.session_id === null && sandbox.lost === undefined) pool.adopt(sandbox)
       return sandbox
     },
     async verifyAll() {

@@ -16,8 +16,8 @@ export interface Pool {
   setTargets(profiles: readonly Profile[]): void
   /** Takes one out, or undefined when none is ready. No waiting: it is on the path of `ensure`. */
   claim(hash: string): LiveSandbox | undefined
-  /** Takes one in that an earlier run of the agent made; false when nobody wants it. */
-  offer(sandbox: LiveSandbox): boolean
+  /** Takes one in that an earlier run of the agent made; the next targets say whether it is wanted. */
+  adopt(sandbox: LiveSandbox): void
   forget(sandbox: LiveSandbox): void
   /** Ready ones per profile name, for metrics. */
   sizes(): { profile: string; ready: number; target: number }[]
@@ -30,6 +30,7 @@ const RETRY_AFTER_MS = 5000
 
 export const createPool = ({ create, destroy, hashOf, concurrency, log }: PoolOptions): Pool => {
   const shelves = new Map<string, Shelf>()
+  const adopted = new Set<LiveSandbox>()
   const work = new Set<Promise<void>>()
   let retry: NodeJS.Timeout | undefined
   let closed = false
@@ -68,6 +69,13 @@ export const createPool = ({ create, destroy, hashOf, concurrency, log }: PoolOp
     work.add(made)
   }
 
+  const place = (sandbox: LiveSandbox): boolean => {
+    const shelf = shelves.get(sandbox.file.profile_hash)
+    if (shelf === undefined || sandbox.state !== 'running' || shelf.ready.size + shelf.making >= shelf.profile.pool_size) return false
+    shelf.ready.add(sandbox)
+    return true
+  }
+
   const discard = (sandboxes: Iterable<LiveSandbox>): void => {
     for (const sandbox of sandboxes) {
       const gone = destroy(sandbox)
@@ -101,6 +109,9 @@ export const createPool = ({ create, destroy, hashOf, concurrency, log }: PoolOp
           discard(surplus)
         }
       }
+      const unwanted = [...adopted].filter((sandbox) => !place(sandbox))
+      adopted.clear()
+      discard(unwanted)
       refill()
     },
     claim(hash) {
@@ -115,13 +126,9 @@ export const createPool = ({ create, destroy, hashOf, concurrency, log }: PoolOp
       }
       return undefined
     },
-    offer(sandbox) {
-      const shelf = shelves.get(sandbox.file.profile_hash)
-      if (shelf === undefined || shelf.ready.size + shelf.making >= shelf.profile.pool_size) return false
-      shelf.ready.add(sandbox)
-      return true
-    },
+    adopt: (sandbox) => void adopted.add(sandbox),
     forget(sandbox) {
+      adopted.delete(sandbox)
       if (shelves.get(sandbox.file.profile_hash)?.ready.delete(sandbox)) refill()
     },
     sizes: () =>

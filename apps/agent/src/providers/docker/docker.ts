@@ -45,6 +45,7 @@ export const dockerProvider = ({ docker, installId, instanceId, capabilities, lo
   return {
     name: 'docker',
     capabilities,
+    workspacePath: () => '/workspace',
     probe: () => probe(docker),
     async create(id, spec, signal) {
       try {

@@ -1,7 +1,11 @@
+import { execFile } from 'node:child_process'
 import { existsSync, lstatSync, readlinkSync } from 'node:fs'
-import { cp, lstat, mkdir, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { mkdir, writeFile } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { promisify } from 'node:util'
 import type { SandboxSpec } from '../provider.ts'
+
+const run = promisify(execFile)
 
 const TMP_BYTES = 64 * 1024 * 1024
 /** The only user there is inside. Outside it is the uid that owns the workspace. */
@@ -26,11 +30,6 @@ const GENERATED_ETC: Readonly<Record<string, string>> = {
   'nsswitch.conf': 'passwd: files\ngroup: files\nhosts: files dns\n',
 }
 
-const readableByAll = async (path: string): Promise<boolean> => {
-  const found = await lstat(path)
-  return found.isSymbolicLink() || (found.mode & 0o004) !== 0
-}
-
 /**
  * Fills the directory that all sandboxes see as `/etc`, at each start of the agent. A copy, because each mount costs every
  * start of a sandbox a good part of a millisecond.
@@ -39,9 +38,11 @@ export const generateEtc = async (directory: string): Promise<void> => {
   await mkdir(directory, { recursive: true, mode: 0o755 })
   for (const [name, content] of Object.entries(GENERATED_ETC)) await writeFile(join(directory, name), content)
   for (const name of COPIED_ETC) {
-    const source = join('/etc', name)
-    if (existsSync(source))
-      await cp(source, join(directory, name), { recursive: true, force: true, verbatimSymlinks: true, filter: readableByAll })
+    if (!existsSync(join('/etc', name))) continue
+    const parent = join(directory, dirname(name))
+    await mkdir(parent, { recursive: true })
+    // With modes and owners, so that what was closed stays closed; what an agent without root cannot read is passed over.
+    await run('cp', ['-a', join('/etc', name), parent]).catch(() => {})
   }
 }
 

@@ -1,4 +1,4 @@
-import { mkdir, readFile } from 'node:fs/promises'
+import { chown, mkdir, readFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { BoxofficeError } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
@@ -62,7 +62,7 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
       const paths = { etc: reach.path(etcDirectory), supervisor, link, workspace, oomFile }
       return { file: bwrap, arguments: bubblewrapArguments(paths, spec), directory: '/', ...ids }
     }
-    const home = ['--home', join(workspace, '.home')]
+    const home = ['--home', reach.path(homeOf(spec))]
     const oom = oomFile === undefined ? [] : ['--oom-file', oomFile]
     return {
       file: supervisor,
@@ -93,6 +93,7 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
   return {
     name: 'local',
     capabilities,
+    workspacePath: (directory) => (bwrap === undefined ? reach.path(directory) : '/workspace'),
     probe: async () => ({ available: true }),
     async create(id, spec, signal) {
       signal.throwIfAborted()
@@ -114,6 +115,7 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
       })
       try {
         cgroups?.group(id).create(spec.profile)
+        if (bwrap === undefined) await makeHome(spec)
         return await sandbox.start()
       } catch (error) {
         await sandbox.destroy()
@@ -140,4 +142,12 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
       await reach.close()
     },
   }
+}
+
+/** Without namespaces there is no private `/tmp` for it; beside the link it goes with the sandbox. */
+const homeOf = ({ linkDirectory }: SandboxSpec): string => join(dirname(linkDirectory), 'home')
+
+const makeHome = async (spec: SandboxSpec): Promise<void> => {
+  await mkdir(homeOf(spec), { mode: 0o700 })
+  if (process.getuid?.() === 0) await chown(homeOf(spec), spec.uid, spec.gid)
 }

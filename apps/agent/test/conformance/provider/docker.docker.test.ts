@@ -90,7 +90,7 @@ describe('docker provider', () => {
     const spec = {
       profileHash: '0'.repeat(16),
       linkDirectory: '/tmp',
-      supervisorPath: '/etc/hostname',
+      supervisorPath: '/tmp',
       workspaceDirectory: '/tmp',
       pooled: false,
       uid: 1234,

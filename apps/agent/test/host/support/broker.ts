@@ -47,12 +47,26 @@ export class TestBroker {
   }
 
   /** Resolves with the first heartbeat (also an earlier one) that fits. */
-  async heartbeat(fits: (heartbeat: AgentHeartbeatRequest) => boolean): Promise<AgentHeartbeatRequest> {
+  heartbeat(fits: (heartbeat: AgentHeartbeatRequest) => boolean): Promise<AgentHeartbeatRequest> {
+    return this.#until(() => this.heartbeats.find(fits))
+  }
+
+  /** Resolves when this many registrations have come. */
+  registered(count: number): Promise<RegisterAgentRequest> {
+    return this.#until(() => this.registrations[count - 1])
+  }
+
+  async #until<T>(look: () => T | undefined): Promise<T> {
     for (;;) {
-      const found = this.heartbeats.find(fits)
+      const found = look()
       if (found !== undefined) return found
       await new Promise<void>((resolve) => this.#waiting.add(resolve))
     }
+  }
+
+  #heard(): void {
+    for (const resolve of this.#waiting) resolve()
+    this.#waiting.clear()
   }
 
   controlToken(claims: Record<string, unknown> = {}): string {
@@ -72,6 +86,7 @@ export class TestBroker {
       if (authorization !== `Bearer ${ENROLL_TOKEN}`) return { status: 401, body: {} }
       const request = JSON.parse(body) as RegisterAgentRequest
       this.registrations.push(request)
+      this.#heard()
       const answer = { agent_id: this.agentId, agent_token: this.agentToken, issuer: this.url, jwks: this.#jwks(), clock_drift_ms: 0 }
       return { status: 200, body: { ...answer, ...this.#instructions(request.sandboxes) } }
     }
@@ -79,8 +94,7 @@ export class TestBroker {
     if (authorization !== `Bearer ${this.agentToken}`) return { status: 401, body: {} }
     const request = JSON.parse(body) as AgentHeartbeatRequest
     this.heartbeats.push(request)
-    for (const resolve of this.#waiting) resolve()
-    this.#waiting.clear()
+    this.#heard()
     return { status: 200, body: this.#instructions(request.sandboxes) }
   }
 
