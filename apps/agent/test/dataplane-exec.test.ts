@@ -336,8 +336,8 @@ describe('[C-28] the session ends while it runs', () => {
   ] as const)('%s: 410 with the partial result', async (reason, cause) => {
     const own = await TestDataplane.start()
     try {
-      const running = own.post('/exec', { command: 'echo partial; sleep 60' })
-      await until('it runs', () => own.sandbox.activity.running === 1)
+      const running = own.post('/exec', { command: 'echo partial; sleep 60', exec_id: 'ends' })
+      await until('it has said something', async () => (await own.fetch('/execs/ends/output')).headers.get('X-Stream-Next-Offset') === '8')
       own.revocations.apply({ sessions: [{ session_id: own.sandbox.sessionId, reason, until: Date.now() / 1000 + 600 }], tokens: [] })
       const response = await running
       const { error } = (await response.json()) as { error: { code: string; details: object } }

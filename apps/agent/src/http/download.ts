@@ -76,6 +76,11 @@ const send = async ({ sandbox, outgoing, signal }: Call, path: SandboxPath, rang
   let channel: Channel | undefined
   let wanted = false
   let blocked = false
+  let corked = false
+  const uncork = (): void => {
+    corked = false
+    outgoing.uncork()
+  }
   const onDrain = (): void => {
     blocked = false
     channel?.resume()
@@ -91,7 +96,14 @@ const send = async ({ sandbox, outgoing, signal }: Call, path: SandboxPath, rang
       }
     },
     data: (piece: Buffer) => {
-      if (!wanted || outgoing.write(piece) || blocked) return
+      if (!wanted) return
+      // What one read brought leaves with one write.
+      if (!corked) {
+        corked = true
+        outgoing.cork()
+        process.nextTick(uncork)
+      }
+      if (outgoing.write(piece) || blocked) return
       blocked = true
       channel?.pause()
     },

@@ -114,7 +114,7 @@ export class Attachment implements ProcessReader, Attached {
     const { writer, binary } = this.#options.owner
     if (binary) {
       this.#next[stream] = (this.#next[stream] as number) + piece.length
-      writer.binary(stream, piece, () => this.#onFlushed(stream, piece.length))
+      writer.binary(stream, piece, stream === 1 ? this.#onStdoutFlushed : this.#onStderrFlushed)
     } else if (this.#options.beginning.encoding === 'base64') {
       this.#sendText(stream, { data: piece.toString('base64'), bytes: piece.length, encoding: 'base64' })
     } else {
@@ -154,6 +154,9 @@ export class Attachment implements ProcessReader, Attached {
   }
 
   // Flow control towards the client.
+
+  readonly #onStdoutFlushed = (bytes: number): void => this.#onFlushed(1, bytes)
+  readonly #onStderrFlushed = (bytes: number): void => this.#onFlushed(2, bytes)
 
   #onFlushed(stream: 1 | 2, bytes: number): void {
     this.#handedOver[stream] = (this.#handedOver[stream] as number) + bytes

@@ -114,6 +114,7 @@ export class ClientSocket implements AttachmentOwner {
   close(code: number, reason = ''): void {
     if (this.#closing) return
     this.#closing = true
+    this.writer.flush()
     this.#ws.close(code, reason.slice(0, MAX_REASON_BYTES))
     this.#dispose()
   }
