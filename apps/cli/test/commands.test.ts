@@ -1,0 +1,268 @@
+import { createHash, randomBytes } from 'node:crypto'
+import { chmodSync, mkdirSync, readFileSync, readlinkSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
+import { stat } from 'node:fs/promises'
+import { createServer } from 'node:net'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { run, start, startInTerminal, startUp, type Up } from './support/program.ts'
+
+const sha256 = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest('hex')
+
+let up: Up
+beforeAll(async () => {
+  up = await startUp()
+})
+afterAll(async () => {
+  await up.stop()
+})
+const boxoffice = (args: string[], input?: string | Uint8Array) => run(args, { env: up.env, ...(input === undefined ? {} : { input }) })
+
+describe('boxoffice up', () => {
+  test('says in one line where it is and how safe it is', () => {
+    expect(up.ready).toMatchObject({
+      event: 'ready',
+      broker_url: expect.stringMatching(/^http:\/\/127\.0\.0\.1:\d+$/),
+      agent_url: expect.stringMatching(/^http:\/\/127\.0\.0\.1:\d+$/),
+      api_key: expect.stringMatching(/^bxo_[\w-]{43}$/),
+      provider: 'local',
+      isolation: expect.stringMatching(/^(bubblewrap|none)$/),
+      pid: up.up.child.pid,
+    })
+  })
+
+  test('tells a person the same, with commands to try; ends with 0 on SIGTERM', async () => {
+    const running = start(['up', '--port', '0', '--agent-port', '0', '--provider', 'local', '--data-dir', join(up.directory, 'second')])
+    await running.says('Ctrl-C')
+    running.child.kill('SIGTERM')
+    const { code, stdout } = await running.ended
+    expect(code).toBe(0)
+    expect(stdout).toMatch(/provider\s+local, isolation/)
+    expect(stdout).toMatch(/export BOXOFFICE_URL=http:\/\/127.0.0.1:\d+ BOXOFFICE_API_KEY=bxo_/)
+    expect(stdout.match(/boxoffice (exec|shell|cp) ?/g)).toHaveLength(3)
+  })
+
+  test('on a port that is taken says so in one line and ends with 1', async () => {
+    const server = createServer()
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+    const { port } = server.address() as { port: number }
+    const { code, stderr } = await run([
+      'up',
+      '--json',
+      '--log-level',
+      'silent',
+      '--port',
+      String(port),
+      '--agent-port',
+      '0',
+      '--data-dir',
+      join(up.directory, 'third'),
+    ])
+    server.close()
+    expect(code).toBe(1)
+    expect(stderr).toMatch(new RegExp(`^boxoffice: .*${port}.*--port.*\\n$`))
+  })
+
+  test('with a bad setting names it', async () => {
+    expect(await run(['up', '--port', 'abc'])).toMatchObject({ code: 1, stderr: expect.stringMatching(/^boxoffice: --port: /) })
+    expect(await run(['agent'], { env: { BOXOFFICE_DATA_DIR: join(up.directory, 'fourth') } })).toMatchObject({
+      code: 1,
+      stderr: expect.stringMatching(/^boxoffice: --broker-url .*required/),
+    })
+  })
+})
+
+describe('boxoffice exec', () => {
+  test('passes output, errors and the exit code on', async () => {
+    const ended = await boxoffice(['exec', '--', 'sh', '-c', 'echo out; echo err >&2; exit 3'])
+    expect(ended).toMatchObject({ code: 3, stdout: 'out\n', stderr: 'err\n' })
+  })
+
+  test('gives a program its arguments as they are, and a shell its line', async () => {
+    expect((await boxoffice(['exec', '--', 'printf', '%s|', 'a b', '$HOME', '*'])).stdout).toBe('a b|$HOME|*|')
+    expect((await boxoffice(['exec', '-c', 'echo $((6 * 7)) | cat'])).stdout).toBe('42\n')
+    expect((await boxoffice(['exec', 'ls', '-d', '/'])).stdout).toBe('/\n')
+  })
+
+  test('streams both ways, to the byte', async () => {
+    const bytes = randomBytes(8_000_000)
+    const ended = await boxoffice(['exec', '--', 'cat'], bytes)
+    expect(ended.code).toBe(0)
+    expect(sha256(ended.bytes)).toBe(sha256(bytes))
+  })
+
+  test('knows directory, variables and time', async () => {
+    const ended = await boxoffice(['exec', '--cwd', '/tmp', '--env', 'A=b=c', '--', 'sh', '-c', 'pwd; echo $A'])
+    expect(ended.stdout).toBe('/tmp\nb=c\n')
+    expect((await boxoffice(['exec', '--timeout', '0.3', '--', 'sleep', '30'])).code).toBe(124)
+  })
+
+  test('exits with 128+n after a signal, 127 without a program', async () => {
+    expect((await boxoffice(['exec', '-c', 'kill -TERM $$'])).code).toBe(143)
+    const missing = await boxoffice(['exec', '--', 'no-such-program'])
+    expect(missing).toMatchObject({ code: 127, stderr: expect.stringMatching(/^boxoffice: the command could not start: /) })
+  })
+
+  test.for([
+    ['SIGINT', 'INT', 42],
+    ['SIGTERM', 'TERM', 43],
+  ] as const)('forwards %s', async ([signal, trap, code]) => {
+    const running = start(['exec', '-c', `trap 'exit ${code}' ${trap}; echo up; while :; do sleep 0.05; done`], { env: up.env })
+    await running.says('up')
+    running.child.kill(signal)
+    expect((await running.ended).code).toBe(code)
+  })
+
+  test('ends when its reader is gone', async () => {
+    const running = start(['exec', '--', 'yes'], { env: up.env })
+    await running.says('y\ny\n')
+    running.child.stdout?.destroy()
+    expect((await running.ended).code).toBe(141)
+  })
+
+  test('exits with 125 for failures of its own, with the message', async () => {
+    expect(await boxoffice(['exec', '--api-key', 'wrong', '--', 'true'])).toMatchObject({
+      code: 125,
+      stderr: expect.stringMatching(/UNAUTHENTICATED, request req_/),
+    })
+    expect(await boxoffice(['exec', '--broker', 'http://127.0.0.1:9', '--api-key', 'x', '--', 'true'])).toMatchObject({
+      code: 125,
+      stderr: expect.stringMatching(/^boxoffice: .*cannot be reached/),
+    })
+    expect(await boxoffice(['exec'])).toMatchObject({ code: 125, stderr: expect.stringMatching(/no command/) })
+    expect((await boxoffice(['exec', '--bogus'])).code).toBe(125)
+    expect((await boxoffice(['exec', '--env', 'x', '--', 'true'])).code).toBe(125)
+  })
+
+  test('has a sandbox for each thread', async () => {
+    await boxoffice(['exec', '--thread', 'one', '-c', 'echo 1 > mine'])
+    expect((await boxoffice(['exec', '--thread', 'one', '--', 'cat', 'mine'])).stdout).toBe('1\n')
+    expect((await boxoffice(['exec', '--thread', 'two', '--', 'cat', 'mine'])).code).toBe(1)
+  })
+})
+
+describe('boxoffice shell', () => {
+  test('is a terminal: size, keys, resize; and leaves the terminal as it was', async () => {
+    const terminal = startInTerminal(['shell'], { env: up.env })
+    terminal.write('tty; stty size; echo "at $((40+2))"\n')
+    await terminal.says(/\/dev\/pts\/\d+\s+30 100\s+at 42/)
+    terminal.write('\0RESIZE 120 40')
+    await expect
+      .poll(
+        () => {
+          terminal.write('stty size\n')
+          return terminal.stdout
+        },
+        { timeout: 10_000, interval: 200 },
+      )
+      .toContain('40 120')
+    terminal.write('exit 7\n')
+    await terminal.says('ENDED 7 restored')
+  })
+
+  test('restores the terminal on a signal, and can be joined again', async () => {
+    const first = startInTerminal(['shell', '--id', 'kept'], { env: up.env })
+    first.write('name=value; echo "got ${name}1"\n')
+    await first.says('got value1')
+    first.write('\0SIGNAL 15')
+    await first.says('ENDED 143 restored')
+    const second = startInTerminal(['shell', '--id', 'kept'], { env: up.env })
+    await second.says('got value1')
+    second.write('echo "still ${name}2"; exit\n')
+    await second.says('still value2')
+    await second.says('ENDED 0 restored')
+  })
+
+  test('that cannot be opened exits with 125', async () => {
+    const ended = await boxoffice(['shell', '--api-key', 'wrong'])
+    expect(ended).toMatchObject({ code: 125, stderr: expect.stringMatching(/UNAUTHENTICATED/) })
+  })
+})
+
+describe('boxoffice cp, ls', () => {
+  test('carry a file both ways, with its mode', async () => {
+    const bytes = randomBytes(3_000_000)
+    const [source, back] = [join(up.directory, 'file'), join(up.directory, 'back')]
+    writeFileSync(source, bytes)
+    chmodSync(source, 0o750)
+    expect(await boxoffice(['cp', source, 'copies:in/'])).toMatchObject({ code: 0, stderr: '' })
+    expect((await boxoffice(['exec', '--thread', 'copies', '--', 'stat', '-c', '%a %s', 'in/file'])).stdout).toBe('750 3000000\n')
+    expect((await boxoffice(['cp', '--thread', 'copies', ':in/file', back])).code).toBe(0)
+    expect(sha256(readFileSync(back))).toBe(sha256(bytes))
+    expect(statSync(back).mode & 0o777).toBe(0o750)
+  })
+
+  test('carry directories both ways, with what is in them', async () => {
+    const source = join(up.directory, 'tree')
+    mkdirSync(join(source, 'sub/empty'), { recursive: true })
+    writeFileSync(join(source, 'a name with späce\n'), 'text')
+    writeFileSync(join(source, 'sub/big'), randomBytes(1_500_000))
+    symlinkSync('sub/big', join(source, 'link'))
+    expect(await boxoffice(['cp', source, 'trees:tree'])).toMatchObject({ code: 0, stderr: '' })
+    const listed = JSON.parse((await boxoffice(['ls', '--json', '-r', 'trees:tree'])).stdout) as { files: { path: string; type: string }[] }
+    expect(listed.files.map(({ path, type }) => `${path.replace(/^tree\//, '')}:${type}`).sort()).toEqual(
+      ['a name with späce\n:file', 'link:symlink', 'sub/big:file', 'sub/empty:directory', 'sub:directory'].sort(),
+    )
+    const back = join(up.directory, 'tree-back')
+    expect((await boxoffice(['cp', 'trees:tree', back])).code).toBe(0)
+    expect(readFileSync(join(back, 'a name with späce\n'), 'utf8')).toBe('text')
+    expect(readFileSync(join(back, 'sub/big')).equals(readFileSync(join(source, 'sub/big')))).toBe(true)
+    expect(readlinkSync(join(back, 'link'))).toBe('sub/big')
+    expect((await stat(join(back, 'sub/empty'))).isDirectory()).toBe(true)
+  })
+
+  test('say what is wrong', async () => {
+    expect(await boxoffice(['cp', 'a', 'b'])).toMatchObject({ code: 1, stderr: expect.stringMatching(/one of the two/) })
+    expect(await boxoffice(['cp', join(up.directory, 'nope'), 'copies:x'])).toMatchObject({
+      code: 1,
+      stderr: expect.stringMatching(/no such file.*nope/),
+    })
+    expect(await boxoffice(['cp', 'copies:nope', '/tmp/x'])).toMatchObject({ code: 1, stderr: expect.stringMatching(/FILE_NOT_FOUND/) })
+    expect(await boxoffice(['ls', 'never-seen:'])).toMatchObject({ code: 1, stderr: expect.stringMatching(/_NOT_FOUND/) })
+  })
+})
+
+describe('boxoffice sessions, keys', () => {
+  test('list and release sessions', async () => {
+    await boxoffice(['exec', '--thread', 'listed', '--', 'true'])
+    const list = async () =>
+      (JSON.parse((await boxoffice(['sessions', '--json'])).stdout) as { sessions: { id: string; scope: { id: string } }[] }).sessions
+    const session = (await list()).find(({ scope }) => scope.id === 'listed')
+    expect(session?.id).toMatch(/^ssn_/)
+    expect((await boxoffice(['sessions'])).stdout).toMatch(/^SESSION +THREAD +STATE/)
+    expect((await boxoffice(['sessions', 'release', String(session?.id)])).code).toBe(0)
+    expect((await boxoffice(['sessions', 'release', String(session?.id)])).code).toBe(0)
+    expect((await boxoffice(['ls', 'listed:'])).code).toBe(1)
+  })
+
+  test('make a key that works until it is revoked', async () => {
+    const created = await boxoffice(['keys', 'create', 'ci', '--principal', 'robot', '--json'])
+    const { id, key } = JSON.parse(created.stdout) as { id: string; key: string }
+    expect((await boxoffice(['exec', '--api-key', key, '--thread', 'robots', '--', 'echo', 'hi'])).stdout).toBe('hi\n')
+    const listed = await boxoffice(['keys', 'list', '--json'])
+    expect(listed.stdout).toContain(id)
+    expect(listed.stdout).not.toContain(key)
+    expect((await boxoffice(['keys', 'list', '--api-key', key])).stderr).toMatch(/FORBIDDEN/)
+    expect((await boxoffice(['keys', 'revoke', id])).code).toBe(0)
+    await expect.poll(async () => (await boxoffice(['sessions', '--api-key', key])).stderr, { timeout: 10_000 }).toMatch(/UNAUTHENTICATED/)
+  })
+})
+
+describe('boxoffice doctor', () => {
+  test('has one line per check', async () => {
+    const { code, stdout } = await run(['doctor', '--provider', 'local'], { env: { ...up.env } })
+    expect(
+      stdout
+        .trim()
+        .split('\n')
+        .map((line) => line.split(/ {2,}/)[0]),
+    ).toEqual(['bwrap', 'supervisor', 'port 7070', 'port 7071', 'clock', 'disk'])
+    expect(code).toBe(stdout.includes('FAIL') ? 1 : 0)
+  })
+
+  test('exits with 1 and says what to do when the engine does not answer', async () => {
+    const { code, stdout } = await run(['doctor', '--json'], { env: { DOCKER_HOST: 'unix:///nowhere/docker.sock' } })
+    expect(code).toBe(1)
+    const { checks } = JSON.parse(stdout) as { checks: { name: string; ok: boolean; message: string }[] }
+    expect(checks.find(({ name }) => name === 'engine')).toMatchObject({ ok: false, message: expect.stringMatching(/start Docker/) })
+  })
+})
