@@ -161,8 +161,9 @@ fn a_background_child_that_writes_without_end_does_not_hold_the_exit() {
 #[test]
 fn kill_signal_and_their_refusals() {
     let mut agent = Agent::new();
-    let mut channel =
-        agent.start(&json!({"id": "k", "command": "trap 'echo usr' USR1; echo up; while :; do sleep 0.01; done"}));
+    let mut channel = agent.start(
+        &json!({"id": "k", "command": "exec 2>/dev/null; trap 'echo usr' USR1; echo up; while :; do sleep 0.01; done"}),
+    );
     channel.expect(Kind::Ready);
     channel.expect(Kind::Stdout);
     agent.call(json!({"op": "signal", "id": "k", "signal": "USR1"})).unwrap();

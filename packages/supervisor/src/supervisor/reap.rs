@@ -50,15 +50,16 @@ impl Supervisor {
         process.outcome = Some(Outcome { status, reason, cause, oom, at: now });
         process.drain_since = Some(now);
         process.looked = true;
-        for stream in &mut process.streams {
-            let inside = stream.fd.as_ref().and_then(|fd| rustix::io::ioctl_fionread(fd).ok());
-            stream.owed = stream.ring.end() + inside.unwrap_or(0);
-        }
         self.timers.cancel(Timer::Timeout(serial));
         self.timers.cancel(Timer::Look(serial));
         self.pump_dry(serial);
         self.mark_readers_dirty(serial);
-        if self.processes.get(&serial).is_some_and(|process| process.ending.is_some()) {
+        let Some(process) = self.processes.get_mut(&serial) else { return };
+        for stream in &mut process.streams {
+            let inside = stream.fd.as_ref().and_then(|fd| rustix::io::ioctl_fionread(fd).ok());
+            stream.owed = stream.ring.end() + inside.unwrap_or(0);
+        }
+        if process.ending.is_some() {
             self.kill_step(serial);
         }
         self.go_on(serial);
