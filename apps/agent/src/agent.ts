@@ -99,7 +99,7 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
     })
     countSandboxes(metrics, manager)
 
-    const recovery = createRecovery({ manager, revocations, sandboxes: join(directory.path, 'sandboxes'), log })
+    const recovery = createRecovery({ manager, revocations, dataDirectory: directory.path, log })
     const watch = createWatch({ slot, manager, recovery, log })
     teardown.defer(() => watch.close())
     await watch.start()

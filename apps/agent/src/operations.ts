@@ -1,6 +1,7 @@
 import type { RequestListener } from 'node:http'
 import { BoxofficeError, newRequestId } from '@boxoffice/protocol'
 import type { Registry } from 'prom-client'
+import { isLoopback } from './config.ts'
 
 export type OperationsOptions = {
   /** Why the agent cannot work now; empty when it can. */
@@ -20,7 +21,9 @@ export const operations = ({ unreadiness, metrics }: OperationsOptions): Request
   }
   return (request, response) => {
     const path = (request.url ?? '/').split('?')[0] ?? '/'
-    const answer = answers[path] ?? notFound
+    // Numbers about tenants' work are for the operator of this host.
+    const open = path !== '/metrics' || isLoopback((request.socket.remoteAddress ?? '').replace(/^::ffff:/, ''))
+    const answer = (open ? answers[path] : undefined) ?? notFound
     answer().then(
       ({ status, type, body }) => response.writeHead(status, { 'content-type': type }).end(request.method === 'HEAD' ? undefined : body),
       () => response.writeHead(500).end(),

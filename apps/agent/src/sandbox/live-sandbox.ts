@@ -1,14 +1,13 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { BoxofficeError, type KillCause, type Profile, type SandboxRecord, type SandboxReport } from '@boxoffice/protocol'
+import { BoxofficeError, type KillCause, type Profile } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
 import type { Provider, SandboxHandle } from '../providers/provider.ts'
 import type { SupervisorLink } from '../supervisor/link.ts'
 import { createActivity } from './activity.ts'
+import { type End, type EndReason, KILL_CAUSES, lostError, startingError } from './end.ts'
+import { abortOf, firstDial } from './first-dial.ts'
 import { type SandboxFile, saveSandboxFile } from './record-file.ts'
 import type { Sandbox } from './sandbox.ts'
-
-type End = Parameters<Parameters<Sandbox['onEnd']>[0]>[0]
-export type EndReason = Extract<End, { lost: false }>['reason']
 
 type State = { name: 'starting' } | { name: 'running' } | { name: 'frozen' } | { name: 'stopped' } | { name: 'lost'; reason: string }
 
@@ -28,14 +27,6 @@ const READY_WITHIN_MS = 10_000
 const LOOKS_MS = [0, 50, 200, 1000]
 /** How long processes have between TERM and KILL when their session ends [C-28], and when a stop frees its memory. */
 const GRACE_MS: Record<'ended' | 'stopped', number> = { ended: 5000, stopped: 1000 }
-
-const KILL_CAUSES: Record<EndReason, KillCause> = {
-  released: 'released',
-  hard_ttl: 'expired',
-  lease: 'expired',
-  idle: 'expired',
-  failed: 'closed',
-}
 
 /** One sandbox that the agent holds: its engine handle, its supervisor's link and its state, changed by one operation at a time. */
 export class LiveSandbox implements Sandbox {
@@ -79,12 +70,19 @@ export class LiveSandbox implements Sandbox {
   get state(): State['name'] {
     return this.#state.name
   }
+  get provider(): Provider['name'] {
+    return this.#parts.provider.name
+  }
+  /** Whether the supervisor can be spoken to right now. */
+  get linked(): boolean {
+    return this.#link?.connected ?? false
+  }
   get lost(): { reason: string } | undefined {
     return this.#state.name === 'lost' ? { reason: this.#state.reason } : undefined
   }
   /** A stop ends the supervisor and its link; the wake makes a new one, so read this afresh for each use. */
   get link(): SupervisorLink {
-    if (this.#link === undefined) throw new BoxofficeError('SANDBOX_STARTING', 'The sandbox is starting; try again', { retryAfter: 1 })
+    if (this.#link === undefined) throw startingError()
     return this.#link
   }
 
@@ -96,7 +94,7 @@ export class LiveSandbox implements Sandbox {
   /** Starts the engine's part and waits for the supervisor. */
   async launch(start: () => Promise<SandboxHandle>, signal: AbortSignal): Promise<void> {
     this.#handle = await start()
-    await this.#linked(signal)
+    await firstDial(this.link, () => this.#parts.provider.inspect(this.#known()), signal)
     this.#state = { name: 'running' }
   }
 
@@ -118,14 +116,14 @@ export class LiveSandbox implements Sandbox {
 
   async ready(signal: AbortSignal): Promise<void> {
     this.activity.touch()
-    if (this.#state.name === 'running' && this.#link?.connected) return
+    if (this.#state.name === 'running' && this.linked) return
     const within = AbortSignal.any([signal, this.#life.signal, AbortSignal.timeout(READY_WITHIN_MS)])
-    await Promise.race([this.resume(), aborted(within)]).catch((error: unknown) => {
+    try {
+      await Promise.race([this.resume(), abortOf(within)])
+      await this.link.whenConnected(within)
+    } catch (error) {
       throw this.#whyNot(error)
-    })
-    await this.link.whenConnected(within).catch((error: unknown) => {
-      throw this.#whyNot(error)
-    })
+    }
   }
 
   onEnd(listener: (end: End) => void): () => void {
@@ -185,35 +183,6 @@ export class LiveSandbox implements Sandbox {
     await this.#link?.close()
   }
 
-  report(): SandboxReport {
-    // One of the pool is ready only when its supervisor is there; a session's is woken by its first request anyway.
-    const awaited = this.#file.session_id === null && this.#state.name === 'running' && !this.#link?.connected
-    return {
-      sandbox_id: this.id,
-      session_id: this.#file.session_id,
-      state: awaited ? 'starting' : this.#state.name,
-      generation: this.generation,
-      profile_hash: this.#file.profile_hash,
-      activity: this.activity.snapshot(),
-      reason: this.lost?.reason ?? null,
-    }
-  }
-
-  record(fromPool: boolean): SandboxRecord {
-    const { sandbox_id, session_id, state, generation, profile_hash } = this.report()
-    const { name } = this.#parts.provider
-    return {
-      sandbox_id,
-      session_id: session_id ?? '',
-      provider: name,
-      isolation: this.isolation,
-      generation,
-      state,
-      profile_hash,
-      from_pool: fromPool,
-    }
-  }
-
   async #freeze(): Promise<void> {
     await this.#parts.provider.suspend(this.#known(), 'freeze')
     this.#state = { name: 'frozen' }
@@ -246,7 +215,7 @@ export class LiveSandbox implements Sandbox {
 
   async #shutdown(cause: KillCause, graceMs: number): Promise<void> {
     if (this.#state.name === 'frozen') await this.resume().catch(() => {})
-    if (this.#state.name !== 'running' || !this.#link?.connected) return
+    if (this.#state.name !== 'running' || !this.linked) return
     const answered = this.#link.call('shutdown', { cause, grace_ms: graceMs }).catch(() => {})
     await Promise.race([answered, delay(graceMs + 1000, undefined, { ref: false })])
   }
@@ -270,30 +239,8 @@ export class LiveSandbox implements Sandbox {
     }
   }
 
-  /** Waits for the supervisor's first dial, but not for one that has died. */
-  async #linked(signal: AbortSignal): Promise<void> {
-    const dialled = new AbortController()
-    const watch = async (): Promise<never> => {
-      for (;;) {
-        await delay(250, undefined, { signal: dialled.signal })
-        const now = this.#handle && (await this.#parts.provider.inspect(this.#handle))
-        if (now?.state !== 'running') {
-          throw new BoxofficeError(
-            'BACKEND_UNAVAILABLE',
-            `the sandbox ended before its supervisor could be reached${now?.oomKilled ? ' (out of memory)' : ''}`,
-          )
-        }
-      }
-    }
-    try {
-      await Promise.race([this.link.whenConnected(signal), watch()])
-    } finally {
-      dialled.abort()
-    }
-  }
-
   #known(): SandboxHandle {
-    if (this.#handle === undefined) throw new BoxofficeError('SANDBOX_STARTING', 'The sandbox is starting; try again', { retryAfter: 1 })
+    if (this.#handle === undefined) throw startingError()
     return this.#handle
   }
 
@@ -320,13 +267,13 @@ export class LiveSandbox implements Sandbox {
   }
 
   #lostError(): BoxofficeError {
-    return new BoxofficeError('SANDBOX_LOST', `The sandbox is gone (${this.lost?.reason ?? 'ended'}); negotiate again`)
+    return lostError(this.lost?.reason ?? 'ended')
   }
 
   #whyNot(error: unknown): unknown {
     if (this.#life.signal.aborted) return this.#lostError()
     if (error instanceof BoxofficeError) return error
-    return new BoxofficeError('SANDBOX_STARTING', 'The sandbox is starting; try again', { retryAfter: 1, cause: error })
+    return startingError(error)
   }
 
   #exclusive<T>(operation: () => Promise<T>): Promise<T> {
@@ -342,9 +289,3 @@ export class LiveSandbox implements Sandbox {
     return saved
   }
 }
-
-const aborted = (signal: AbortSignal): Promise<never> =>
-  new Promise((_, reject) => {
-    if (signal.aborted) reject(signal.reason)
-    else signal.addEventListener('abort', () => reject(signal.reason), { once: true })
-  })

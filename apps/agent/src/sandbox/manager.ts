@@ -9,11 +9,13 @@ import {
 import type { Logger } from 'pino'
 import type { Provider, SandboxHandle } from '../providers/provider.ts'
 import { createSupervisorLink } from '../supervisor/supervisor-link.ts'
+import { type EndReason, lostError } from './end.ts'
 import type { Layout } from './layout.ts'
-import { type EndReason, LiveSandbox } from './live-sandbox.ts'
+import { LiveSandbox } from './live-sandbox.ts'
 import { createPool, type Pool } from './pool.ts'
 import { imageOf, profileHash } from './profile-hash.ts'
 import type { SandboxFile } from './record-file.ts'
+import { recordOf, reportOf } from './reports.ts'
 import type { SandboxDirectory } from './sandbox.ts'
 import type { Uids } from './uids.ts'
 
@@ -72,7 +74,7 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
       )
       return
     }
-    for (const listener of lostListeners) listener(sandbox.report())
+    for (const listener of lostListeners) listener(reportOf(sandbox))
   }
 
   const live = (file: SandboxFile, provider: Provider): LiveSandbox => {
@@ -157,18 +159,18 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
     if (pooled !== undefined) {
       bySession.set(sessionId, pooled)
       await pooled.assign(sessionId, profile)
-      return pooled.record(true)
+      return recordOf(pooled, true)
     }
-    return (await provision({ profile, sessionId, workspace })).record(false)
+    return recordOf(await provision({ profile, sessionId, workspace }), false)
   }
 
+  // Not async: nothing may come between the look and the entry.
   const ensureForSession = (sessionId: string, request: CreateSandboxRequest): Promise<SandboxRecord> => {
-    const existing = bySession.get(sessionId)
     const underWay = provisioning.get(sessionId)
     if (underWay !== undefined) return underWay
-    if (existing?.lost !== undefined)
-      throw new BoxofficeError('SANDBOX_LOST', `The sandbox is gone (${existing.lost.reason}); negotiate again`)
-    if (existing !== undefined) return Promise.resolve(existing.record(false))
+    const existing = bySession.get(sessionId)
+    if (existing?.lost !== undefined) return Promise.reject(lostError(existing.lost.reason))
+    if (existing !== undefined) return Promise.resolve(recordOf(existing, false))
     const record = create(sessionId, request).finally(() => provisioning.delete(sessionId))
     provisioning.set(sessionId, record)
     return record
@@ -221,15 +223,15 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
       return sandbox === undefined || sandbox.file.session_id === null ? undefined : sandbox
     },
     ensureForSession,
-    reports: () => [...sandboxes.values()].map((sandbox) => sandbox.report()),
-    report: (id) => known(id).report(),
+    reports: () => [...sandboxes.values()].map(reportOf),
+    report: (id) => reportOf(known(id)),
     async suspend(id, mode) {
       await known(id).suspend(mode)
-      return known(id).report()
+      return reportOf(known(id))
     },
     async resume(id) {
       await known(id).ready(closing.signal)
-      return known(id).report()
+      return reportOf(known(id))
     },
     destroy,
     async adopt(file, handle) {

@@ -118,7 +118,7 @@ export const createPool = ({ create, destroy, hashOf, concurrency, log }: PoolOp
       const ready = shelves.get(hash)?.ready
       if (ready === undefined) return undefined
       for (const sandbox of ready) {
-        if (sandbox.state !== 'running' || !sandbox.link.connected) continue
+        if (sandbox.state !== 'running' || !sandbox.linked) continue
         ready.delete(sandbox)
         // After the answer is on its way: a start costs the time of two cores.
         setImmediate(refill)

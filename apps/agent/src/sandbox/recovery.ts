@@ -1,4 +1,6 @@
-import type { AgentInstructions } from '@boxoffice/protocol'
+import { readdir, rmdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import { type AgentInstructions, SANDBOX_ID_PATTERN } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
 import type { RevocationStore } from '../http/revocations.ts'
 import type { Provider, SandboxHandle } from '../providers/provider.ts'
@@ -16,12 +18,11 @@ export interface Recovery {
 export type RecoveryOptions = {
   manager: SandboxManager
   revocations: RevocationStore
-  /** The directory of the sandboxes' records. */
-  sandboxes: string
+  dataDirectory: string
   log: Logger
 }
 
-export const createRecovery = ({ manager, revocations, sandboxes, log }: RecoveryOptions): Recovery => {
+export const createRecovery = ({ manager, revocations, dataDirectory, log }: RecoveryOptions): Recovery => {
   let strays: { provider: Provider; handle: SandboxHandle }[] = []
 
   const listed = async (provider: Provider): Promise<Map<string, SandboxHandle> | undefined> => {
@@ -39,7 +40,7 @@ export const createRecovery = ({ manager, revocations, sandboxes, log }: Recover
     async adopt(provider) {
       const handles = await listed(provider)
       if (handles === undefined) return
-      const files = await loadSandboxFiles(sandboxes, (directory, err) =>
+      const files = await loadSandboxFiles(join(dataDirectory, 'sandboxes'), (directory, err) =>
         log.warn({ directory, err }, 'a sandbox directory without a record is removed'),
       )
       const byId = new Map([...handles.values()].map((handle) => [handle.id, handle]))
@@ -50,6 +51,7 @@ export const createRecovery = ({ manager, revocations, sandboxes, log }: Recover
           .adopt(file, handle)
           .catch((err: unknown) => log.error({ err, sandbox_id: file.sandbox_id }, 'a sandbox could not be adopted'))
       }
+      await removeUnused(join(dataDirectory, 'workspaces'), new Set(files.map(({ workspace }) => workspace)))
       strays = [...handles.values()].map((handle) => ({ provider, handle }))
       if (files.length > 0 || strays.length > 0) log.info({ adopted: files.length, strays: strays.length }, 'recovered sandboxes')
     },
@@ -66,4 +68,10 @@ export const createRecovery = ({ manager, revocations, sandboxes, log }: Recover
       }
     },
   }
+}
+
+/** A crash in the middle of a start leaves a workspace that nobody has written to. One that was kept on purpose is not empty, or no loss. */
+const removeUnused = async (workspaces: string, used: ReadonlySet<string>): Promise<void> => {
+  const unused = (await readdir(workspaces)).filter((name) => SANDBOX_ID_PATTERN.test(name) && !used.has(name))
+  await Promise.all(unused.map((name) => rmdir(join(workspaces, name)).catch(() => {})))
 }

@@ -65,7 +65,7 @@ export class Host {
       poolConcurrency: 2,
       log: silent,
     })
-    const recovery = createRecovery({ manager, revocations: createRevocationStore(), sandboxes: join(path, 'sandboxes'), log: silent })
+    const recovery = createRecovery({ manager, revocations: createRevocationStore(), dataDirectory: path, log: silent })
     await recovery.adopt(provider)
     return new Host({ provider, manager, recovery, dataDirectory: path, installId, open, release })
   }

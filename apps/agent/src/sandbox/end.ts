@@ -1,0 +1,21 @@
+import { BoxofficeError, type KillCause } from '@boxoffice/protocol'
+import type { Sandbox } from './sandbox.ts'
+
+/** What `onEnd` tells. */
+export type End = Parameters<Parameters<Sandbox['onEnd']>[0]>[0]
+export type EndReason = Extract<End, { lost: false }>['reason']
+
+/** What processes that the end kills have as their cause. */
+export const KILL_CAUSES: Record<EndReason, KillCause> = {
+  released: 'released',
+  hard_ttl: 'expired',
+  lease: 'expired',
+  idle: 'expired',
+  failed: 'closed',
+}
+
+export const lostError = (reason: string): BoxofficeError =>
+  new BoxofficeError('SANDBOX_LOST', `The sandbox is gone (${reason}); negotiate again`)
+
+export const startingError = (cause?: unknown): BoxofficeError =>
+  new BoxofficeError('SANDBOX_STARTING', 'The sandbox is starting; try again', { retryAfter: 1, cause })
