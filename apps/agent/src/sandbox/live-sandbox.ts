@@ -215,7 +215,7 @@ export class LiveSandbox implements Sandbox {
 
   async #shutdown(cause: KillCause, graceMs: number): Promise<void> {
     if (this.#state.name === 'frozen') await this.resume().catch(() => {})
-    if (this.#state.name !== 'running' || !this.linked) return
+    if (this.#state.name !== 'running' || !this.#link?.connected) return
     const answered = this.#link.call('shutdown', { cause, grace_ms: graceMs }).catch(() => {})
     await Promise.race([answered, delay(graceMs + 1000, undefined, { ref: false })])
   }
