@@ -20,7 +20,7 @@ const scratch = mkdtempSync(join(tmpdir(), 'bxo-bench-'))
 const startStack = async (name: string, provider: string): Promise<{ address: StackAddress; stop(): Promise<void> }> => {
   const config = join(scratch, `${name}.json`)
   const profiles = [
-    { name: 'pooled', pool_size: 20 },
+    { name: 'pooled', pool_size: 20, memory_mb: 500 },
     { name: 'bulk', memory_mb: 4096, max_upload_bytes: 2 * 1024 ** 3 },
   ]
   writeFileSync(config, JSON.stringify({ profiles: provider === 'docker' ? profiles : [], rate_limits: LIMITS_OFF, max_sessions: 100_000 }))

@@ -22,6 +22,7 @@ import { claimOwners, createUids } from './sandbox/uids.ts'
 import { createWatch } from './sandbox/watch.ts'
 import { type BrokerClient, createBrokerClient } from './uplink/broker-client.ts'
 import { createUplink } from './uplink/heartbeat.ts'
+import { loadTrust, saveTrust } from './uplink/trust.ts'
 
 /** Parts that tests and `boxoffice up` bring along instead of the usual ones. */
 export type AgentOverrides = { log?: Logger; broker?: BrokerClient; candidates?: readonly Candidate[] }
@@ -82,7 +83,9 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
     const revocations = createRevocationStore()
     const broker = overrides.broker ?? createBrokerClient(config.brokerUrl, config.enrollToken)
     const keys = createKeySource({ load: () => broker.jwks() })
-    let issuer: string | undefined
+    let trust = await loadTrust(directory.path)
+    if (trust !== undefined) keys.seed(trust.jwks)
+    const issuer = () => trust?.issuer
 
     const manager = createSandboxManager({
       provider: () => slot.require(),
@@ -108,14 +111,14 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
       sandboxes: manager,
       keys,
       revocations,
-      issuer: () => issuer,
+      issuer,
       corsOrigins: config.corsOrigins,
       log,
       metrics,
     })
     const unreadiness = (): string[] => [
       ...(slot.reason === null ? [] : [`provider: ${slot.reason}`]),
-      ...(issuer === undefined ? ['broker: not registered yet'] : []),
+      ...(uplink.agentId === undefined ? ['broker: not registered yet'] : []),
     ]
     const other = operations({ unreadiness, metrics })
     const server = httpServer(tls, (request, response) => {
@@ -127,7 +130,7 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
       await drain(server, DRAIN_MS)
     })
 
-    const verify = createControlVerifier({ keys, issuer: () => issuer, agentId: () => uplink.agentId })
+    const verify = createControlVerifier({ keys, issuer, agentId: () => uplink.agentId })
     const control = httpServer(tls, getRequestListener(createControlApp({ manager, revocations, verify, log }).fetch))
     const controlUrl = await listen(control, hostOf(config.controlListen), portOf(config.controlListen), tls)
     teardown.defer(() => drain(control, DRAIN_MS))
@@ -151,9 +154,10 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
       broker,
       inventory,
       heartbeat,
-      onRegistered: ({ issuer: signer, jwks }) => {
-        issuer = signer
+      onRegistered: async ({ issuer: signer, jwks }) => {
+        trust = { issuer: signer, jwks }
         keys.seed(jwks)
+        await saveTrust(directory.path, trust)
       },
       onInstructions: async (instructions) => {
         revocations.apply(instructions.revocations)

@@ -61,11 +61,15 @@ export const createAuthenticator = ({ keys, revocations, sandboxes, issuer, now 
   }
 
   const verify = async (token: string): Promise<SessionTokenClaims> => {
+    const trusted = issuer()
+    if (trusted === undefined) {
+      throw new BoxofficeError('BACKEND_UNAVAILABLE', 'This agent has not registered with its broker yet; try again', { retryAfter: 2 })
+    }
     const payload = await verifySignature(token, keys)
     const claims = SessionTokenClaims.safeParse(payload)
     if (!claims.success) throw unauthenticated('The session token lacks a claim')
     const { iss, iat, aud, sandbox_id } = claims.data
-    if (iss !== issuer()) throw unauthenticated('The session token is from another issuer')
+    if (iss !== trusted) throw unauthenticated('The session token is from another issuer')
     if (aud !== sandbox_id) throw unauthenticated('The session token contradicts itself')
     const notBefore = typeof payload.nbf === 'number' ? Math.max(payload.nbf, iat) : iat
     if (notBefore > now() + CLOCK_LEEWAY_SECONDS) throw unauthenticated('The session token is not valid yet')

@@ -14,7 +14,7 @@ export type UplinkOptions = {
   inventory: () => RegisterAgentRequest
   heartbeat: (partial: boolean) => AgentHeartbeatRequest
   /** Called before `onInstructions`, with what a registration says beyond them. */
-  onRegistered: (registered: RegisterAgentResponse) => void
+  onRegistered: (registered: RegisterAgentResponse) => Promise<void>
   onInstructions: (instructions: AgentInstructions) => Promise<void>
   log: Logger
 }
@@ -48,7 +48,7 @@ export const createUplink = ({ broker, inventory, heartbeat, onRegistered, onIns
   const enroll = async (): Promise<void> => {
     const registered = await register({ broker, request: inventory, onFailure: firstTry, log, signal })
     identity = { id: registered.agent_id, token: registered.agent_token }
-    onRegistered(registered)
+    await onRegistered(registered)
     await follow(registered)
     firstTry()
   }

@@ -1,0 +1,29 @@
+import { readFile, rename, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { Jwks } from '@boxoffice/protocol'
+import { z } from 'zod'
+
+const Trust = z.object({ issuer: z.string(), jwks: Jwks })
+
+/** Whose tokens the agent believes: the broker's `iss` and its public keys. */
+export type Trust = z.infer<typeof Trust>
+
+const NAME = 'broker-trust.json'
+
+/**
+ * What the last registration said. Kept over restarts, so that clients come back to their processes at once and not only when
+ * the broker has answered; undefined before the first registration.
+ */
+export const loadTrust = async (directory: string): Promise<Trust | undefined> => {
+  try {
+    return Trust.parse(JSON.parse(await readFile(join(directory, NAME), 'utf8')))
+  } catch {
+    return undefined // never registered, or not readable: the registration brings it
+  }
+}
+
+export const saveTrust = async (directory: string, { issuer, jwks }: Trust): Promise<void> => {
+  const path = join(directory, NAME)
+  await writeFile(`${path}.new`, JSON.stringify({ issuer, jwks }), { mode: 0o600 })
+  await rename(`${path}.new`, path)
+}
