@@ -106,7 +106,10 @@ async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, p
   const acquisition = new Acquisition({
     ...{ store, ledger, provisioner, placement, authorizer, profiles, brokerId, now },
     maxSessions: settings.maxSessions,
-    limits: { principal: new RateLimit(settings.rateLimits.createPerPrincipal), tenant: new RateLimit(settings.rateLimits.createPerTenant) },
+    limits: {
+      principal: new RateLimit(settings.rateLimits.createPerPrincipal),
+      tenant: new RateLimit(settings.rateLimits.createPerTenant),
+    },
   })
   const sessions = new SessionService({ store, ledger, acquisition, authorizer, issuer, now })
   const principals = new Principals(store.keys, settings.apiKey)
@@ -121,6 +124,7 @@ async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, p
     ...{ store, ledger, provisioner, keys, brokerId, log, now },
     keyRotationMs: settings.keyRotation * 1000,
     intervalMs: settings.reaperIntervalMs,
+    brokerTimeoutMs: settings.brokerTimeout * 1000,
   })
 
   let url = ''

@@ -13,7 +13,10 @@ export const BrokerConfig = z.object({
   /** Holds everything that persists: database, signing keys, lock. Made with mode 0700 when missing. */
   dataDir: z.string().min(1),
   /** Where clients reach this broker; `iss` of its tokens. Default: where it listens. */
-  publicUrl: z.url({ protocol: /^https?$/ }).transform(withoutSlash).optional(),
+  publicUrl: z
+    .url({ protocol: /^https?$/ })
+    .transform(withoutSlash)
+    .optional(),
   /** What agents show to register. Default: made at the first start and kept in the data directory. */
   enrollToken: z.string().min(8, 'must have at least 8 characters').optional(),
   /** An operator key for this deployment. */
@@ -21,7 +24,11 @@ export const BrokerConfig = z.object({
   /** Make an operator key at the first start if `apiKey` is not set, and give it back at each start. Loopback only. */
   createApiKey: z.boolean().default(false),
   tokenTtl: z.coerce.number().int().min(60).max(3600).default(600),
-  keyRotation: z.coerce.number().int().min(3600).default(30 * 24 * 3600),
+  keyRotation: z.coerce
+    .number()
+    .int()
+    .min(3600)
+    .default(30 * 24 * 3600),
   /** Added to the built-in ones; one of the same name replaces it. */
   profiles: z.array(Profile).default([]),
   sharedDataDir: z.boolean().default(false),
@@ -41,6 +48,8 @@ export const BrokerConfig = z.object({
   agentHeartbeat: z.number().positive().default(2),
   /** An agent that was silent for longer is not given new sandboxes. */
   agentTimeout: z.number().positive().default(6),
+  /** A broker on a shared data directory that was silent for longer loses what it was creating to the others. */
+  brokerTimeout: z.number().positive().default(5),
   reaperIntervalMs: z.number().int().min(10).default(1000),
   logLevel: z.enum(['silent', 'error', 'warn', 'info', 'debug', 'trace']).default('info'),
 })
@@ -52,7 +61,8 @@ function withoutSlash(url: string): string {
 }
 
 /** Examples that people copy; refused outside loopback, where they would be the key of a real deployment. */
-const KNOWN_SECRETS = /^(.)\1*$|^(change|example|secret|password|your[-_ ]|insecure|test|demo|sample|bxo_example)|^(0123456789|1234567890|abcdefghij)/i
+const KNOWN_SECRETS =
+  /^(.)\1*$|^(change|example|secret|password|your[-_ ]|insecure|test|demo|sample|bxo_example)|^(0123456789|1234567890|abcdefghij)/i
 
 /** Checks what a schema cannot. Throws `StartError` naming the setting and the fix. */
 export function resolveConfig(input: BrokerConfig): ResolvedBrokerConfig {
@@ -90,7 +100,7 @@ const flagOf = (key: string): string =>
  * Throws `StartError` for a file that cannot be read or parsed.
  */
 export function configFromEnvironment(env: Readonly<Record<string, string | undefined>>): Partial<BrokerConfig> {
-  const file = env['BOXOFFICE_CONFIG']
+  const file = env.BOXOFFICE_CONFIG
   const settings: Record<string, unknown> = file === undefined ? {} : readConfigFile(file)
   for (const key of Object.keys(BrokerConfig.shape)) {
     const value = env[`BOXOFFICE_${key.replace(/[A-Z]/g, (letter) => `_${letter}`).toUpperCase()}`]
@@ -112,7 +122,7 @@ function readConfigFile(path: string): Record<string, unknown> {
 const LISTS = new Set(['corsOrigins', 'trustedProxies'])
 const FLAGS = new Set(['createApiKey', 'sharedDataDir'])
 const JSON_VALUES = new Set(['profiles', 'tls', 'rateLimits'])
-const NUMBERS = new Set(['agentHeartbeat', 'agentTimeout', 'reaperIntervalMs'])
+const NUMBERS = new Set(['agentHeartbeat', 'agentTimeout', 'brokerTimeout', 'reaperIntervalMs'])
 
 function parseValue(key: string, value: string): unknown {
   if (LISTS.has(key)) return value.split(',').filter(Boolean)

@@ -1,5 +1,6 @@
-import { Agent as HttpAgent, type IncomingMessage, request as httpRequest } from 'node:http'
+import { Agent as HttpAgent, request as httpRequest, type IncomingMessage } from 'node:http'
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'
+import type { Socket } from 'node:net'
 import {
   BoxofficeError,
   type CreateSandboxRequest,
@@ -26,9 +27,17 @@ export interface AgentClient {
   close(): void
 }
 
+/** Nothing listens where the agent said it would, or the connection broke: another agent may do better. */
+export class AgentUnreachable extends BoxofficeError {
+  constructor(agentId: string, cause?: unknown) {
+    super('BACKEND_UNAVAILABLE', `agent ${agentId} cannot be reached`, { retryAfter: 2, cause })
+  }
+}
+
 /** An answer of the control API is a few hundred bytes a sandbox; more than this is not an answer. */
 const MAX_ANSWER_BYTES = 4 * 1024 * 1024
 const CALL_TIMEOUT_MS = 15_000
+const CONNECT_TIMEOUT_MS = 3000
 
 /** Calls agents over keep-alive HTTP; never follows a redirect [C-60]. `token` gives the control token for an agent id. */
 export function httpAgentClient(token: (agentId: string) => string): AgentClient {
@@ -78,14 +87,23 @@ async function exchange<T>(pools: Pools, call: Call<T>, retry = true): Promise<{
   try {
     const response = await new Promise<IncomingMessage>((resolve, reject) => {
       request.on('response', resolve).on('error', reject)
+      request.on('socket', (socket) => failSlowConnect(socket, request))
       request.end(payload)
     })
     return { status: response.statusCode ?? 0, text: await readText(response) }
   } catch (thrown) {
     // The agent closed a kept connection just as we used it; every call here is idempotent.
     if (retry && request.reusedSocket && !signal.aborted) return exchange(pools, call, false)
-    throw new BoxofficeError('BACKEND_UNAVAILABLE', `agent ${call.agent.id} cannot be reached`, { cause: thrown })
+    throw new AgentUnreachable(call.agent.id, thrown)
   }
+}
+
+/** A host that is gone swallows the attempt; a sandbox may take minutes, a connection may not. */
+function failSlowConnect(socket: Socket, request: ClientRequest): void {
+  if (!socket.connecting) return
+  const timer = setTimeout(() => request.destroy(new Error('the connection was not made in time')), CONNECT_TIMEOUT_MS)
+  const stop = () => clearTimeout(timer)
+  socket.once('connect', stop).once('close', stop)
 }
 
 async function readText(response: IncomingMessage): Promise<string> {

@@ -2,8 +2,8 @@ import type { AgentInstructions, SandboxReport } from '@boxoffice/protocol'
 import { auditEntry, systemOrigin } from '../audit/audit.ts'
 import type { SessionEffects } from '../sessions/effects.ts'
 import type { SessionLedger } from '../sessions/ledger.ts'
-import { isLive, isPlaced, type PlacedSession, type Session } from '../sessions/session.ts'
 import { threadOf } from '../sessions/scopes.ts'
+import { isLive, isPlaced, type PlacedSession, type Session } from '../sessions/session.ts'
 import type { AgentRecord, Store } from '../store/store.ts'
 
 export type InventoryOptions = { store: Store; ledger: SessionLedger; effects: SessionEffects; now: () => number }
@@ -68,10 +68,12 @@ export class Inventory {
     if (session.state === 'suspended') {
       if (busy || at > session.suspendedAt) await ledger.change(session, { type: 'activity', at, busy })
       // The broker ended between its decision and the call, or the agent did: say it again.
-      else if (state === 'running' && now() - session.suspendedAt > YOUNG_MS) effects.perform(session, { type: 'suspend', mode: session.mode })
+      else if (state === 'running' && now() - session.suspendedAt > YOUNG_MS)
+        effects.perform(session, { type: 'suspend', mode: session.mode })
       return
     }
-    const moved = busy !== session.busy || at > session.lastActivityAt + ACTIVITY_STEP_MS || (busy && now() - session.lastActivityAt > BUSY_STEP_MS)
+    const moved =
+      busy !== session.busy || at > session.lastActivityAt + ACTIVITY_STEP_MS || (busy && now() - session.lastActivityAt > BUSY_STEP_MS)
     if (moved) await ledger.change(session, { type: 'activity', at, busy })
   }
 }

@@ -1,6 +1,8 @@
 import { BoxofficeError } from '@boxoffice/protocol'
 import type { AgentRecord, Store } from '../store/store.ts'
 
+const NONE: ReadonlySet<string> = new Set()
+
 /** Says which agent gets the next sandbox, and which are there at all. */
 export class Placement {
   readonly #store: Store
@@ -13,9 +15,9 @@ export class Placement {
     this.#now = now
   }
 
-  /** The available agent with the fewest live sessions; 503 when there is none, saying why. */
-  async choose(): Promise<AgentRecord> {
-    const agents = await this.#store.agents.list()
+  /** The available agent with the fewest live sessions, leaving out `except`; 503 when there is none, saying why. */
+  async choose(except: ReadonlySet<string> = NONE): Promise<AgentRecord> {
+    const agents = (await this.#store.agents.list()).filter(({ id }) => !except.has(id))
     const usable = agents.filter((agent) => this.isHeard(agent) && agent.provider.available)
     const [first, ...others] = usable
     if (first === undefined) throw unavailable(agents.filter((agent) => this.isHeard(agent)))

@@ -65,7 +65,10 @@ export class AgentRegistry {
     }
     agent.id = await store.agents.register(agent, [auditEntry('agent.register', { ...origin, caller: agent.installId }, { ts: now() })])
     if (Math.abs(agent.clockDriftMs) > DRIFT_WARNING_MS)
-      log.warn({ agent_id: agent.id, clock_drift_ms: agent.clockDriftMs }, "an agent's clock differs; tokens may be refused too early or too late")
+      log.warn(
+        { agent_id: agent.id, clock_drift_ms: agent.clockDriftMs },
+        "an agent's clock differs; tokens may be refused too early or too late",
+      )
     log.info({ agent_id: agent.id, instance_id: agent.instanceId, provider: agent.provider.name }, 'agent registered')
     await keys.reload()
     return {
@@ -85,7 +88,12 @@ export class AgentRegistry {
     if (agent === undefined || !sameSecret(hash(token), agent.tokenHash) || agent.instanceId !== request.instance_id)
       throw new BoxofficeError('UNAUTHENTICATED', 'the agent token is not valid any more; register again')
     await store.agents.seen(id, now(), request.provider)
-    return this.#instructions({ ...agent, provider: request.provider }, request.sandboxes, !request.partial, agent.lastSeenAt - REVOCATION_OVERLAP_MS)
+    return this.#instructions(
+      { ...agent, provider: request.provider },
+      request.sandboxes,
+      !request.partial,
+      agent.lastSeenAt - REVOCATION_OVERLAP_MS,
+    )
   }
 
   list(): Promise<AgentRecord[]> {

@@ -1,4 +1,11 @@
-import { AgentHeartbeatRequest, AgentInstructions, ProviderReport, RegisterAgentRequest, RegisterAgentResponse, RelayPreference } from '@boxoffice/protocol'
+import {
+  AgentHeartbeatRequest,
+  AgentInstructions,
+  ProviderReport,
+  RegisterAgentRequest,
+  RegisterAgentResponse,
+  RelayPreference,
+} from '@boxoffice/protocol'
 import { z } from 'zod'
 import type { AgentRegistry } from '../agents/registry.ts'
 import type { AgentRecord } from '../store/store.ts'

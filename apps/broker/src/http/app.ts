@@ -7,7 +7,7 @@ import { isLoopback } from '../config.ts'
 import type { Log } from '../log.ts'
 import type { Metrics } from '../metrics.ts'
 import type { Store } from '../store/store.ts'
-import { type AddressOf, clientAddress, type Connection } from './address.ts'
+import { type AddressOf, type Connection, clientAddress } from './address.ts'
 import { authenticate, credentialOf, requireOperator } from './auth.ts'
 import { readJson, validate } from './body.ts'
 import { cors } from './cors.ts'
@@ -40,7 +40,13 @@ export function createApp(options: AppOptions): Hono<Env> {
   for (const route of options.routes) app.on(route.method, route.path, (c) => serve(c, route, options, addressOf, refuse))
   for (const [path, allow] of methodsByPath(options.routes))
     app.all(path, (c) => refuse(c, methodNotAllowed(c.req.method, allow), requestIdOf(c), 'full', undefined, { allow }))
-  app.notFound((c) => refuse(c, new BoxofficeError('NOT_FOUND', `there is no route ${c.req.path.slice(0, 200)}; GET /openapi.json lists them`), requestIdOf(c)))
+  app.notFound((c) =>
+    refuse(
+      c,
+      new BoxofficeError('NOT_FOUND', `there is no route ${c.req.path.slice(0, 200)}; GET /openapi.json lists them`),
+      requestIdOf(c),
+    ),
+  )
   app.onError((thrown, c) => refuse(c, fromUnknown(thrown), requestIdOf(c)))
   return app
 }
@@ -78,7 +84,12 @@ async function serve(c: Context<Env>, route: AnyRoute, options: AppOptions, addr
 
 type Known = { principal: Principal | null; credential: string }
 
-async function authorize(route: AnyRoute, header: (name: string) => string | undefined, address: string, options: AppOptions): Promise<Known> {
+async function authorize(
+  route: AnyRoute,
+  header: (name: string) => string | undefined,
+  address: string,
+  options: AppOptions,
+): Promise<Known> {
   switch (route.auth) {
     case 'none':
       return { principal: null, credential: '' }
@@ -117,7 +128,8 @@ function refuser({ log, metrics, store, now }: AppOptions, addressOf: AddressOf)
   const audited = new RateLimit(AUDITED_REFUSALS)
   return async (c, error, requestId, naming = 'full', principal, headers) => {
     metrics.refused(error.code)
-    if (error.status >= 500) log[error.status === 500 ? 'error' : 'warn']({ request_id: requestId, code: error.code, err: error }, error.message)
+    if (error.status >= 500)
+      log[error.status === 500 ? 'error' : 'warn']({ request_id: requestId, code: error.code, err: error }, error.message)
     const address = addressOf(c)
     if ((error.status === 401 || error.status === 403) && audited.take(address).ok) {
       const origin: Origin = { requestId, tenant: principal?.tenant ?? null, caller: principal?.id ?? null, actor: null, ip: address }

@@ -8,7 +8,10 @@ export async function readJson(request: HonoRequest): Promise<unknown> {
   const type = request.header('content-type')
   const isJson = type !== undefined && /^application\/([\w.-]+\+)?json *(;|$)/i.test(type)
   if (!isJson && text !== '' && (type !== undefined || text.trim() !== '{}'))
-    throw new BoxofficeError('UNSUPPORTED_MEDIA_TYPE', `Content-Type must be application/json${type === undefined ? '' : `, not ${type.slice(0, 100)}`}`)
+    throw new BoxofficeError(
+      'UNSUPPORTED_MEDIA_TYPE',
+      `Content-Type must be application/json${type === undefined ? '' : `, not ${type.slice(0, 100)}`}`,
+    )
   if (text.trim() === '') return {}
   try {
     return JSON.parse(text)
@@ -21,7 +24,9 @@ export async function readJson(request: HonoRequest): Promise<unknown> {
 export function validate<T>(schema: z.ZodType<T>, value: unknown): T {
   const parsed = schema.safeParse(value)
   if (parsed.success) return parsed.data
-  throw new BoxofficeError('INVALID_REQUEST', describeIssues(parsed.error), { details: { field: parsed.error.issues[0]?.path.join('.') || 'body' } })
+  throw new BoxofficeError('INVALID_REQUEST', describeIssues(parsed.error), {
+    details: { field: parsed.error.issues[0]?.path.join('.') || 'body' },
+  })
 }
 
 async function readText(request: HonoRequest): Promise<string> {

@@ -6,7 +6,8 @@ export const encodeCursor = (position: readonly (string | number)[]): string => 
 export function decodeCursor(cursor: string, shape: readonly ('string' | 'number')[]): (string | number)[] {
   try {
     const position: unknown = JSON.parse(Buffer.from(cursor, 'base64url').toString())
-    if (Array.isArray(position) && position.length === shape.length && shape.every((type, i) => typeof position[i] === type)) return position
+    if (Array.isArray(position) && position.length === shape.length && shape.every((type, i) => typeof position[i] === type))
+      return position
   } catch {
     // falls through to the refusal
   }

@@ -1,7 +1,9 @@
-import { createServer as createHttpServer, type Server } from 'node:http'
-import { createServer as createHttpsServer } from 'node:https'
 import { readFileSync } from 'node:fs'
+import { createServer as createHttpServer, type Server, STATUS_CODES } from 'node:http'
+import { createServer as createHttpsServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
+import type { Duplex } from 'node:stream'
+import { BoxofficeError, newRequestId } from '@boxoffice/protocol'
 import { createAdaptorServer } from '@hono/node-server'
 import type { Hono } from 'hono'
 import { StartError } from '../start-error.ts'
@@ -21,6 +23,7 @@ export async function listen(app: Hono<Env>, { host, port, tls }: ListenOptions)
       : { createServer: createHttpsServer, serverOptions: { cert: readPem(tls.cert, 'cert'), key: readPem(tls.key, 'key') } }),
   }) as Server
   server.requestTimeout = 30_000
+  server.on('clientError', refuseUnparsed)
   await new Promise<void>((resolve, reject) => {
     server.once('error', (thrown: NodeJS.ErrnoException) => reject(cannotListen(thrown, host, port)))
     server.listen(port, host, resolve)
@@ -36,6 +39,18 @@ async function drain(server: Server): Promise<void> {
   clearTimeout(limit)
 }
 
+/** What is no HTTP, has too large headers or never ends is refused like everything else, with the envelope. */
+function refuseUnparsed(thrown: NodeJS.ErrnoException, socket: Duplex): void {
+  if (thrown.code === 'ECONNRESET' || !socket.writable) return void socket.destroy()
+  const late = thrown.code === 'ERR_HTTP_REQUEST_TIMEOUT'
+  const message = late ? 'the request did not arrive in time' : 'the request is not valid HTTP, or its headers are too large'
+  const error = new BoxofficeError(late ? 'TIMEOUT' : 'INVALID_REQUEST', message)
+  const requestId = newRequestId()
+  const body = JSON.stringify(error.envelope(requestId))
+  const head = [`HTTP/1.1 ${error.status} ${STATUS_CODES[error.status]}`, 'Content-Type: application/json', `X-Request-Id: ${requestId}`]
+  socket.end([...head, `Content-Length: ${Buffer.byteLength(body)}`, 'Connection: close', '', body].join('\r\n'))
+}
+
 const readPem = (path: string, name: string): string => {
   try {
     return readFileSync(path, 'utf8')
@@ -45,7 +60,9 @@ const readPem = (path: string, name: string): string => {
 }
 
 function cannotListen(thrown: NodeJS.ErrnoException, host: string, port: number): StartError {
-  if (thrown.code === 'EADDRINUSE') return new StartError(`port ${port} on ${host} is in use; choose another with --port, or --port 0 for a free one`)
-  if (thrown.code === 'EACCES') return new StartError(`port ${port} on ${host} may not be opened by this user; choose one above 1023 with --port`)
+  if (thrown.code === 'EADDRINUSE')
+    return new StartError(`port ${port} on ${host} is in use; choose another with --port, or --port 0 for a free one`)
+  if (thrown.code === 'EACCES')
+    return new StartError(`port ${port} on ${host} may not be opened by this user; choose one above 1023 with --port`)
   return new StartError(`cannot listen on ${host}:${port}: ${thrown.message}; check --host and --port`, { cause: thrown })
 }

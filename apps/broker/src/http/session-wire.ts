@@ -1,10 +1,10 @@
-import { type Binding, MvpNegotiateRequest, NegotiateResponse, type Policy } from '@boxoffice/protocol'
+import { type Binding, type MvpNegotiateRequest, NegotiateResponse, type Policy } from '@boxoffice/protocol'
 import { z } from 'zod'
-import type { AgentRecord } from '../store/store.ts'
-import { isLive, isPlaced, type Session } from '../sessions/session.ts'
+import type { Repeatable } from '../sessions/idempotency.ts'
 import { threadOf, threadScope } from '../sessions/scopes.ts'
 import type { Grant, NegotiateRequest, SessionView } from '../sessions/service.ts'
-import type { Repeatable } from '../sessions/idempotency.ts'
+import { isLive, isPlaced, type Session } from '../sessions/session.ts'
+import type { AgentRecord } from '../store/store.ts'
 import type { IssuedToken } from '../tokens/issuer.ts'
 
 /** `GET …/{id}`: the acquire response, without what the session does not (or no longer) have. */
@@ -21,7 +21,11 @@ export const ListQuery = z.object({
   state: z.enum(['provisioning', 'active', 'idle', 'suspended', 'terminated', 'failed']).optional(),
   scope_type: z.string().max(64).optional(),
   scope_id: z.string().max(256).optional(),
-  label: z.string().max(400).regex(/^[^:]+:/, 'must be key:value').optional(),
+  label: z
+    .string()
+    .max(400)
+    .regex(/^[^:]+:/, 'must be key:value')
+    .optional(),
   limit: z.coerce.number().int().min(1).max(200).default(50),
   cursor: z.string().max(200).optional(),
 })

@@ -9,11 +9,11 @@ import type { IdempotencyRecord, Store } from '../store/store.ts'
 import { findRepeat, keyOfEndedSession, recordOf } from './idempotency.ts'
 import type { SessionLedger } from './ledger.ts'
 import { dueAt } from './lifecycle.ts'
-import { provisionError, type Provisioner } from './provisioner.ts'
-import { forbidden, noSession, starting } from './refusals.ts'
-import { isLive, isPlaced, type LiveSession, type PlacedSession, type ProvisioningSession } from './session.ts'
-import type { NegotiateRequest } from './service.ts'
+import { type Provisioner, provisionError } from './provisioner.ts'
+import { forbidden, noSession, starting, superseded } from './refusals.ts'
 import { threadOf } from './scopes.ts'
+import type { NegotiateRequest } from './service.ts'
+import { isLive, isPlaced, type LiveSession, type PlacedSession, type ProvisioningSession } from './session.ts'
 
 export type AcquisitionOptions = {
   store: Store
@@ -44,6 +44,7 @@ export class Acquisition {
 
   async resolve(principal: Principal, request: NegotiateRequest, origin: Origin): Promise<Resolved> {
     const { store, now } = this.#options
+    if (request.relay === 'always') throw new BoxofficeError('UNSUPPORTED', 'relay: this broker cannot relay; use "auto" or "never"')
     const profile = this.#profile(request.profile)
     const access = await this.#access(principal, request.scope)
     // A key has no meaning for what creates nothing [C-16].
@@ -110,7 +111,6 @@ export class Acquisition {
   /** Inserts the row under the unique index; whoever loses the race finds the winner's row in the next round. */
   async #create(principal: Principal, request: NegotiateRequest, profile: Profile, access: Access, origin: Origin): Promise<void> {
     const { store, placement, provisioner, limits, maxSessions, now, brokerId } = this.#options
-    if (request.relay === 'always') throw new BoxofficeError('UNSUPPORTED', 'relay: this broker cannot relay; use "auto" or "never"')
     limits.principal.require(`${principal.tenant}/${principal.id}`, 'create')
     limits.tenant.require(principal.tenant, 'create')
     const agent = await placement.choose()
@@ -142,10 +142,11 @@ export class Acquisition {
     for (let round = 0; ; round++) {
       const left = deadline - performance.now()
       const done = provisioner.done(session.id)
-      if (left > 0) await waitFor(done, done === undefined ? Math.min(left, POLL_MS[round] ?? 100) : left)
+      const made = left > 0 ? await waitFor(done, done === undefined ? Math.min(left, POLL_MS[round] ?? 100) : left) : undefined
       const found = await store.sessions.byId(session.id)
+      if (found !== undefined && isPlaced(found)) return found
+      if (made === 'superseded' && found?.state !== 'provisioning') throw superseded()
       if (found === undefined) throw noSession('the session was released while it was starting')
-      if (isPlaced(found)) return found
       if (found.state === 'failed') throw provisionError(found.reason)
       if (found.state === 'terminated') throw noSession('the session was released while it was starting')
       if (performance.now() >= deadline) throw starting(found)
@@ -153,11 +154,13 @@ export class Acquisition {
   }
 }
 
-async function waitFor(done: Promise<void> | undefined, ms: number): Promise<void> {
+/** What `done` says, or undefined after `ms`. */
+async function waitFor<T>(done: Promise<T> | undefined, ms: number): Promise<T | undefined> {
   const timer = new AbortController()
-  const timeout = delay(ms, undefined, { signal: timer.signal }).catch(() => {})
-  await Promise.race(done === undefined ? [timeout] : [done, timeout])
+  const timeout = delay(ms, undefined, { signal: timer.signal }).catch(() => undefined)
+  const first = await Promise.race(done === undefined ? [timeout] : [done, timeout])
   timer.abort()
+  return first
 }
 
 /** A live session keeps its profile; the caller learns of a difference, or is refused when it asked for that [C-76]. */

@@ -4,7 +4,7 @@ import type { AgentClient } from '../agents/agent-client.ts'
 import type { Log } from '../log.ts'
 import type { AgentRecord, Store } from '../store/store.ts'
 import type { SessionEffect } from './lifecycle.ts'
-import { isLive, isPlaced, type EndedSession, type Session } from './session.ts'
+import { type EndedSession, isLive, isPlaced, type Session } from './session.ts'
 
 /** Waits between attempts. After the last, the agent's next report brings it up again: the broker then answers `destroy`. */
 const RETRY_AFTER_MS = [0, 500, 2000, 8000]
@@ -27,8 +27,13 @@ export class SessionEffects {
     const { log } = this.#options
     const work = this.#retrying(() => this.#attempt(session, effect, keepWorkspace))
       .catch(async (thrown: unknown) => {
-        if (effect.type === 'suspend' && thrown instanceof BoxofficeError && thrown.code === 'UNSUPPORTED') await this.onCannotSuspend(session)
-        else log.warn({ session_id: session.id, effect: effect.type, err: thrown }, 'an effect at the agent failed; its next report repeats it')
+        if (effect.type === 'suspend' && thrown instanceof BoxofficeError && thrown.code === 'UNSUPPORTED')
+          await this.onCannotSuspend(session)
+        else
+          log.warn(
+            { session_id: session.id, effect: effect.type, err: thrown },
+            'an effect at the agent failed; its next report repeats it',
+          )
       })
       .finally(() => this.#running.delete(work))
     this.#running.add(work)

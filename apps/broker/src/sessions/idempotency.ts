@@ -13,7 +13,12 @@ const ROUTE = 'POST /v1/sandbox/sessions'
 /**
  * What was recorded under this key: undefined when it is new. 409 when the key came with another body [C-13].
  */
-export async function findRepeat(store: Store, principal: Principal, request: Repeatable, now: number): Promise<IdempotencyRecord | undefined> {
+export async function findRepeat(
+  store: Store,
+  principal: Principal,
+  request: Repeatable,
+  now: number,
+): Promise<IdempotencyRecord | undefined> {
   const record = await store.idempotency.find(principal.tenant, principal.id, ROUTE, request.key, now)
   if (record !== undefined && record.bodyHash !== request.bodyHash) throw keyReused(request.key)
   return record

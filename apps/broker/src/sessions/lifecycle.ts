@@ -28,7 +28,7 @@ export type SessionEvent =
   | { type: 'created'; fence: number; placed: Omit<Placed, 'activatedAt'> }
   | { type: 'create_failed'; fence: number; reason: string }
   /** The creating broker is gone; another goes on, maybe at another agent [C-24, 4-94]. */
-  | { type: 'taken_over'; brokerId: string; agentId: string }
+  | { type: 'taken_over'; fence: number; brokerId: string; agentId: string }
   /** Negotiate or heartbeat by a client; `lease` where the table of contract 2.10 lets it move the lease. */
   | { type: 'touched'; lease: boolean }
   /** An agent's report: when the dataplane was last used, and whether work runs or is attached. */
@@ -78,6 +78,7 @@ function whenProvisioning(session: ProvisioningSession, event: SessionEvent, now
       if (event.fence !== session.fence) return refuse(session, 'another broker has taken over')
       return step(fail(session, event.reason, now), destroy)
     case 'taken_over':
+      if (event.fence !== session.fence) return refuse(session, 'another broker has taken over')
       return step({ ...session, brokerId: event.brokerId, agentId: event.agentId, fence: session.fence + 1 })
     case 'tick':
       if (now >= session.hardExpiresAt) return step(terminate(session, 'hard_ttl', now), revoke, destroy)
@@ -122,7 +123,9 @@ function whenSuspended(session: SuspendedSession, event: SessionEvent, now: numb
       return step(terminate(session, 'idle', now), revoke, destroy)
     case 'activity':
       // The agent wakes by itself on dataplane requests; a report from before the suspension does not count.
-      return event.busy || event.at > session.suspendedAt ? step(withActivity(wake(session, now), event.at, event.busy, now)) : step(session)
+      return event.busy || event.at > session.suspendedAt
+        ? step(withActivity(wake(session, now), event.at, event.busy, now))
+        : step(session)
     case 'tick':
       return tickSuspended(session, event.suspend, now)
     case 'released':
@@ -159,10 +162,13 @@ function tickRunning(session: ActiveSession | IdleSession, suspend: readonly Sus
   const { profile } = session
   if (now >= session.hardExpiresAt) return step(terminate(session, 'hard_ttl', now), revoke, destroy)
   if (session.busy) return step(rearm(session))
-  if (now >= leaseDecisionAt(session) && profile.on_lease_expiry === 'terminate') return step(terminate(session, 'lease', now), revoke, destroy)
+  if (now >= leaseDecisionAt(session) && profile.on_lease_expiry === 'terminate')
+    return step(terminate(session, 'lease', now), revoke, destroy)
   if (now >= suspendAt(session)) {
     const mode = suspend.includes('freeze') ? 'freeze' : suspend[0]
-    return mode === undefined ? step(terminate(session, 'idle', now), revoke, destroy) : step(suspended(session, mode, now), { type: 'suspend', mode })
+    return mode === undefined
+      ? step(terminate(session, 'idle', now), revoke, destroy)
+      : step(suspended(session, mode, now), { type: 'suspend', mode })
   }
   if (now >= session.lastActivityAt + IDLE_AFTER_MS && session.state === 'active') return step(rearm({ ...session, state: 'idle' }))
   return step(rearm(session))
@@ -217,7 +223,7 @@ export function dueAt(session: LiveSession): number {
 
 const rearm = <T extends LiveSession>(session: T): T => ({ ...session, dueAt: dueAt(session) })
 
-function activate({ brokerId: _, fence: __, provisionDeadline: ___, ...base }: ProvisioningSession, placed: Placed, now: number): ActiveSession {
+function activate({ brokerId: _, provisionDeadline: __, ...base }: ProvisioningSession, placed: Placed, now: number): ActiveSession {
   return rearm({ ...base, ...placed, state: 'active', lastActivityAt: now, leaseExpiresAt: now + ms(base.profile.lease_seconds) })
 }
 
@@ -250,11 +256,12 @@ const placedOf = (session: Session): Placed | null => {
 }
 
 const baseOf = (session: Session) => {
-  const { id, tenant, scope, profile, labels, relay, shape, createdBy, createdAt, hardExpiresAt, leaseExpiresAt, revision, agentId } = session
-  const { lastActivityAt, dueAt } = session
+  const { id, tenant, scope, profile, labels, relay, shape, createdBy, createdAt, hardExpiresAt, leaseExpiresAt, revision, agentId } =
+    session
+  const { lastActivityAt, dueAt, fence } = session
   return {
     ...{ id, tenant, scope, profile, labels, relay, shape, createdBy, createdAt, hardExpiresAt, leaseExpiresAt, revision, agentId },
-    ...{ lastActivityAt, dueAt, busy: false, placed: placedOf(session) },
+    ...{ lastActivityAt, dueAt, fence, busy: false, placed: placedOf(session) },
   }
 }
 

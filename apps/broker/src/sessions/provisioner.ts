@@ -1,13 +1,13 @@
 import { createHash } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
-import { BoxofficeError, type ErrorCode, ERRORS, fromUnknown } from '@boxoffice/protocol'
-import type { AgentClient } from '../agents/agent-client.ts'
+import { BoxofficeError, ERRORS, type ErrorCode, fromUnknown } from '@boxoffice/protocol'
+import { type AgentClient, AgentUnreachable } from '../agents/agent-client.ts'
 import type { Placement } from '../agents/placement.ts'
 import { auditEntry, systemOrigin } from '../audit/audit.ts'
 import type { Log } from '../log.ts'
 import type { AgentRecord, Store } from '../store/store.ts'
 import type { SessionEffects } from './effects.ts'
-import type { SessionLedger } from './ledger.ts'
+import type { Change, SessionLedger } from './ledger.ts'
 import { isPlaced, type ProvisioningSession, type Session } from './session.ts'
 
 export type ProvisionerOptions = {
@@ -24,10 +24,13 @@ export type ProvisionerOptions = {
 /** How long a session that was taken over waits for its agent to report again, before it fails. */
 const AGENT_RETURNS_WITHIN_MS = 10_000
 
+/** `superseded`: another broker took over while this one was away, and its result was refused [C-24]. */
+export type Provisioned = 'saved' | 'superseded'
+
 /** Makes sandboxes for `provisioning` rows, independent of the requests that wait for them. */
 export class Provisioner {
   readonly #options: ProvisionerOptions
-  readonly #inFlight = new Map<string, { done: Promise<void>; abort: AbortController }>()
+  readonly #inFlight = new Map<string, { done: Promise<Provisioned>; abort: AbortController }>()
   #closing = false
 
   constructor(options: ProvisionerOptions) {
@@ -38,13 +41,16 @@ export class Provisioner {
   begin(session: ProvisioningSession): void {
     const abort = new AbortController()
     const done = this.#run(session, abort.signal)
-      .catch((thrown: unknown) => this.#options.log.error({ session_id: session.id, err: thrown }, 'provisioning failed unexpectedly'))
+      .catch((thrown: unknown): Provisioned => {
+        this.#options.log.error({ session_id: session.id, err: thrown }, 'provisioning failed unexpectedly')
+        return 'saved'
+      })
       .finally(() => this.#inFlight.delete(session.id))
     this.#inFlight.set(session.id, { done, abort })
   }
 
   /** Resolves when this broker has finished with the session; undefined when it does not make it. */
-  done(sessionId: string): Promise<void> | undefined {
+  done(sessionId: string): Promise<Provisioned> | undefined {
     return this.#inFlight.get(sessionId)?.done
   }
 
@@ -61,7 +67,7 @@ export class Provisioner {
       if (ours ? this.#inFlight.has(session.id) : alive.has(session.brokerId)) continue
       const change = await ledger.change(
         session,
-        { type: 'taken_over', brokerId, agentId: session.agentId },
+        { type: 'taken_over', fence: session.fence, brokerId, agentId: session.agentId },
         { audit: () => [auditEntry('sandbox.session.takeover', systemOrigin(session.tenant), { ts: now(), sessionId: session.id })] },
       )
       if (change.refused === undefined && change.session.state === 'provisioning') this.begin(change.session)
@@ -79,39 +85,72 @@ export class Provisioner {
     await all
   }
 
-  async #run(session: ProvisioningSession, cancelled: AbortSignal): Promise<void> {
-    const { client, ledger, effects, now } = this.#options
-    const { fence } = session
-    try {
-      const agent = await this.#agent(session, cancelled)
-      const deadline = AbortSignal.timeout(Math.max(1, session.provisionDeadline - now()))
-      const record = await client.create(agent, session.id, createRequest(session), AbortSignal.any([cancelled, deadline]))
-      const placed = {
-        agentId: agent.id,
-        sandboxId: record.sandbox_id,
-        provider: record.provider,
-        isolation: record.isolation,
-        generation: record.generation,
+  /** At the agent of the row, and if that cannot be reached at others; then saves what came of it. */
+  async #run(first: ProvisioningSession, cancelled: AbortSignal): Promise<Provisioned> {
+    const unreachable = new Set<string>()
+    let session = first
+    for (;;) {
+      try {
+        return await this.#make(session, cancelled)
+      } catch (thrown) {
+        if (this.#closing) return 'saved' // the row stays `provisioning`, for the next broker to adopt
+        const over = cancelled.aborted || this.#options.now() >= session.provisionDeadline
+        if (thrown instanceof AgentUnreachable) unreachable.add(session.agentId)
+        const moved = !over && unreachable.has(session.agentId) ? await this.#move(session, unreachable) : undefined
+        if (moved === undefined) return this.#failed(session, fromUnknown(thrown))
+        session = moved
       }
-      const change = await ledger.change(session, { type: 'created', fence, placed }, { audit: (after) => [entryOf(after, now())] })
-      // Too late: the session has ended, or another broker made it elsewhere. The same sandbox under another fence stays.
-      if (change.refused !== undefined && !(isPlaced(change.session) && change.session.sandboxId === record.sandbox_id)) {
-        if (change.session.state !== 'provisioning') await client.destroy(agent, record.sandbox_id, false)
-      }
-    } catch (thrown) {
-      if (this.#closing) return // the row stays `provisioning`, for the next broker to adopt
-      const error = fromUnknown(thrown)
-      this.#options.log.warn({ session_id: session.id, err: error }, 'a sandbox could not be made')
-      const reason = `${error.code}: ${error.message}`
-      const change = await ledger.change(
-        session,
-        { type: 'create_failed', fence, reason },
-        { forgetIdempotency: true, audit: (after) => [entryOf(after, now(), error.code)] },
-      )
-      // Released in the meantime: what the agent may have made by then is nobody's.
-      if (change.refused !== undefined && !isPlaced(change.session) && change.session.state !== 'provisioning')
-        effects.perform(change.session, { type: 'destroy' })
     }
+  }
+
+  async #make(session: ProvisioningSession, cancelled: AbortSignal): Promise<Provisioned> {
+    const { client, ledger, now } = this.#options
+    const { fence } = session
+    const agent = await this.#agent(session, cancelled)
+    const deadline = AbortSignal.timeout(Math.max(1, session.provisionDeadline - now()))
+    const record = await client.create(agent, session.id, createRequest(session), AbortSignal.any([cancelled, deadline]))
+    const placed = {
+      agentId: agent.id,
+      sandboxId: record.sandbox_id,
+      provider: record.provider,
+      isolation: record.isolation,
+      generation: record.generation,
+    }
+    const change = await ledger.change(session, { type: 'created', fence, placed }, { audit: (after) => [entryOf(after, now())] })
+    // Too late: the session has ended, or another broker made it elsewhere. The same sandbox under another fence stays.
+    if (change.refused !== undefined && !(isPlaced(change.session) && change.session.sandboxId === record.sandbox_id)) {
+      if (change.session.state !== 'provisioning') await client.destroy(agent, record.sandbox_id, false)
+    }
+    return outcomeOf(change, fence)
+  }
+
+  async #failed(session: ProvisioningSession, error: BoxofficeError): Promise<Provisioned> {
+    const { ledger, effects, log, now } = this.#options
+    const { fence } = session
+    log.warn({ session_id: session.id, err: error }, 'a sandbox could not be made')
+    const change = await ledger.change(
+      session,
+      { type: 'create_failed', fence, reason: `${error.code}: ${error.message}` },
+      { forgetIdempotency: true, audit: (after) => [entryOf(after, now(), error.code)] },
+    )
+    // Released in the meantime: what the agent may have made by then is nobody's.
+    if (change.refused !== undefined && !isPlaced(change.session) && change.session.state !== 'provisioning')
+      effects.perform(change.session, { type: 'destroy' })
+    return outcomeOf(change, fence)
+  }
+
+  /** Gives the row to another agent, under a new fencing number; what the first one may have made is not kept there. */
+  async #move(session: ProvisioningSession, unreachable: ReadonlySet<string>): Promise<ProvisioningSession | undefined> {
+    const { placement, ledger, brokerId } = this.#options
+    const next = await placement.choose(unreachable).catch(() => undefined)
+    if (next === undefined) return undefined
+    const { session: moved, refused } = await ledger.change(session, {
+      type: 'taken_over',
+      fence: session.fence,
+      brokerId,
+      agentId: next.id,
+    })
+    return refused === undefined && moved.state === 'provisioning' ? moved : undefined
   }
 
   /** The agent that the row names, once it is heard. */
@@ -121,12 +160,14 @@ export class Provisioner {
     for (;;) {
       const agent = await store.agents.byId(session.agentId)
       if (agent !== undefined && placement.isHeard(agent)) return agent
-      if (performance.now() >= until || cancelled.aborted)
-        throw new BoxofficeError('BACKEND_UNAVAILABLE', `agent ${session.agentId} is gone`, { retryAfter: 2 })
+      if (performance.now() >= until || cancelled.aborted) throw new AgentUnreachable(session.agentId)
       await delay(100, undefined, { signal: cancelled }).catch(() => {})
     }
   }
 }
+
+const outcomeOf = ({ session, refused }: Change, fence: number): Provisioned =>
+  refused !== undefined && session.fence !== fence ? 'superseded' : 'saved'
 
 const createRequest = (session: ProvisioningSession) => ({
   tenant_id: session.tenant,
@@ -137,7 +178,10 @@ const createRequest = (session: ProvisioningSession) => ({
 
 /** The same scope finds the same workspace again, without a table; no caller's text reaches a path. */
 const workspaceId = ({ tenant, scope }: Session): string =>
-  createHash('sha256').update(JSON.stringify([tenant, scope.type, scope.id])).digest('hex').slice(0, 32)
+  createHash('sha256')
+    .update(JSON.stringify([tenant, scope.type, scope.id]))
+    .digest('hex')
+    .slice(0, 32)
 
 const entryOf = (session: Session, ts: number, code: ErrorCode | null = null) =>
   auditEntry(code === null ? 'sandbox.session.active' : 'sandbox.session.fail', systemOrigin(session.tenant), {

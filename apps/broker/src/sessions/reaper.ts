@@ -3,10 +3,10 @@ import type { Log } from '../log.ts'
 import type { Store } from '../store/store.ts'
 import type { SigningKeys } from '../tokens/keys.ts'
 import type { SessionLedger } from './ledger.ts'
-import { TOMBSTONE_MS } from './service.ts'
 import type { Provisioner } from './provisioner.ts'
-import { isLive, isPlaced, type LiveSession, type Session, type SuspendMode } from './session.ts'
 import { threadOf } from './scopes.ts'
+import { TOMBSTONE_MS } from './service.ts'
+import { isLive, isPlaced, type LiveSession, type Session, type SuspendMode } from './session.ts'
 
 export type ReaperOptions = {
   store: Store
@@ -16,12 +16,11 @@ export type ReaperOptions = {
   keyRotationMs: number
   brokerId: string
   intervalMs: number
+  brokerTimeoutMs: number
   log: Log
   now: () => number
 }
 
-/** A broker that has not reported for so long has lost what it was creating. */
-const BROKER_SILENT_MS = 5000
 const BATCH = 200
 const MAX_BATCHES = 50
 const HOUSEKEEPING_MS = 60_000
@@ -55,9 +54,9 @@ export class Reaper {
   }
 
   async #once(): Promise<void> {
-    const { store, provisioner, keys, brokerId, keyRotationMs, now } = this.#options
+    const { store, provisioner, keys, brokerId, brokerTimeoutMs, keyRotationMs, now } = this.#options
     await store.brokers.heartbeat(brokerId, process.pid, now())
-    await provisioner.takeOver(new Set(await store.brokers.alive(now() - BROKER_SILENT_MS)))
+    await provisioner.takeOver(new Set(await store.brokers.alive(now() - brokerTimeoutMs)))
     for (let batch = 0; batch < MAX_BATCHES; batch++) {
       const due = await store.sessions.due(now(), BATCH)
       for (const session of due) await this.#tick(session)

@@ -15,6 +15,10 @@ export const starting = (session: Session): BoxofficeError =>
     details: { session_id: session.id, state: session.state },
   })
 
+/** This broker was away while it made the sandbox; another took over, and the session has ended since [C-20 e]. */
+export const superseded = (): BoxofficeError =>
+  new BoxofficeError('BINDING_CONFLICT', 'another broker took over while this one was stopped, and the session has ended; ask again')
+
 /** An expiry is news (410), a release was intended (404). */
 export function ended(session: TerminatedSession): BoxofficeError {
   if (session.reason === 'released') return noSession()

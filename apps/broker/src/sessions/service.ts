@@ -1,15 +1,15 @@
 import { BoxofficeError, type RelayPreference, type Scope, type SessionState } from '@boxoffice/protocol'
 import { type Access, type Authorizer, mayRelease } from '../access/authorizer.ts'
 import type { Principal } from '../access/principals.ts'
-import type { AgentRecord, Store } from '../store/store.ts'
 import { type AuditEvent, auditEntry, type Origin } from '../audit/audit.ts'
+import type { AgentRecord, Store } from '../store/store.ts'
 import type { IssuedToken, TokenIssuer } from '../tokens/issuer.ts'
 import type { Acquisition } from './acquisition.ts'
 import type { Repeatable } from './idempotency.ts'
 import type { SessionLedger } from './ledger.ts'
 import { ended, noSession, requirePlaced } from './refusals.ts'
-import { isLive, isPlaced, type PlacedSession, type Session } from './session.ts'
 import { threadOf } from './scopes.ts'
+import { isLive, isPlaced, type PlacedSession, type Session } from './session.ts'
 
 export type NegotiateRequest = {
   scope: Scope

@@ -23,6 +23,8 @@ export type SessionBase = {
   lastActivityAt: number
   /** Something runs in it or is attached to it, so idle and lease wait [C-51]. */
   busy: boolean
+  /** Raised when another broker takes over the making of the sandbox, so that the first cannot activate the row any more [C-24]. */
+  fence: number
   /** When the reaper next looks at it. Never later than the first timer that could fire, often earlier. */
   dueAt: number
   /** Compare-and-swap counter of the row; the store raises it with each save. */
@@ -37,14 +39,18 @@ export type ProvisioningSession = SessionBase & {
   agentId: string
   /** The broker that is making the sandbox. */
   brokerId: string
-  /** Raised when another broker takes over, so that the first cannot activate the row any more [C-24]. */
-  fence: number
   provisionDeadline: number
 }
 export type ActiveSession = SessionBase & Placed & { state: 'active' }
 export type IdleSession = SessionBase & Placed & { state: 'idle' }
 export type SuspendedSession = SessionBase & Placed & { state: 'suspended'; mode: SuspendMode; suspendedAt: number }
-export type TerminatedSession = SessionBase & { state: 'terminated'; reason: EndReason; endedAt: number; placed: Placed | null; agentId: string }
+export type TerminatedSession = SessionBase & {
+  state: 'terminated'
+  reason: EndReason
+  endedAt: number
+  placed: Placed | null
+  agentId: string
+}
 export type FailedSession = SessionBase & { state: 'failed'; reason: string; endedAt: number; placed: Placed | null; agentId: string }
 
 export type PlacedSession = ActiveSession | IdleSession | SuspendedSession

@@ -83,7 +83,15 @@ export interface ScopeStore {
 }
 
 /** What a key stands for: ids only, never a token [C-15]. */
-export type IdempotencyRecord = { tenant: string; principal: string; route: string; key: string; bodyHash: string; sessionId: string; expiresAt: number }
+export type IdempotencyRecord = {
+  tenant: string
+  principal: string
+  route: string
+  key: string
+  bodyHash: string
+  sessionId: string
+  expiresAt: number
+}
 
 export interface IdempotencyStore {
   find(tenant: string, principal: string, route: string, key: string, now: number): Promise<IdempotencyRecord | undefined>

@@ -94,7 +94,12 @@ describe('[4-02, 2.1] credentials', () => {
   ])('%s: 401 UNAUTHENTICATED with WWW-Authenticate', async (_, headers) => {
     const response = await call(headers as Record<string, string>)
     const { error } = (await response.json()) as Refusal
-    expect([response.status, error.code, error.retryable, response.headers.get('www-authenticate')]).toEqual([401, 'UNAUTHENTICATED', false, 'Bearer'])
+    expect([response.status, error.code, error.retryable, response.headers.get('www-authenticate')]).toEqual([
+      401,
+      'UNAUTHENTICATED',
+      false,
+      'Bearer',
+    ])
   })
 
   test('two that differ: 401', async () => {
@@ -109,7 +114,7 @@ describe('[4-02, 2.1] credentials', () => {
   test('[C-72] refusals are audited', async () => {
     await fetch(`${broker.url}/v1/profiles`, { headers: { 'x-api-key': 'bad', 'x-request-id': 'req_refused' } })
     const { entries } = (await broker.get<{ entries: Record<string, unknown>[] }>('/v1/audit?event=access.refused')).body
-    expect(entries.some((entry) => entry['outcome'] === 'refused' && entry['code'] === 'UNAUTHENTICATED')).toBe(true)
+    expect(entries.some((entry) => entry.outcome === 'refused' && entry.code === 'UNAUTHENTICATED')).toBe(true)
   })
 })
 
@@ -139,7 +144,7 @@ describe('[C-58] limits', () => {
     await small.startAgent()
     const [a] = await Promise.all([small.ensure('a'), small.ensure('b')])
     const { status, body } = await small.refused({ thread_id: 'c', mode: 'ensure' })
-    expect([status, body.error.code, body.error.details?.['limit']]).toEqual([429, 'RATE_LIMITED', 'max_sessions'])
+    expect([status, body.error.code, body.error.details?.limit]).toEqual([429, 'RATE_LIMITED', 'max_sessions'])
     await small.ensure('b')
     await small.release(a.session_id)
     await small.ensure('c')

@@ -84,7 +84,7 @@ describe('[2-28..2-31, C-78] keep or destroy', () => {
     const ready = gate<undefined>()
     agent.hooks.create = () => ready.promise
     const { body } = await broker.negotiate<Refusal>({ thread_id: 't', mode: 'ensure' }, { prefer: 'wait=0' })
-    const early = stray(String(body.error.details?.['session_id']))
+    const early = stray(String(body.error.details?.session_id))
     agent.sandboxes.set(early.sandbox_id, early)
     const { decisions } = await agent.heartbeat()
     expect(decisions).toEqual([{ sandbox_id: early.sandbox_id, action: 'keep' }])
@@ -135,10 +135,15 @@ describe('placement', () => {
     expect([agent.sandboxes.size, second.sandboxes.size]).toEqual([3, 3])
   })
 
-  test('a silent agent gets nothing; alone, it means 503', async () => {
+  test('an agent that has just died is left out: the sandbox is made by the next one', async () => {
     const second = await broker.startAgent({ heartbeat: false })
-    await agent.close()
-    await broker.advance(0).catch(() => {})
+    await agent.close() // heard a moment ago, so it is still chosen
+    const { sandbox } = await broker.ensure('t')
+    expect([...second.sandboxes.keys()]).toEqual([sandbox.id])
+    expect(sandbox.http_base_url.startsWith(second.url)).toBe(true)
+  })
+
+  test('a silent agent gets nothing; alone, it means 503', async () => {
     const later = await startTestBroker({ agentTimeout: 0.2 })
     const quiet = await later.startAgent({ heartbeat: false })
     await expect.poll(async () => (await later.get('/readyz')).status).toBe(503)
@@ -146,7 +151,6 @@ describe('placement', () => {
     await quiet.heartbeat()
     expect((await later.negotiate({ thread_id: 't', mode: 'ensure' })).status).toBe(200)
     await later.stop()
-    expect(second.sandboxes.size).toBe(0)
   })
 })
 

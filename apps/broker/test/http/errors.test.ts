@@ -12,7 +12,15 @@ beforeAll(async () => {
 })
 afterAll(() => broker.stop())
 
-type Case = { method: string; path: string; body?: string; headers?: Record<string, string>; anonymous?: true; status: number; code: string }
+type Case = {
+  method: string
+  path: string
+  body?: string
+  headers?: Record<string, string>
+  anonymous?: true
+  status: number
+  code: string
+}
 const sessions = '/v1/sandbox/sessions'
 const json = { 'content-type': 'application/json' }
 const missing = `${sessions}/ssn_00000000-0000-4000-8000-000000000000`
@@ -33,18 +41,68 @@ const cases: Record<string, Case> = {
   'no credential, list': { method: 'GET', path: sessions, anonymous: true, status: 401, code: 'UNAUTHENTICATED' },
   'no credential, delete': { method: 'DELETE', path: missing, anonymous: true, status: 401, code: 'UNAUTHENTICATED' },
   'no credential, keys': { method: 'GET', path: '/v1/keys', anonymous: true, status: 401, code: 'UNAUTHENTICATED' },
-  'no credential, agent': { method: 'POST', path: '/v1/agents/register', body: '{}', headers: json, anonymous: true, status: 401, code: 'UNAUTHENTICATED' },
+  'no credential, agent': {
+    method: 'POST',
+    path: '/v1/agents/register',
+    body: '{}',
+    headers: json,
+    anonymous: true,
+    status: 401,
+    code: 'UNAUTHENTICATED',
+  },
   'malformed JSON': { method: 'POST', path: sessions, body: '{"thread_id":', headers: json, status: 400, code: 'INVALID_REQUEST' },
   'JSON that is no object': { method: 'POST', path: sessions, body: '[1]', headers: json, status: 400, code: 'INVALID_REQUEST' },
   'JSON null': { method: 'POST', path: sessions, body: 'null', headers: json, status: 400, code: 'INVALID_REQUEST' },
   'an empty body': { method: 'POST', path: sessions, headers: json, status: 400, code: 'INVALID_REQUEST' },
   'bytes that are no UTF-8': { method: 'POST', path: sessions, body: '\u0000\ud800', headers: json, status: 400, code: 'INVALID_REQUEST' },
-  'unknown mode': { method: 'POST', path: sessions, body: '{"thread_id":"t","mode":"x"}', headers: json, status: 400, code: 'INVALID_REQUEST' },
-  'scope without the full protocol': { method: 'POST', path: sessions, body: '{"scope":{"type":"thread","id":"t"},"mode":"ensure"}', headers: json, status: 400, code: 'INVALID_REQUEST' },
-  'a body too large': { method: 'POST', path: sessions, body: `{"a":"${'x'.repeat(70_000)}"}`, headers: json, status: 413, code: 'PAYLOAD_TOO_LARGE' },
-  'text/plain': { method: 'POST', path: sessions, body: '{"thread_id":"t","mode":"get"}', headers: { 'content-type': 'text/plain' }, status: 415, code: 'UNSUPPORTED_MEDIA_TYPE' },
-  'a form': { method: 'POST', path: `${missing}/refresh`, body: '{}', headers: { 'content-type': 'application/x-www-form-urlencoded' }, status: 415, code: 'UNSUPPORTED_MEDIA_TYPE' },
-  'get of nothing': { method: 'POST', path: sessions, body: '{"thread_id":"none","mode":"get"}', headers: json, status: 404, code: 'SESSION_NOT_FOUND' },
+  'unknown mode': {
+    method: 'POST',
+    path: sessions,
+    body: '{"thread_id":"t","mode":"x"}',
+    headers: json,
+    status: 400,
+    code: 'INVALID_REQUEST',
+  },
+  'scope without the full protocol': {
+    method: 'POST',
+    path: sessions,
+    body: '{"scope":{"type":"thread","id":"t"},"mode":"ensure"}',
+    headers: json,
+    status: 400,
+    code: 'INVALID_REQUEST',
+  },
+  'a body too large': {
+    method: 'POST',
+    path: sessions,
+    body: `{"a":"${'x'.repeat(70_000)}"}`,
+    headers: json,
+    status: 413,
+    code: 'PAYLOAD_TOO_LARGE',
+  },
+  'text/plain': {
+    method: 'POST',
+    path: sessions,
+    body: '{"thread_id":"t","mode":"get"}',
+    headers: { 'content-type': 'text/plain' },
+    status: 415,
+    code: 'UNSUPPORTED_MEDIA_TYPE',
+  },
+  'a form': {
+    method: 'POST',
+    path: `${missing}/refresh`,
+    body: '{}',
+    headers: { 'content-type': 'application/x-www-form-urlencoded' },
+    status: 415,
+    code: 'UNSUPPORTED_MEDIA_TYPE',
+  },
+  'get of nothing': {
+    method: 'POST',
+    path: sessions,
+    body: '{"thread_id":"none","mode":"get"}',
+    headers: json,
+    status: 404,
+    code: 'SESSION_NOT_FOUND',
+  },
   'refresh of nothing': { method: 'POST', path: `${missing}/refresh`, status: 404, code: 'SESSION_NOT_FOUND' },
   'release of nothing': { method: 'DELETE', path: missing, status: 404, code: 'SESSION_NOT_FOUND' },
   'read of nothing': { method: 'GET', path: missing, status: 404, code: 'BINDING_NOT_FOUND' },
@@ -54,7 +112,14 @@ const cases: Record<string, Case> = {
   'an unknown state': { method: 'GET', path: `${sessions}?state=asleep`, status: 400, code: 'INVALID_REQUEST' },
   'token=maybe': { method: 'GET', path: `${missing}?token=maybe`, status: 400, code: 'INVALID_REQUEST' },
   'a time that is none': { method: 'GET', path: '/v1/audit?since=yesterday', status: 400, code: 'INVALID_REQUEST' },
-  'relay always': { method: 'POST', path: sessions, body: '{"thread_id":"r","mode":"ensure","relay":"always"}', headers: json, status: 501, code: 'UNSUPPORTED' },
+  'relay always': {
+    method: 'POST',
+    path: sessions,
+    body: '{"thread_id":"r","mode":"ensure","relay":"always"}',
+    headers: json,
+    status: 501,
+    code: 'UNSUPPORTED',
+  },
   'unknown key': { method: 'DELETE', path: '/v1/keys/key_none', status: 404, code: 'NOT_FOUND' },
 }
 
@@ -88,7 +153,9 @@ describe('[C-80] what is tolerated', () => {
     expect((await call(refresh, { method: 'POST' })).status).toBe(200)
     expect((await call(refresh, { method: 'POST', body: Buffer.from('{}') })).status).toBe(200)
     expect((await call(refresh, { method: 'POST', body: Buffer.from('{"a":1}') })).status).toBe(415)
-    expect((await call(refresh, { method: 'POST', body: '{}', headers: { 'content-type': 'application/json; charset=utf-8' } })).status).toBe(200)
+    expect(
+      (await call(refresh, { method: 'POST', body: '{}', headers: { 'content-type': 'application/json; charset=utf-8' } })).status,
+    ).toBe(200)
   })
 
   test('one trailing slash', async () => {
@@ -130,21 +197,34 @@ describe('[4-163] request ids', () => {
   })
 })
 
-test('[C-43] a forged Host and an absolute request target change nothing', async () => {
-  const { port } = new URL(broker.url)
-  const body = '{"thread_id":"t","mode":"get"}'
-  const answer = await new Promise<string>((resolve, reject) => {
-    const socket = connect(Number(port), '127.0.0.1')
+/** Sends bytes as they are and gives all that comes back. */
+const raw = (bytes: string): Promise<string> =>
+  new Promise((resolve, reject) => {
+    const socket = connect(Number(new URL(broker.url).port), '127.0.0.1')
     let text = ''
     socket.on('data', (chunk) => {
       text += chunk
     })
     socket.on('end', () => resolve(text)).on('error', reject)
-    socket.write(
-      `POST ${sessions} HTTP/1.1\r\nHost: evil.example\r\nAuthorization: Bearer ${broker.key}\r\nContent-Type: application/json\r\n` +
-        `Content-Length: ${body.length}\r\nConnection: close\r\n\r\n${body}`,
-    )
+    socket.write(bytes)
   })
+
+test.each([
+  ['no HTTP', 'hello\r\n\r\n'],
+  ['headers of 20 kB', `GET /healthz HTTP/1.1\r\nHost: x\r\nX-Long: ${'x'.repeat(20_000)}\r\n\r\n`],
+  ['two lengths', 'POST /v1/keys HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n'],
+])('[4-160] %s: the envelope, too', async (_, bytes) => {
+  const answer = await raw(bytes)
+  expect(answer).toMatch(/^HTTP\/1.1 400 /)
+  expect(ErrorEnvelope.parse(JSON.parse(answer.slice(answer.indexOf('{')))).error.code).toBe('INVALID_REQUEST')
+})
+
+test('[C-43] a forged Host changes nothing', async () => {
+  const body = '{"thread_id":"t","mode":"get"}'
+  const answer = await raw(
+    `POST ${sessions} HTTP/1.1\r\nHost: evil.example\r\nAuthorization: Bearer ${broker.key}\r\nContent-Type: application/json\r\n` +
+      `Content-Length: ${body.length}\r\nConnection: close\r\n\r\n${body}`,
+  )
   expect(answer).toMatch(/^HTTP\/1.1 200/)
   expect(answer).toContain(session.sandbox.http_base_url)
   expect(answer).not.toContain('evil')

@@ -54,11 +54,22 @@ describe('[2.14] operations', () => {
 describe('[2.14] OpenAPI', () => {
   const routes = [
     ...['post /v1/sandbox/sessions', 'get /v1/sandbox/sessions', 'get /v1/sandbox/sessions/{id}', 'delete /v1/sandbox/sessions/{id}'],
-    ...['post /v1/sandbox/sessions/{id}/refresh', 'get /v1/profiles', 'get /v1/audit', 'post /v1/keys', 'get /v1/keys', 'delete /v1/keys/{id}'],
+    ...[
+      'post /v1/sandbox/sessions/{id}/refresh',
+      'get /v1/profiles',
+      'get /v1/audit',
+      'post /v1/keys',
+      'get /v1/keys',
+      'delete /v1/keys/{id}',
+    ],
     ...['post /v1/agents/register', 'post /v1/agents/{id}/heartbeat', 'get /v1/agents', 'get /.well-known/jwks.json'],
     ...['get /healthz', 'get /readyz', 'get /metrics', 'get /openapi.json', 'get /docs'],
   ]
-  type Document = { openapi: string; servers: { url: string }[]; paths: Record<string, Record<string, { requestBody?: unknown; responses: object }>> }
+  type Document = {
+    openapi: string
+    servers: { url: string }[]
+    paths: Record<string, Record<string, { requestBody?: unknown; responses: object }>>
+  }
 
   test('lists every route, with the schemas that check the requests', async () => {
     const { body } = await broker.get<Document>('/openapi.json')
@@ -66,7 +77,7 @@ describe('[2.14] OpenAPI', () => {
     expect(listed.sort()).toEqual([...routes].sort())
     expect(body.openapi).toBe('3.1.0')
     expect(body.servers).toEqual([{ url: broker.url }])
-    const negotiate = body.paths['/v1/sandbox/sessions']?.['post']
+    const negotiate = body.paths['/v1/sandbox/sessions']?.post
     expect(JSON.stringify(negotiate?.requestBody)).toContain('"thread_id"')
     expect(JSON.stringify(negotiate?.responses)).toContain('"http_base_url"')
   })

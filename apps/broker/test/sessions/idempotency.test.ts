@@ -78,7 +78,9 @@ describe('Idempotency-Key', () => {
     const key = newKey()
     const [a, b] = await Promise.all([broker.principal('idem-a'), broker.principal('idem-b', { tenant: 'idem' })])
     const ids = await Promise.all(
-      [a, b].map(async (who, i) => (await who.negotiate({ thread_id: `i6-${i}`, mode: 'ensure' }, { 'idempotency-key': key })).body.session_id),
+      [a, b].map(
+        async (who, i) => (await who.negotiate({ thread_id: `i6-${i}`, mode: 'ensure' }, { 'idempotency-key': key })).body.session_id,
+      ),
     )
     expect(new Set(ids).size).toBe(2)
   })
@@ -104,7 +106,7 @@ describe('Idempotency-Key', () => {
     expect(first.status).toBe(423)
     ready.open(undefined)
     const again = await ensure('i9', key)
-    expect([again.status, again.body.session_id]).toEqual([200, first.body.error.details?.['session_id']])
+    expect([again.status, again.body.session_id]).toEqual([200, first.body.error.details?.session_id])
     agent.hooks.create = async () => undefined
   })
 

@@ -7,9 +7,15 @@ import { isLive, type LiveSession, type Session, type SessionBase } from '../../
 const NOW = 1_000_000
 const MADE = NOW - 100_000
 
-const profile = Profile.parse({ name: 'p', idle_timeout_seconds: 900, stop_after_seconds: 3600, hard_ttl_seconds: 28_800, lease_seconds: 900 })
+const profile = Profile.parse({
+  name: 'p',
+  idle_timeout_seconds: 900,
+  stop_after_seconds: 3600,
+  hard_ttl_seconds: 28_800,
+  lease_seconds: 900,
+})
 const base: SessionBase = {
-  ...{ id: 'ssn_1', tenant: 't', profile, labels: {}, createdBy: 'p', createdAt: MADE, dueAt: 0, revision: 3, busy: false },
+  ...{ id: 'ssn_1', tenant: 't', profile, labels: {}, createdBy: 'p', createdAt: MADE, dueAt: 0, revision: 3, fence: 2, busy: false },
   ...{ hardExpiresAt: MADE + 28_800_000, leaseExpiresAt: MADE + 900_000, lastActivityAt: MADE },
   scope: { type: 'thread', id: 'x' },
   relay: 'auto',
@@ -20,7 +26,7 @@ const { activatedAt: _, ...justPlaced } = placed
 
 /** One session of each state. */
 const sessions: { [State in SessionState]: Extract<Session, { state: State }> } = {
-  provisioning: { ...base, state: 'provisioning', agentId: 'agt_1', brokerId: 'b1', fence: 2, provisionDeadline: MADE + 120_000 },
+  provisioning: { ...base, state: 'provisioning', agentId: 'agt_1', brokerId: 'b1', provisionDeadline: MADE + 120_000 },
   active: { ...base, ...placed, state: 'active' },
   idle: { ...base, ...placed, state: 'idle' },
   suspended: { ...base, ...placed, state: 'suspended', mode: 'freeze', suspendedAt: MADE + 50_000 },
@@ -31,7 +37,7 @@ const sessions: { [State in SessionState]: Extract<Session, { state: State }> } 
 const events: { [Type in SessionEvent['type']]: Extract<SessionEvent, { type: Type }> } = {
   created: { type: 'created', fence: 2, placed: justPlaced },
   create_failed: { type: 'create_failed', fence: 2, reason: 'no image' },
-  taken_over: { type: 'taken_over', brokerId: 'b2', agentId: 'agt_1' },
+  taken_over: { type: 'taken_over', fence: 2, brokerId: 'b2', agentId: 'agt_1' },
   touched: { type: 'touched', lease: true },
   activity: { type: 'activity', at: NOW - 1000, busy: false },
   tick: { type: 'tick', suspend: ['freeze', 'stop'] },
@@ -134,6 +140,7 @@ const tick = events.tick
 test('[C-24] a broker with a stale fencing number can neither activate nor fail a session', () => {
   expect(after(sessions.provisioning, { ...events.created, fence: 1 }, NOW).refused).toMatch(/taken over/)
   expect(after(sessions.provisioning, { ...events.create_failed, fence: 1 }, NOW).refused).toMatch(/taken over/)
+  expect(after(sessions.provisioning, { ...events.taken_over, fence: 1 }, NOW).refused).toMatch(/taken over/)
   expect(after(sessions.provisioning, events.taken_over, NOW).session).toMatchObject({ fence: 3, brokerId: 'b2' })
 })
 
@@ -152,7 +159,10 @@ test('[4-92] idle for the timeout: suspended by freeze, then by stop', () => {
 
 test('[4-92] a provider that cannot suspend: the idle session is terminated; one that only stops: stopped at once', () => {
   expect(after(sessions.idle, { type: 'tick', suspend: [] }, MADE + 900_000).session).toMatchObject({ state: 'terminated', reason: 'idle' })
-  expect(after(sessions.idle, { type: 'tick', suspend: ['stop'] }, MADE + 900_000).session).toMatchObject({ state: 'suspended', mode: 'stop' })
+  expect(after(sessions.idle, { type: 'tick', suspend: ['stop'] }, MADE + 900_000).session).toMatchObject({
+    state: 'suspended',
+    mode: 'stop',
+  })
 })
 
 test('[4-92, C-51] the hard TTL ends whatever runs; work holds off idle and lease only', () => {

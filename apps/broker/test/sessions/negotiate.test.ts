@@ -22,7 +22,12 @@ describe('ensure and get', () => {
     expect(body.thread_id).toBe('t1')
     expect(body.session_id).not.toBe(body.sandbox.id)
     expect(body.sandbox.provider).toBe('fake')
-    expect(body.binding).toMatchObject({ id: body.session_id, sandbox_id: body.sandbox.id, state: 'active', scope: { type: 'thread', id: 't1' } })
+    expect(body.binding).toMatchObject({
+      id: body.session_id,
+      sandbox_id: body.sandbox.id,
+      state: 'active',
+      scope: { type: 'thread', id: 't1' },
+    })
     expect(body.policy).toMatchObject({ idle_timeout_seconds: 900, hard_ttl_seconds: 28800, lease_seconds: 900 })
     expect(body.credentials).toMatchObject({ token_type: 'Bearer', access_token: body.token, expires_at: body.expires_at })
   })
@@ -56,13 +61,23 @@ describe('ensure and get', () => {
     expect(expires_at).toMatch(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/)
     expect(Date.parse(expires_at) / 1000).toBe(claims.exp)
     expect(Date.parse(expires_at)).toBeGreaterThan(Date.now())
-    expect(claims).toMatchObject({ iss: broker.url, aud: sandbox.id, sub: 'operator', sid: session_id, thread_id: 't3', sandbox_id: sandbox.id })
+    expect(claims).toMatchObject({
+      iss: broker.url,
+      aud: sandbox.id,
+      sub: 'operator',
+      sid: session_id,
+      thread_id: 't3',
+      sandbox_id: sandbox.id,
+    })
     expect(claims).toMatchObject({ tid: 'default', caps: ['fs_read', 'fs_write', 'shell', 'exec'], gen: 1, ver: 1 })
     expect((claims.exp ?? 0) - (claims.iat ?? 0)).toBeLessThanOrEqual(900)
   })
 
   test('[4-09, C-43] base URLs are the registered ones of the agent, whatever Host says', async () => {
-    const { body } = await broker.negotiate({ thread_id: 't4', mode: 'ensure' }, { 'x-forwarded-host': 'evil.example', 'x-forwarded-proto': 'https' })
+    const { body } = await broker.negotiate(
+      { thread_id: 't4', mode: 'ensure' },
+      { 'x-forwarded-host': 'evil.example', 'x-forwarded-proto': 'https' },
+    )
     expect(body.sandbox.http_base_url).toBe(`${agent.url}/sandboxes/${body.sandbox.id}/v1`)
     expect(body.sandbox.ws_base_url).toBe(`${agent.url.replace('http', 'ws')}/sandboxes/${body.sandbox.id}/v1`)
     expect(body.dataplane).toEqual({ http_base_url: body.sandbox.http_base_url, ws_base_url: body.sandbox.ws_base_url, mode: 'direct' })
@@ -86,7 +101,15 @@ describe('ensure and get', () => {
     const audit = await broker.get<{ entries: Record<string, unknown>[] }>('/v1/audit?event=sandbox.session.acquire&thread_id=t7')
     expect(audit.body.entries).toHaveLength(1)
     expect(audit.body.entries[0]).toMatchObject({
-      ...{ request_id: 'req_test1', caller: 'operator', actor: 'operator', tenant: 'default', thread_id: 't7', outcome: 'ok', ip: '127.0.0.1' },
+      ...{
+        request_id: 'req_test1',
+        caller: 'operator',
+        actor: 'operator',
+        tenant: 'default',
+        thread_id: 't7',
+        outcome: 'ok',
+        ip: '127.0.0.1',
+      },
       ...{ session_id: body.session_id, sandbox_id: body.sandbox.id, token_hash: expect.any(String) },
     })
     expect(JSON.stringify(audit.body)).not.toContain(body.token)
@@ -100,7 +123,9 @@ describe('ensure and get', () => {
     expect([other.binding.profile, other.warnings]).toEqual(['network_basic', ['profile_differs']])
     const refused = await broker.refused({ thread_id: 't8', mode: 'ensure', profile: 'default', on_mismatch: 'fail' })
     expect([refused.status, refused.body.error.code]).toEqual([409, 'SESSION_CONFLICT']) // [C-20 c]
-    expect((await broker.refused({ thread_id: 't9', mode: 'ensure', profile: 'nope' })).body.error).toMatchObject({ code: 'INVALID_REQUEST' })
+    expect((await broker.refused({ thread_id: 't9', mode: 'ensure', profile: 'nope' })).body.error).toMatchObject({
+      code: 'INVALID_REQUEST',
+    })
   })
 })
 
@@ -127,9 +152,12 @@ describe('[4-03, C-08] what is wrong with a request is named', () => {
     expect(body.error.message.startsWith(field)).toBe(true)
   })
 
-  test.each(['a', '0', 'tråd', '線程', 'a b', 'x'.repeat(256), '../etc', "'; DROP TABLE sessions; --", '{"a":1}', '🧵'])('%j is a thread id', async (id) => {
-    expect((await broker.ensure(id)).thread_id).toBe(id)
-  })
+  test.each(['a', '0', 'tråd', '線程', 'a b', 'x'.repeat(256), '../etc', "'; DROP TABLE sessions; --", '{"a":1}', '🧵'])(
+    '%j is a thread id',
+    async (id) => {
+      expect((await broker.ensure(id)).thread_id).toBe(id)
+    },
+  )
 
   test('ids are compared as bytes: NFC is not NFD, upper is not lower case', async () => {
     const ids = await Promise.all(['\u00e9', 'e\u0301', '\u00c9'].map((id) => broker.ensure(id)))
@@ -139,11 +167,7 @@ describe('[4-03, C-08] what is wrong with a request is named', () => {
 
 describe('[4-11, C-01..C-04] who may use a thread', () => {
   test('the first ensure claims it; others of the tenant are refused; other tenants have their own', async () => {
-    const [a1, a2, ax] = await Promise.all([
-      broker.principal('a1'),
-      broker.principal('a2'),
-      broker.principal('ax', { tenant: 'other' }),
-    ])
+    const [a1, a2, ax] = await Promise.all([broker.principal('a1'), broker.principal('a2'), broker.principal('ax', { tenant: 'other' })])
     expect((await a2.refused({ thread_id: 'owned', mode: 'get' })).status).toBe(404) // get never claims
     const mine = await a1.ensure('owned')
     for (const mode of ['get', 'ensure']) {
@@ -164,7 +188,9 @@ describe('[4-11, C-01..C-04] who may use a thread', () => {
   test('[C-02] two principals race for one thread: one 200, one 403', async () => {
     const [a, b] = await Promise.all([broker.principal('racer-a'), broker.principal('racer-b')])
     for (let round = 0; round < 10; round++) {
-      const statuses = await Promise.all([a, b].map((p) => p.negotiate({ thread_id: `race-${round}`, mode: 'ensure' }).then(({ status }) => status)))
+      const statuses = await Promise.all(
+        [a, b].map((p) => p.negotiate({ thread_id: `race-${round}`, mode: 'ensure' }).then(({ status }) => status)),
+      )
       expect(statuses.sort()).toEqual([200, 403])
     }
   })
@@ -179,7 +205,8 @@ describe('[4-11, C-01..C-04] who may use a thread', () => {
 
 test('GET lists what the caller may use, in pages without repeats while others are created', async () => {
   const lister = await broker.principal('lister')
-  for (let i = 0; i < 24; i += 8) await Promise.all(Array.from({ length: 8 }, (_, j) => lister.ensure(`page-${i + j}`, { labels: { n: String(i + j) } })))
+  for (let i = 0; i < 24; i += 8)
+    await Promise.all(Array.from({ length: 8 }, (_, j) => lister.ensure(`page-${i + j}`, { labels: { n: String(i + j) } })))
   const seen: string[] = []
   let cursor = ''
   for (let page = 0; page < 3; page++) {

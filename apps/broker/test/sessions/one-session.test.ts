@@ -156,7 +156,7 @@ const matrix: Record<string, Situation & { arrange: () => Promise<string> }> = {
     arrange: async () => {
       agent.hooks.create = () => new Promise(() => {})
       const { body } = await broker.negotiate<Refusal>({ thread_id: 't', mode: 'ensure' }, { prefer: 'wait=0' })
-      return String(body.error.details?.['session_id'])
+      return String(body.error.details?.session_id)
     },
     ...{ get: 423, read: 200, refresh: 423, delete: 204, again: 404, code: 'SANDBOX_STARTING' },
   },

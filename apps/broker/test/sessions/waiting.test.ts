@@ -20,11 +20,14 @@ test('[4-13, C-17] a slow sandbox: 423 with what to ask again for, then 200 with
   expect([first.status, first.body.error.code, first.body.error.retryable]).toEqual([423, 'SANDBOX_STARTING', true])
   expect(first.headers.get('retry-after')).toBe('2')
   expect(first.body.error.details).toEqual({ session_id: expect.stringMatching(/^ssn_/), state: 'provisioning' })
-  const id = String(first.body.error.details?.['session_id'])
+  const id = String(first.body.error.details?.session_id)
 
   const get = await broker.refused({ thread_id: 'slow', mode: 'get' }) // [C-18]
   expect(get.status).toBe(423)
-  expect(await broker.read(id)).toMatchObject({ status: 200, body: { binding: { state: 'provisioning', sandbox_id: null }, sandbox: null } })
+  expect(await broker.read(id)).toMatchObject({
+    status: 200,
+    body: { binding: { state: 'provisioning', sandbox_id: null }, sandbox: null },
+  })
   expect((await broker.read(id)).body).not.toHaveProperty('token')
   expect((await broker.refresh(id)).status).toBe(423)
 
@@ -71,7 +74,9 @@ test('[4-14, 4-93] a sandbox that cannot be made: 503, the row fails, nothing is
   expect(agent.sandboxes.size).toBe(0)
   expect((await broker.refused({ thread_id: 'broken', mode: 'get' })).status).toBe(404)
   const failed = await broker.get<{ sessions: { id: string; reason: string }[] }>('/v1/sandbox/sessions?state=failed')
-  expect(failed.body.sessions).toEqual([expect.objectContaining({ state: 'failed', reason: expect.stringContaining('the image is missing') })])
+  expect(failed.body.sessions).toEqual([
+    expect.objectContaining({ state: 'failed', reason: expect.stringContaining('the image is missing') }),
+  ])
 
   agent.hooks.create = async () => undefined
   expect((await broker.ensure('broken')).session_id).not.toBe(failed.body.sessions[0]?.id)
@@ -107,7 +112,7 @@ test('[2.5] releasing a session that starts cancels it; what the agent made neve
   const ready = gate<undefined>()
   agent.hooks.create = () => ready.promise
   const first = await broker.negotiate<Refusal>(ensure('cancelled'), noWait)
-  const id = String(first.body.error.details?.['session_id'])
+  const id = String(first.body.error.details?.session_id)
   const waiting = broker.refused(ensure('cancelled'))
   expect((await broker.release(id)).status).toBe(204)
   expect((await waiting).status).toBe(404)

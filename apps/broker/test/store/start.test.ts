@@ -1,6 +1,6 @@
 import { readFileSync, statSync, writeFileSync } from 'node:fs'
-import { createServer } from 'node:net'
 import type { AddressInfo } from 'node:net'
+import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { type BrokerConfig, configFromEnvironment, createBroker, StartError } from '../../src/index.ts'
@@ -132,7 +132,12 @@ describe('settings', () => {
   })
 
   test('[9] with a key the broker listens elsewhere, and its URLs are the public ones', async () => {
-    const { broker, url, apiKeyCreated } = await start({ host: '0.0.0.0', apiKey: KEY, publicUrl: 'https://box.example/', createApiKey: true })
+    const { broker, url, apiKeyCreated } = await start({
+      host: '0.0.0.0',
+      apiKey: KEY,
+      publicUrl: 'https://box.example/',
+      createApiKey: true,
+    })
     expect([url, apiKeyCreated]).toEqual(['https://box.example', undefined])
     await broker.close()
   })
@@ -140,8 +145,18 @@ describe('settings', () => {
   test('the environment goes over the file; an unreadable file is refused by its path', () => {
     const file = join(dataDir, 'config.json')
     writeFileSync(file, '{"port": 1234, "tokenTtl": 120}')
-    const env = { BOXOFFICE_CONFIG: file, BOXOFFICE_PORT: '4321', BOXOFFICE_CORS_ORIGINS: 'https://a,https://b', BOXOFFICE_SHARED_DATA_DIR: '1' }
-    expect(configFromEnvironment(env)).toEqual({ port: '4321', tokenTtl: 120, corsOrigins: ['https://a', 'https://b'], sharedDataDir: true })
+    const env = {
+      BOXOFFICE_CONFIG: file,
+      BOXOFFICE_PORT: '4321',
+      BOXOFFICE_CORS_ORIGINS: 'https://a,https://b',
+      BOXOFFICE_SHARED_DATA_DIR: '1',
+    }
+    expect(configFromEnvironment(env)).toEqual({
+      port: '4321',
+      tokenTtl: 120,
+      corsOrigins: ['https://a', 'https://b'],
+      sharedDataDir: true,
+    })
     writeFileSync(file, '{broken')
     expect(() => configFromEnvironment({ BOXOFFICE_CONFIG: file })).toThrow(file)
     expect(() => configFromEnvironment({ BOXOFFICE_CONFIG: join(dataDir, 'none.json') })).toThrow(StartError)

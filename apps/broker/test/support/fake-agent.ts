@@ -20,7 +20,11 @@ import { createLocalJWKSet, jwtVerify } from 'jose'
 export type FakeAgent = Awaited<ReturnType<typeof startFakeAgent>>
 
 /** One that waits in the pool has the session id `''`. */
-export type Kept = SandboxRecord & { suspended: 'freeze' | 'stop' | null; activity: SandboxReport['activity']; request: CreateSandboxRequest }
+export type Kept = SandboxRecord & {
+  suspended: 'freeze' | 'stop' | null
+  activity: SandboxReport['activity']
+  request: CreateSandboxRequest
+}
 type Hooks = {
   create: (sessionId: string) => Promise<Refusal | undefined>
   destroy: () => Promise<Refusal | undefined>
@@ -149,7 +153,8 @@ export async function startFakeAgent(options: FakeAgentOptions) {
   const reportOf = (sandbox: Kept): SandboxReport => ({
     sandbox_id: sandbox.sandbox_id,
     session_id: sandbox.session_id === '' ? null : sandbox.session_id,
-    state: sandbox.state === 'lost' ? 'lost' : sandbox.suspended === 'freeze' ? 'frozen' : sandbox.suspended === 'stop' ? 'stopped' : 'running',
+    state:
+      sandbox.state === 'lost' ? 'lost' : sandbox.suspended === 'freeze' ? 'frozen' : sandbox.suspended === 'stop' ? 'stopped' : 'running',
     generation: sandbox.generation,
     profile_hash: sandbox.profile_hash,
     activity: sandbox.activity,

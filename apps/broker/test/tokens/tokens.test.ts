@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { createLocalJWKSet, decodeProtectedHeader, type JSONWebKeySet, jwtVerify } from 'jose'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { SigningKeys } from '../../src/tokens/keys.ts'
-import { removeDir, startTestBroker, tempDir, type TestBroker } from '../support/test-broker.ts'
+import { removeDir, startTestBroker, type TestBroker, tempDir } from '../support/test-broker.ts'
 
 let broker: TestBroker
 beforeEach(async () => {

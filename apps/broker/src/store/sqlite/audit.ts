@@ -41,7 +41,10 @@ export function sqliteAudit(db: Db, write: Write): { store: AuditStore; append: 
       append: async (entries) => write(() => append(entries)),
       query: async (filter) => {
         const [sql, values] = select(filter)
-        return db.prepare<unknown[], Row>(sql).all(...values).map(toAuditRow)
+        return db
+          .prepare<unknown[], Row>(sql)
+          .all(...values)
+          .map(toAuditRow)
       },
     },
   }

@@ -44,7 +44,9 @@ function inspect(path: string): void {
   } catch (thrown) {
     if (thrown instanceof StartError) throw thrown
     if (isDamage(thrown)) throw damaged(path, thrown)
-    throw new StartError(`the database ${path} cannot be opened: ${(thrown as Error).message}; check that it is readable and its directory writable`)
+    throw new StartError(
+      `the database ${path} cannot be opened: ${(thrown as Error).message}; check that it is readable and its directory writable`,
+    )
   }
   if (version > MIGRATIONS.length)
     throw new StartError(

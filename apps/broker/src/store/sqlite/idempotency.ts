@@ -22,7 +22,9 @@ export function sqliteIdempotency(db: Db, write: Write): Idempotency {
     'INSERT OR IGNORE INTO idempotency (tenant, principal, route, key, body_hash, session_id, expires_at) VALUES (?, ?, ?, ?, ?, ?, ?)',
   )
   const bodyHash = db
-    .prepare<[string, string, string, string]>('SELECT body_hash FROM idempotency WHERE tenant = ? AND principal = ? AND route = ? AND key = ?')
+    .prepare<[string, string, string, string]>(
+      'SELECT body_hash FROM idempotency WHERE tenant = ? AND principal = ? AND route = ? AND key = ?',
+    )
     .pluck()
   const forget = db.prepare('DELETE FROM idempotency WHERE session_id = ?')
   const purge = db.prepare('DELETE FROM idempotency WHERE expires_at <= ?')

@@ -23,7 +23,9 @@ export function sqliteKeys(db: Db, write: Write, appendAudit: AppendAudit): KeyS
   )
   const byHash = db.prepare<[string], Row>('SELECT * FROM api_keys WHERE hash = ?')
   const byId = db.prepare<[string], Row>('SELECT * FROM api_keys WHERE id = ?')
-  const list = db.prepare<[{ tenant: string | null }], Row>('SELECT * FROM api_keys WHERE @tenant IS NULL OR tenant = @tenant ORDER BY created_at DESC, id')
+  const list = db.prepare<[{ tenant: string | null }], Row>(
+    'SELECT * FROM api_keys WHERE @tenant IS NULL OR tenant = @tenant ORDER BY created_at DESC, id',
+  )
   const revoke = db.prepare('UPDATE api_keys SET revoked_at = ? WHERE id = ? AND revoked_at IS NULL')
   const countValid = db.prepare('SELECT count(*) FROM api_keys WHERE revoked_at IS NULL').pluck()
   const found = (row: Row | undefined): KeyRecord | undefined => row && toKey(row)

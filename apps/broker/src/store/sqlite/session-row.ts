@@ -52,13 +52,14 @@ export function toSession(row: SessionRow, profile: Profile): Session {
     leaseExpiresAt: row.lease_expires_at,
     lastActivityAt: row.last_activity_at,
     busy: row.busy !== 0,
+    fence: row.fence,
     dueAt: row.due_at,
     revision: row.revision,
     agentId: row.agent_id,
   }
   switch (row.state) {
     case 'provisioning':
-      return { ...base, state: 'provisioning', brokerId: row.broker_id ?? '', fence: row.fence, provisionDeadline: row.provision_deadline ?? 0 }
+      return { ...base, state: 'provisioning', brokerId: row.broker_id ?? '', provisionDeadline: row.provision_deadline ?? 0 }
     case 'active':
     case 'idle':
       return { ...base, ...placedOf(row), state: row.state }
@@ -108,7 +109,7 @@ export function toRow(session: Session): Omit<SessionRow, 'profile_hash'> {
     revision: session.revision,
     agent_id: session.agentId,
     broker_id: provisioning?.brokerId ?? null,
-    fence: provisioning?.fence ?? 0,
+    fence: session.fence,
     provision_deadline: provisioning?.provisionDeadline ?? null,
     sandbox_id: placed?.sandboxId ?? null,
     provider: placed?.provider ?? null,

@@ -1,13 +1,13 @@
 import { createHash } from 'node:crypto'
 import { Profile } from '@boxoffice/protocol'
-import { type EndedSession, isPlaced, type LiveSession, type PlacedSession, type ProvisioningSession, type Session } from '../../sessions/session.ts'
+import type { EndedSession, LiveSession, PlacedSession, ProvisioningSession, Session } from '../../sessions/session.ts'
 import type { CreateOptions, CreateOutcome, SaveOptions, SessionFilter, SessionStore } from '../store.ts'
 import type { AppendAudit } from './audit.ts'
 import { type Db, isUniqueViolation } from './database.ts'
 import type { Idempotency } from './idempotency.ts'
 import type { Scopes } from './scopes.ts'
-import type { Write } from './writer.ts'
 import { type SessionRow, toRow, toSession } from './session-row.ts'
+import type { Write } from './writer.ts'
 
 const LIVE = "state IN ('provisioning', 'active', 'idle', 'suspended')"
 
@@ -40,7 +40,11 @@ export function sqliteSessions(db: Db, write: Write, appendAudit: AppendAudit, s
   const read = (row: SessionRow): Session => toSession(row, profiles.get(row.profile_hash))
 
   const replace = (before: Session, after: Session): boolean => {
-    const touched = isPlaced(after) && before.state === after.state && before.dueAt === after.dueAt && before.busy === after.busy
+    const touched =
+      (after.state === 'active' || after.state === 'idle') &&
+      before.state === after.state &&
+      before.dueAt === after.dueAt &&
+      before.busy === after.busy
     const changed = touched
       ? touch.run(after.lastActivityAt, after.leaseExpiresAt, before.id, before.state, after.activatedAt)
       : update.run({ ...toRow(after), revision: before.revision })
@@ -74,7 +78,11 @@ export function sqliteSessions(db: Db, write: Write, appendAudit: AppendAudit, s
     provisioning: async () => provisioning.all().map((row) => read(row) as ProvisioningSession),
     placedOn: async (agentId) => placedOn.all(agentId).map((row) => read(row) as PlacedSession),
     endedOn: async (agentId, since) => endedOn.all(agentId, since).map((row) => read(row) as EndedSession),
-    list: async (filter) => db.prepare<unknown[], SessionRow>(...listQuery(filter)).all(...listValues(filter)).map(read),
+    list: async (filter) =>
+      db
+        .prepare<unknown[], SessionRow>(...listQuery(filter))
+        .all(...listValues(filter))
+        .map(read),
     counts: async () => {
       const states: Record<string, number> = {}
       const agents: Record<string, number> = {}
@@ -180,7 +188,15 @@ const listValues = (filter: SessionFilter): unknown[] => [
 
 /** Only for its keys: the columns in one place, typed by `toRow`. */
 const SHAPE: ProvisioningSession = {
-  ...{ id: '', tenant: '', scope: { type: 'thread', id: '' }, profile: Profile.parse({ name: 'x' }), labels: {}, relay: 'auto', shape: 'mvp' },
+  ...{
+    id: '',
+    tenant: '',
+    scope: { type: 'thread', id: '' },
+    profile: Profile.parse({ name: 'x' }),
+    labels: {},
+    relay: 'auto',
+    shape: 'mvp',
+  },
   ...{ createdBy: '', createdAt: 0, hardExpiresAt: 0, leaseExpiresAt: 0, lastActivityAt: 0, busy: false, dueAt: 0, revision: 0 },
   ...{ state: 'provisioning', agentId: '', brokerId: '', fence: 1, provisionDeadline: 0 },
 }

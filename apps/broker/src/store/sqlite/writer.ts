@@ -24,7 +24,9 @@ export function groupCommit(db: Db): Write {
     try {
       begin.run()
     } catch (thrown) {
-      throw isBusy(thrown) ? new BoxofficeError('BACKEND_UNAVAILABLE', 'the database is busy; try again', { retryAfter: 1, cause: thrown }) : thrown
+      throw isBusy(thrown)
+        ? new BoxofficeError('BACKEND_UNAVAILABLE', 'the database is busy; try again', { retryAfter: 1, cause: thrown })
+        : thrown
     }
     try {
       const result = work()
@@ -54,9 +56,10 @@ export function groupCommit(db: Db): Write {
     try {
       results = transaction(() => group.map(({ work }) => work()))
     } catch {
-      return group.forEach(alone)
+      for (const one of group) alone(one)
+      return
     }
-    group.forEach(({ resolve }, i) => resolve(results[i]))
+    for (const [i, { resolve }] of group.entries()) resolve(results[i])
   }
 
   return <T>(work: () => T) =>
