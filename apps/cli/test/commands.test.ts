@@ -145,7 +145,7 @@ describe('boxoffice shell', () => {
     const terminal = startInTerminal(['shell'], { env: up.env })
     terminal.write('tty; stty size; echo "at $((40+2))"\n')
     await terminal.says(/\/dev\/pts\/\d+\s+30 100\s+at 42/)
-    terminal.write('\0RESIZE 120 40')
+    terminal.write('\0RESIZE 120 40\n')
     await expect
       .poll(
         () => {
@@ -161,13 +161,13 @@ describe('boxoffice shell', () => {
 
   test('restores the terminal on a signal, and can be joined again', async () => {
     const first = startInTerminal(['shell', '--id', 'kept'], { env: up.env })
-    first.write('name=value; echo "got ${name}1"\n')
+    first.write('name=value; echo "got $name"1\n')
     await first.says('got value1')
-    first.write('\0SIGNAL 15')
+    first.write('\0SIGNAL 15\n')
     await first.says('ENDED 143 restored')
     const second = startInTerminal(['shell', '--id', 'kept'], { env: up.env })
     await second.says('got value1')
-    second.write('echo "still ${name}2"; exit\n')
+    second.write('echo "still $name"2; exit\n')
     await second.says('still value2')
     await second.says('ENDED 0 restored')
   })

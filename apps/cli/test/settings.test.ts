@@ -95,7 +95,8 @@ describe('settings of a service', () => {
       destroyOnExit: true,
     }
     const settings = upSettings(Broker, Agent, sourcesOf(flags, {}))
-    expect(settings.broker).toMatchObject({ port: 1, host: '0.0.0.0', dataDir: join(directory, 'up', 'broker'), publicUrl: undefined })
+    expect(settings.broker).toMatchObject({ port: 1, host: '0.0.0.0', dataDir: join(directory, 'up', 'broker') })
+    expect(settings.broker.publicUrl).toBeUndefined()
     expect(settings.agent).toMatchObject({
       port: 2,
       host: '0.0.0.0',

@@ -43,14 +43,17 @@ const exec = async (command: SandboxCommand, flags: ExecFlags): Promise<number> 
   const broken = brokenPipe(run)
   try {
     if (hasInput) sendInput(run)
-    const ended = Promise.all([run.exit, pour(run.stdout, process.stdout), pour(run.stderr, process.stderr)]).then(
-      ([exit]) => exit.exitCode,
-    )
-    return await Promise.race([ended, broken])
+    return await Promise.race([finish(run), broken])
   } finally {
     stopForwarding()
     process.stdin.destroy()
   }
+}
+
+const finish = async (run: Run): Promise<number> => {
+  const [{ exitCode, spawnError }] = await Promise.all([run.exit, pour(run.stdout, process.stdout), pour(run.stderr, process.stderr)])
+  if (spawnError !== null) process.stderr.write(`boxoffice: the command could not start: ${spawnError.message}\n`)
+  return exitCode
 }
 
 const sendInput = (run: Run): void => {

@@ -49,7 +49,7 @@ export const connectTo = (flags: ConnectionFlags): Client => {
 /** The key of a broker on this machine, as `up` left it; only ever sent to this machine. */
 const localApiKey = (broker: unknown, env: NodeJS.ProcessEnv): string | undefined => {
   const host = typeof broker === 'string' && URL.canParse(broker) ? new URL(broker).hostname : ''
-  if (host !== 'localhost' && host !== '[::1]' && !host.startsWith('127.')) return undefined
+  if (host !== 'localhost' && host !== '[::1]' && !/^127(\.\d{1,3}){3}$/.test(host)) return undefined
   try {
     return readFileSync(apiKeyFile(env.BOXOFFICE_DATA_DIR ?? defaultDataDir(env)), 'utf8').trim()
   } catch {

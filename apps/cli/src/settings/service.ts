@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
-import { mkdirSync } from 'node:fs'
-import { join, resolve } from 'node:path'
+import { mkdirSync, statSync } from 'node:fs'
+import { dirname, join, resolve } from 'node:path'
 import { z } from 'zod'
 import { environmentName, kebabCase, readConfigFile } from './config-file.ts'
 import { defaultDataDir } from './data-dir.ts'
@@ -88,11 +88,18 @@ const knownNames = (schemas: readonly z.ZodObject[]): string[] => [
 const dataDirOf = (given: unknown, name: string): string => {
   const path = typeof given === 'string' ? resolve(given) : join(defaultDataDir(), name)
   try {
-    mkdirSync(path, { recursive: true, mode: 0o700 })
+    makeDirectory(path)
   } catch (error) {
     throw new UsageError(
       `data_dir (--data-dir, BOXOFFICE_DATA_DIR): ${path} cannot be made (${(error as NodeJS.ErrnoException).code}); choose another`,
     )
   }
   return path
+}
+
+/** With its parents. Not by Node's own `recursive`, which never returns where making fails with ENOENT, as below /proc. */
+const makeDirectory = (path: string): void => {
+  if (statSync(path, { throwIfNoEntry: false })?.isDirectory()) return
+  if (dirname(path) !== path) makeDirectory(dirname(path))
+  mkdirSync(path, { mode: 0o700 })
 }

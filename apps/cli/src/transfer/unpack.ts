@@ -16,12 +16,13 @@ export const unpackInto = async (root: string, archive: Readable, signal: AbortS
   const links: { path: string; target: string }[] = []
   const modes: { path: string; mode: number }[] = []
   const entries = extract()
+  // An archive that breaks off ends whatever waits for the rest of an entry.
+  const broken = new AbortController()
+  const reading = AbortSignal.any([signal, broken.signal])
   // tar-stream's streams are not Node's, but work as such.
-  const reading = pipeline(archive, entries as unknown as NodeJS.WritableStream, { signal })
-  // Without a reader of its own the pipeline's failure would be nobody's until the loop ends.
-  reading.catch(() => {})
-  for await (const entry of entries) {
-    const { header } = entry
+  const read = pipeline(archive, entries as unknown as NodeJS.WritableStream, { signal })
+  read.catch((error: unknown) => broken.abort(error))
+  const one = async (entry: AsyncIterable<Uint8Array>, header: Header) => {
     const path = await placeFor(root, header)
     if (header.type === 'directory') {
       await mkdir(path, { recursive: true })
@@ -29,13 +30,21 @@ export const unpackInto = async (root: string, archive: Readable, signal: AbortS
     } else if (header.type === 'file' || header.type === 'contiguous-file') {
       await mkdir(dirname(path), { recursive: true })
       await removeUnlessDirectory(path)
-      await pipeline(entry as AsyncIterable<Uint8Array>, createWriteStream(path, { flags: 'wx', mode: permissions(header) }), { signal })
+      await pipeline(entry, createWriteStream(path, { flags: 'wx', mode: permissions(header) }), { signal: reading })
     } else if (header.type === 'symlink') {
       links.push({ path, target: header.linkname ?? '' })
     }
-    entry.resume()
   }
-  await reading
+  try {
+    for await (const entry of entries) {
+      await one(entry as unknown as AsyncIterable<Uint8Array>, entry.header)
+      entry.resume()
+    }
+    await read
+  } catch (error) {
+    reading.throwIfAborted()
+    throw error
+  }
   for (const { path, target } of links) {
     await placeFor(root, { name: path.slice(root.length + 1) })
     await mkdir(dirname(path), { recursive: true })

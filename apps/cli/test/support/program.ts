@@ -6,7 +6,7 @@ import { join, resolve } from 'node:path'
 import { createInterface } from 'node:readline'
 
 export const BOXOFFICE = resolve(import.meta.dirname, '../../bin/boxoffice')
-const PTY = resolve(import.meta.dirname, 'pty.py')
+const PTY = resolve(import.meta.dirname, 'terminal.py')
 
 export type Ended = { code: number | null; signal: string | null; stdout: string; stderr: string; bytes: Buffer }
 export type Options = { env?: Record<string, string>; input?: string | Uint8Array; cwd?: string }

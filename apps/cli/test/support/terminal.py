@@ -1,5 +1,5 @@
 """Runs a program in a terminal of its own (100x30): our stdin is typed, what it shows is our stdout.
-A line of ours that starts with \\x00 is an order: RESIZE cols rows, SIGNAL number, or MODES.
+What of ours starts with \\x00 is an order, to the end of its line: RESIZE cols rows, or SIGNAL number.
 When the program ends, the last line says its status and whether the terminal is as it was before."""
 import fcntl, os, pty, select, signal, struct, sys, termios
 
@@ -33,10 +33,15 @@ while True:
         typed = os.read(0, 65536)
         if not typed:
             open_input = False
-        elif typed[:1] == b'\0':
-            order(typed[1:].decode().split())
         else:
-            os.write(master, typed)
+            while typed:
+                if typed[:1] == b'\0':
+                    line, _, typed = typed[1:].partition(b'\n')
+                    order(line.decode().split())
+                else:
+                    keys, nul, rest = typed.partition(b'\0')
+                    os.write(master, keys)
+                    typed = nul + rest
     if master in readable:
         os.write(1, os.read(master, 65536))
     elif status is not None:
