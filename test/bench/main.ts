@@ -10,7 +10,7 @@ import type { Row, RowContext, StackAddress } from './rows/row.ts'
 
 const ROWS = ['exec-latency', 'exec-throughput', 'ensure-new', 'ensure-live', 'stdout', 'files', 'memory']
 const IMAGE = process.env.BOXOFFICE_IMAGE ?? 'boxoffice/sandbox:latest'
-const LIMITS_OFF = { create: { principal: { per_second: 100_000, burst: 100_000 }, tenant: { per_second: 100_000, burst: 100_000 } } }
+const UNLIMITED = { perSecond: 100_000, burst: 100_000 }
 
 const { values } = parseArgs({ options: { rows: { type: 'string' }, out: { type: 'string' } } })
 const chosen = values.rows === undefined ? ROWS : values.rows.split(',')
@@ -23,7 +23,7 @@ const startStack = async (name: string, provider: string): Promise<{ address: St
     { name: 'pooled', pool_size: 20, memory_mb: 500 },
     { name: 'bulk', memory_mb: 4096, max_upload_bytes: 2 * 1024 ** 3 },
   ]
-  writeFileSync(config, JSON.stringify({ profiles: provider === 'docker' ? profiles : [], rate_limits: LIMITS_OFF, max_sessions: 100_000 }))
+  writeFileSync(config, JSON.stringify({ profiles: provider === 'docker' ? profiles : [], rateLimits: { createPerPrincipal: UNLIMITED, createPerTenant: UNLIMITED }, maxSessions: 100_000 }))
   const enroll = 'bench-enroll-token-0123456789abcdefghij'
   const key = `bench-api-key-${name}-0123456789abcdefghijklmnop`
   const broker: Program = await startProgram([

@@ -52,13 +52,19 @@ describe('[4-53] forged tokens', () => {
         return `${signed}.${createHmac('sha256', secret).update(signed).digest('base64url')}`
       },
     ],
-    ['another key under our kid', () => new SignJWT({ ...issuer.claims() }).setProtectedHeader({ alg: 'EdDSA', kid: issuer.kid }).sign(other.privateKey)],
+    [
+      'another key under our kid',
+      () => new SignJWT({ ...issuer.claims() }).setProtectedHeader({ alg: 'EdDSA', kid: issuer.kid }).sign(other.privateKey),
+    ],
     ['foreign kid', () => issuer.sign({}, { kid: 'foreign' })],
     ['no kid', () => issuer.sign({}, { kid: undefined })],
     ['jku', () => issuer.sign({}, { jku: 'https://evil.example/jwks.json' })],
     ['x5u', () => issuer.sign({}, { x5u: 'https://evil.example/cert' })],
     ['jwk in the header', () => issuer.sign({}, { jwk: other.publicKey.export({ format: 'jwk' }) })],
-    ['claims changed after signing', async () => (await issuer.sign()).replace(/\.[^.]+\./, `.${base64url(issuer.claims({ caps: ['exec'] }))}.`)],
+    [
+      'claims changed after signing',
+      async () => (await issuer.sign()).replace(/\.[^.]+\./, `.${base64url(issuer.claims({ caps: ['exec'] }))}.`),
+    ],
     ['other issuer', () => issuer.sign({ iss: 'http://evil.example' })],
     ['no session', () => issuer.sign({ sid: undefined })],
     ['unknown version', () => issuer.sign({ ver: 2 })],
@@ -99,7 +105,10 @@ describe('[C-30] the deny-list is asked every time', () => {
     const token = await issuer.sign()
     expect(await codeOf(token)).toBe('accepted')
     revocations.apply({ sessions: [{ session_id: sessionId, reason: 'hard_ttl', until: now + 600 }], tokens: [] })
-    await expect(async () => auth.authenticate(token, sandboxId)).rejects.toMatchObject({ code: 'SESSION_RELEASED', details: { reason: 'hard_ttl' } })
+    await expect(async () => auth.authenticate(token, sandboxId)).rejects.toMatchObject({
+      code: 'SESSION_RELEASED',
+      details: { reason: 'hard_ttl' },
+    })
   })
 
   test('a failed session is SANDBOX_LOST', async () => {
@@ -151,7 +160,9 @@ describe('[C-49] keys', () => {
   test('stay good while the broker cannot be reached', async () => {
     let clock = 0
     let up = true
-    auth = authenticator(createKeySource({ load: () => (up ? Promise.resolve(issuer.jwks) : Promise.reject(new Error('down'))), now: () => clock }))
+    auth = authenticator(
+      createKeySource({ load: () => (up ? Promise.resolve(issuer.jwks) : Promise.reject(new Error('down'))), now: () => clock }),
+    )
     expect(await codeOf(await issuer.sign())).toBe('accepted')
     up = false
     clock = 400_000

@@ -47,12 +47,17 @@ describe('POST /exec', () => {
   test('stdin is given whole and then ends; without one it is empty', async () => {
     expect(await dp.exec({ command: 'cat', stdin: 'abc' })).toMatchObject({ stdout: 'abc' })
     expect(await dp.exec({ command: 'cat', stdin: '' })).toMatchObject({ stdout: '' })
-    expect(await dp.exec({ command: 'wc -c', stdin_base64: Buffer.alloc(3_000_000, 7).toString('base64') })).toMatchObject({ stdout: '3000000\n' })
+    expect(await dp.exec({ command: 'wc -c', stdin_base64: Buffer.alloc(3_000_000, 7).toString('base64') })).toMatchObject({
+      stdout: '3000000\n',
+    })
     expect(await dp.exec({ command: 'cat' })).toMatchObject({ stdout: '', exit_code: 0 })
   })
 
   test('the environment tells where it runs; the request adds to it and never loses PATH or HOME', async () => {
-    const { stdout } = await dp.exec({ command: 'echo "$BOXOFFICE_SESSION_ID $BOXOFFICE_SANDBOX_ID $BOXOFFICE_WORKSPACE $A"; test -n "$PATH" && test -w "$HOME"', env: { A: 'ü' } })
+    const { stdout } = await dp.exec({
+      command: 'echo "$BOXOFFICE_SESSION_ID $BOXOFFICE_SANDBOX_ID $BOXOFFICE_WORKSPACE $A"; test -n "$PATH" && test -w "$HOME"',
+      env: { A: 'ü' },
+    })
     expect(stdout).toBe(`${dp.sandbox.sessionId} ${dp.sandbox.id} ${dp.sandbox.workspacePath} ü\n`)
   })
 
@@ -74,7 +79,10 @@ describe('[C-31, C-33] how it ended', () => {
   test('[4-102, C-65] timed out: output so far, 124, nothing of its tree lives', async () => {
     const id = marker()
     const started = performance.now()
-    const result = await dp.exec({ command: `echo before; sleep ${id} & setsid sleep ${id} & (setsid sleep ${id} &) ; sleep ${id}`, timeout: 1 })
+    const result = await dp.exec({
+      command: `echo before; sleep ${id} & setsid sleep ${id} & (setsid sleep ${id} &) ; sleep ${id}`,
+      timeout: 1,
+    })
     expect(result).toMatchObject({ exit_code: 124, reason: 'timed_out', timed_out: true, stdout: 'before\n' })
     expect(performance.now() - started).toBeLessThan(3000)
     expect(processesWith(id)).toEqual([])
@@ -82,10 +90,15 @@ describe('[C-31, C-33] how it ended', () => {
 
   test('by a signal', async () => {
     expect(await dp.exec({ command: 'kill -TERM $$' })).toMatchObject({ exit_code: 143, signal: 'SIGTERM', reason: 'signaled' })
-    expect(await dp.exec({ command: 'kill -KILL $$' })).toMatchObject({ exit_code: 137, signal: 'SIGKILL', reason: 'signaled', oom_killed: false })
+    expect(await dp.exec({ command: 'kill -KILL $$' })).toMatchObject({
+      exit_code: 137,
+      signal: 'SIGKILL',
+      reason: 'signaled',
+      oom_killed: false,
+    })
   })
 
-  test('a missing command inside a command string is the shell\'s own 127', async () => {
+  test("a missing command inside a command string is the shell's own 127", async () => {
     expect(await dp.exec({ command: 'nonesuch-command' })).toMatchObject({ exit_code: 127, reason: 'exited', spawn_error: null })
   })
 
@@ -134,7 +147,10 @@ describe('[C-31, C-33] how it ended', () => {
 describe('output', () => {
   test('[C-34] bytes that are not UTF-8 are replaced and said so; base64 is exact', async () => {
     expect(await dp.exec({ command: "printf 'a\\377b'" })).toMatchObject({ stdout: 'a\ufffdb', lossy: true, stdout_bytes: 3 })
-    expect(await dp.exec({ command: "printf 'a\\377b'", encoding: 'base64' })).toMatchObject({ stdout: Buffer.from([97, 255, 98]).toString('base64'), lossy: false })
+    expect(await dp.exec({ command: "printf 'a\\377b'", encoding: 'base64' })).toMatchObject({
+      stdout: Buffer.from([97, 255, 98]).toString('base64'),
+      lossy: false,
+    })
   })
 
   test('head_tail keeps both ends and a notice, inside the limit', async () => {
@@ -150,8 +166,14 @@ describe('output', () => {
   })
 
   test('head and tail add nothing', async () => {
-    expect(await dp.exec({ command: 'seq 1 9', max_output_bytes: 4, output_keep: 'head' })).toMatchObject({ stdout: '1\n2\n', stdout_truncated: true })
-    expect(await dp.exec({ command: 'seq 1 9', max_output_bytes: 4, output_keep: 'tail' })).toMatchObject({ stdout: '8\n9\n', stdout_truncated: true })
+    expect(await dp.exec({ command: 'seq 1 9', max_output_bytes: 4, output_keep: 'head' })).toMatchObject({
+      stdout: '1\n2\n',
+      stdout_truncated: true,
+    })
+    expect(await dp.exec({ command: 'seq 1 9', max_output_bytes: 4, output_keep: 'tail' })).toMatchObject({
+      stdout: '8\n9\n',
+      stdout_truncated: true,
+    })
     expect(await dp.exec({ command: 'echo x', max_output_bytes: 0 })).toMatchObject({ stdout: '', stdout_truncated: true, stdout_bytes: 2 })
     expect(await dp.exec({ command: 'seq 1 9', max_output_bytes: 18 })).toMatchObject({ stdout_truncated: false, stdout_bytes: 18 })
   })
@@ -188,7 +210,12 @@ describe('[4-100] refusals', () => {
     ['too large a limit', { command: 'a', max_output_bytes: 16 * 1024 * 1024 + 1 }, 400, 'INVALID_REQUEST'],
     ['two kinds of stdin', { command: 'a', stdin: 'a', stdin_base64: 'YQ==' }, 400, 'INVALID_REQUEST'],
     ['[C-63] a command one byte too long', { command: `:${' '.repeat(128 * 1024)}` }, 413, 'PAYLOAD_TOO_LARGE'],
-    ['[C-63] argv and env together one byte too long', { argv: ['true', 'x'.repeat(1024 * 1024 - 4)], env: { A: '' } }, 413, 'PAYLOAD_TOO_LARGE'],
+    [
+      '[C-63] argv and env together one byte too long',
+      { argv: ['true', 'x'.repeat(1024 * 1024 - 4)], env: { A: '' } },
+      413,
+      'PAYLOAD_TOO_LARGE',
+    ],
     ['a list', [], 400, 'INVALID_REQUEST'],
   ]
   test.each(refusals)('%s', async (_name, body, status, code) => {
@@ -197,7 +224,8 @@ describe('[4-100] refusals', () => {
   })
 
   test('[C-80] malformed JSON, another type, a body beyond 20 MiB', async () => {
-    const send = (body: string, type: string): Promise<Response> => dp.fetch('/exec', { method: 'POST', body, headers: { 'Content-Type': type } })
+    const send = (body: string, type: string): Promise<Response> =>
+      dp.fetch('/exec', { method: 'POST', body, headers: { 'Content-Type': type } })
     expect((await send('{', 'application/json')).status).toBe(400)
     expect((await send('a=b', 'application/x-www-form-urlencoded')).status).toBe(415)
     expect((await send(`{"command":"true"}${' '.repeat(20 * 1024 * 1024)}`, 'application/json')).status).toBe(413)
@@ -234,7 +262,10 @@ describe('exec_id is get-or-create', () => {
 describe('[C-29] a client that goes away', () => {
   /** Sends a request, and cuts it when the process runs. */
   const abandon = async (body: Record<string, unknown>, id: string): Promise<void> => {
-    const sent = request(`${dp.base}/exec`, { method: 'POST', headers: { Authorization: `Bearer ${dp.token}`, 'Content-Type': 'application/json' } })
+    const sent = request(`${dp.base}/exec`, {
+      method: 'POST',
+      headers: { Authorization: `Bearer ${dp.token}`, 'Content-Type': 'application/json' },
+    })
     sent.on('error', () => {})
     sent.end(JSON.stringify(body))
     await until('it runs', () => processesWith(id).length > 0)
@@ -271,12 +302,23 @@ describe('execs', () => {
   test('list, one, signal', async () => {
     await dp.post('/exec', { argv: ['sleep', '60'], exec_id: 'listed', detach: true })
     const listed = (await (await dp.fetch('/execs?state=running')).json()) as { execs: { exec_id: string }[] }
-    expect(listed.execs.find(({ exec_id }) => exec_id === 'listed')).toMatchObject({ state: 'running', command: 'sleep 60', ended_at: null, exit_code: null, attached: 0 })
+    expect(listed.execs.find(({ exec_id }) => exec_id === 'listed')).toMatchObject({
+      state: 'running',
+      command: 'sleep 60',
+      ended_at: null,
+      exit_code: null,
+      attached: 0,
+    })
     expect(await (await dp.fetch('/execs/listed')).json()).toMatchObject({ state: 'running' })
     expect((await dp.post('/execs/listed/signal', { signal: 'SIGNONE' })).status).toBe(400)
     expect((await dp.post('/execs/listed/signal', { signal: 'SIGINT' })).status).toBe(204)
     await until('it has ended', async () => ((await (await dp.fetch('/execs/listed')).json()) as { state: string }).state === 'exited')
-    expect(await (await dp.fetch('/execs/listed')).json()).toMatchObject({ state: 'exited', signal: 'SIGINT', exit_code: 130, reason: 'signaled' })
+    expect(await (await dp.fetch('/execs/listed')).json()).toMatchObject({
+      state: 'exited',
+      signal: 'SIGINT',
+      exit_code: 130,
+      reason: 'signaled',
+    })
     const response = await dp.post('/execs/listed/signal', { signal: 'INT' })
     expect([response.status, ((await response.json()) as { error: { code: string } }).error.code]).toEqual([409, 'PROCESS_NOT_RUNNING'])
     expect((await dp.fetch('/execs/unknown')).status).toBe(404)
@@ -317,7 +359,8 @@ describe('execs', () => {
   test('[C-64] at most max_execs at once; joining one that runs is not another', async () => {
     const own = await TestDataplane.start({ profile: { max_execs: 3 } })
     try {
-      for (let i = 0; i < 3; i++) expect((await own.post('/exec', { argv: ['sleep', '60'], exec_id: `s${i}`, detach: true })).status).toBe(202)
+      for (let i = 0; i < 3; i++)
+        expect((await own.post('/exec', { argv: ['sleep', '60'], exec_id: `s${i}`, detach: true })).status).toBe(202)
       const refused = await own.post('/exec', { command: 'true' })
       expect([refused.status, refused.headers.get('Retry-After')]).toEqual([429, '1'])
       expect((await own.post('/exec', { argv: ['sleep', '60'], exec_id: 's0', detach: true })).status).toBe(202)
@@ -342,7 +385,10 @@ describe('[C-28] the session ends while it runs', () => {
       const response = await running
       const { error } = (await response.json()) as { error: { code: string; details: object } }
       expect([response.status, error.code]).toEqual([410, 'SESSION_EXPIRED'])
-      expect(error.details).toMatchObject({ reason: cause, result: { stdout: 'partial\n', reason: 'killed', kill_cause: cause, exit_code: 143 } })
+      expect(error.details).toMatchObject({
+        reason: cause,
+        result: { stdout: 'partial\n', reason: 'killed', kill_cause: cause, exit_code: 143 },
+      })
       const next = await own.post('/exec', { command: 'true' })
       expect([next.status, ((await next.json()) as { error: { details: object } }).error.details]).toEqual([401, { reason }])
     } finally {
@@ -357,7 +403,9 @@ test('[C-64] after an agent restart everything is found again', async () => {
     await own.post('/exec', { command: 'echo before; sleep 0.5; echo after', exec_id: 'kept', detach: true })
     await own.sandbox.relink()
     await until('it has ended', async () => ((await (await own.fetch('/execs/kept')).json()) as { state: string }).state === 'exited')
-    expect(await own.exec({ command: 'echo before; sleep 0.5; echo after', exec_id: 'kept', detach: false })).toMatchObject({ stdout: 'before\nafter\n' })
+    expect(await own.exec({ command: 'echo before; sleep 0.5; echo after', exec_id: 'kept', detach: false })).toMatchObject({
+      stdout: 'before\nafter\n',
+    })
   } finally {
     await own[Symbol.asyncDispose]()
   }

@@ -17,11 +17,18 @@ afterAll(() => dp[Symbol.asyncDispose]())
 
 const host = (path: string): string => join(dp.sandbox.workspacePath, path)
 const query = (fields: Record<string, string>): string => `?${new URLSearchParams(fields)}`
-const upload = (path: string, body: BodyInit, fields: Record<string, string> = {}, headers: Record<string, string> = {}): Promise<Response> =>
-  dp.fetch(`/files/upload${query({ path, ...fields })}`, { method: 'POST', body, headers })
+const upload = (
+  path: string,
+  body: BodyInit,
+  fields: Record<string, string> = {},
+  headers: Record<string, string> = {},
+): Promise<Response> => dp.fetch(`/files/upload${query({ path, ...fields })}`, { method: 'POST', body, headers })
 const download = (path: string, headers: Record<string, string> = {}, fields: Record<string, string> = {}): Promise<Response> =>
   dp.fetch(`/files/download${query({ path, ...fields })}`, { headers })
-const codeOf = async (response: Response): Promise<[number, string]> => [response.status, ((await response.json()) as { error: { code: string } }).error.code]
+const codeOf = async (response: Response): Promise<[number, string]> => [
+  response.status,
+  ((await response.json()) as { error: { code: string } }).error.code,
+]
 const sha256 = (bytes: Uint8Array): string => createHash('sha256').update(bytes).digest('hex')
 
 describe('[4-103] upload and [4-104] download', () => {
@@ -77,19 +84,30 @@ describe('[4-103] upload and [4-104] download', () => {
 
   test('[C-61] an upload that breaks at half leaves nothing, and the old file whole', async () => {
     await upload('atomic', 'old')
-    const sent = request(`${dp.base}/files/upload?path=atomic`, { method: 'POST', headers: { Authorization: `Bearer ${dp.token}`, 'Content-Length': 10_000_000 } })
+    const sent = request(`${dp.base}/files/upload?path=atomic`, {
+      method: 'POST',
+      headers: { Authorization: `Bearer ${dp.token}`, 'Content-Length': 10_000_000 },
+    })
     sent.on('error', () => {})
     sent.write(Buffer.alloc(5_000_000))
-    await until('half of it is there', async () => (await readdir(dp.sandbox.workspacePath)).some((name) => name.startsWith('.boxoffice-upload-')))
+    await until('half of it is there', async () =>
+      (await readdir(dp.sandbox.workspacePath)).some((name) => name.startsWith('.boxoffice-upload-')),
+    )
     const listed = (await (await dp.fetch('/files?type=any&limit=10000')).json()) as { files: { path: string }[] }
     expect(listed.files.filter(({ path }) => path.includes('.boxoffice'))).toEqual([])
     sent.destroy()
-    await until('it is cleaned up', async () => !(await readdir(dp.sandbox.workspacePath)).some((name) => name.startsWith('.boxoffice-upload-')))
+    await until(
+      'it is cleaned up',
+      async () => !(await readdir(dp.sandbox.workspacePath)).some((name) => name.startsWith('.boxoffice-upload-')),
+    )
     expect(await readFile(host('atomic'), 'utf8')).toBe('old')
   })
 
   test('[4-108] too large: refused at once when it is announced, in constant memory when it is not', async () => {
-    const announced = request(`${dp.base}/files/upload?path=big`, { method: 'POST', headers: { Authorization: `Bearer ${dp.token}`, 'Content-Length': 2 ** 31 } })
+    const announced = request(`${dp.base}/files/upload?path=big`, {
+      method: 'POST',
+      headers: { Authorization: `Bearer ${dp.token}`, 'Content-Length': 2 ** 31 },
+    })
     announced.on('error', () => {})
     announced.flushHeaders()
     const status = await new Promise((resolve) => announced.on('response', (response) => resolve(response.resume().statusCode)))
@@ -156,7 +174,18 @@ describe('[4-104] parts and versions', () => {
 })
 
 describe('[4-106] paths', () => {
-  test.each(['../x', 'a/../../x', '/etc/passwd', '/tmp/evil', '/workspace/../etc/passwd', '/workspacex/a', '/', 'a\0b', '..', 'a/b/../../..'])('%j is INVALID_PATH for read and write', async (path) => {
+  test.each([
+    '../x',
+    'a/../../x',
+    '/etc/passwd',
+    '/tmp/evil',
+    '/workspace/../etc/passwd',
+    '/workspacex/a',
+    '/',
+    'a\0b',
+    '..',
+    'a/b/../../..',
+  ])('%j is INVALID_PATH for read and write', async (path) => {
     expect(await codeOf(await download(path))).toEqual([400, 'INVALID_PATH'])
     expect(await codeOf(await upload(path, 'x'))).toEqual([400, 'INVALID_PATH'])
     expect(await codeOf(await dp.fetch(`/files/stat${query({ path })}`))).toEqual([400, 'INVALID_PATH'])
@@ -211,8 +240,13 @@ describe('[4-106] paths', () => {
 })
 
 describe('[4-107] tree', () => {
-  const list = async (fields: Record<string, string>): Promise<{ files: { path: string; type: string; mode: string; size: number; mtime: string }[]; truncated: boolean; next_cursor: string | null }> =>
-    (await dp.fetch(`/files${query(fields)}`)).json() as never
+  const list = async (
+    fields: Record<string, string>,
+  ): Promise<{
+    files: { path: string; type: string; mode: string; size: number; mtime: string }[]
+    truncated: boolean
+    next_cursor: string | null
+  }> => (await dp.fetch(`/files${query(fields)}`)).json() as never
 
   beforeAll(async () => {
     for (const path of ['a.json', 'b.py', 'sub/c.json', 'sub/deep/d.json', 'sub/deep/e.py']) await upload(`tree/${path}`, path)
@@ -220,7 +254,13 @@ describe('[4-107] tree', () => {
 
   test('files only, sorted, relative, recursive', async () => {
     const { files, truncated, next_cursor } = await list({ path: 'tree' })
-    expect(files.map(({ path }) => path)).toEqual(['tree/a.json', 'tree/b.py', 'tree/sub/c.json', 'tree/sub/deep/d.json', 'tree/sub/deep/e.py'])
+    expect(files.map(({ path }) => path)).toEqual([
+      'tree/a.json',
+      'tree/b.py',
+      'tree/sub/c.json',
+      'tree/sub/deep/d.json',
+      'tree/sub/deep/e.py',
+    ])
     expect([truncated, next_cursor]).toEqual([false, null])
     expect(files[0]).toMatchObject({ type: 'file', size: 6, mode: '0644' })
     expect(Date.parse(files[0]?.mtime as string)).toBeGreaterThan(Date.now() - 600_000)
@@ -251,11 +291,18 @@ describe('[4-107] tree', () => {
   })
 
   test('mkdir, upload, list, stat, move, delete; stat after it is 404', async () => {
-    expect([(await dp.post('/files/mkdir', { path: 'seq/x' })).status, (await dp.post('/files/mkdir', { path: 'seq/x' })).status]).toEqual([200, 200])
+    expect([(await dp.post('/files/mkdir', { path: 'seq/x' })).status, (await dp.post('/files/mkdir', { path: 'seq/x' })).status]).toEqual([
+      200, 200,
+    ])
     expect(await codeOf(await dp.post('/files/mkdir', { path: 'seq/no/parent', parents: false }))).toEqual([404, 'FILE_NOT_FOUND'])
     await upload('seq/x/f', 'abc')
     expect((await list({ path: 'seq' })).files.map(({ path }) => path)).toEqual(['seq/x/f'])
-    expect(await (await dp.fetch('/files/stat?path=seq/x/f')).json()).toMatchObject({ path: 'seq/x/f', type: 'file', size: 3, mode: '0644' })
+    expect(await (await dp.fetch('/files/stat?path=seq/x/f')).json()).toMatchObject({
+      path: 'seq/x/f',
+      type: 'file',
+      size: 3,
+      mode: '0644',
+    })
     expect(await (await dp.fetch('/files/stat?path=seq/x')).json()).toMatchObject({ type: 'directory' })
     await upload('seq/there', 'old')
     expect(await codeOf(await dp.post('/files/move', { from: 'seq/x/f', to: 'seq/there' }))).toEqual([409, 'FILE_EXISTS'])
@@ -311,13 +358,21 @@ describe('archives', () => {
     ])
     const response = await upload('unpacked', new Uint8Array(bytes), { archive: 'tar' })
     expect([response.status, await response.json()]).toMatchObject([200, { path: 'unpacked' }])
-    expect(await dp.exec({ command: './d/run.sh; readlink l; cat new/parents/x; wc -c < empty', cwd: 'unpacked' })).toMatchObject({ stdout: 'ran\nd/run.sh\nx0\n' })
+    expect(await dp.exec({ command: './d/run.sh; readlink l; cat new/parents/x; wc -c < empty', cwd: 'unpacked' })).toMatchObject({
+      stdout: 'ran\nd/run.sh\nx0\n',
+    })
   })
 
   test.each<[string, Entry[]]>([
     ['an absolute entry', [{ name: '/abs', text: 'x' }]],
     ['one with ..', [{ name: 'a/../../evil', text: 'x' }]],
-    ['one through a link of its own', [{ name: 'l', type: 'symlink', linkname: 'real' }, { name: 'l/evil', text: 'x' }]],
+    [
+      'one through a link of its own',
+      [
+        { name: 'l', type: 'symlink', linkname: 'real' },
+        { name: 'l/evil', text: 'x' },
+      ],
+    ],
     ['a link that leads outside', [{ name: 'l', type: 'symlink', linkname: '../../../etc' }]],
     ['an absolute link', [{ name: 'l', type: 'symlink', linkname: '/etc' }]],
     ['a hard link', [{ name: 'h', type: 'link', linkname: 'x' }]],
@@ -332,7 +387,9 @@ describe('archives', () => {
   })
 
   test('down: what went up, with special files left out', async () => {
-    await dp.exec({ command: 'mkdir -p out/sub && echo 1 > out/one && head -c 200000 /dev/urandom > out/sub/big && mkfifo out/fifo && chmod 700 out/one' })
+    await dp.exec({
+      command: 'mkdir -p out/sub && echo 1 > out/one && head -c 200000 /dev/urandom > out/sub/big && mkfifo out/fifo && chmod 700 out/one',
+    })
     const response = await download('out', {}, { archive: 'tar' })
     expect([response.status, response.headers.get('content-type')]).toEqual([200, 'application/x-tar'])
     const found: Record<string, string> = {}
@@ -342,7 +399,8 @@ describe('archives', () => {
       const chunks: Buffer[] = []
       for await (const chunk of entry) chunks.push(chunk as Buffer)
       const { name, type, linkname, mode } = entry.header
-      found[name.replace(/\/$/, '')] = type === 'symlink' ? `-> ${linkname}` : type === 'file' ? `${mode.toString(8)} ${sha256(Buffer.concat(chunks))}` : type
+      found[name.replace(/\/$/, '')] =
+        type === 'symlink' ? `-> ${linkname}` : type === 'file' ? `${mode.toString(8)} ${sha256(Buffer.concat(chunks))}` : type
     }
     expect(found).toEqual({
       one: `700 ${sha256(Buffer.from('1\n'))}`,

@@ -36,7 +36,11 @@ const errorCode = (socket: TestSocket): string | undefined => socket.find('error
 describe('[C-38, 4-56] opening', () => {
   test('with a header: auth_ok at once', async () => {
     const socket = await connect()
-    expect(await socket.frame('auth_ok')).toMatchObject({ session_id: dp.sandbox.sessionId, sandbox_id: dp.sandbox.id, granted_capabilities: ['fs_read', 'fs_write', 'shell', 'exec'] })
+    expect(await socket.frame('auth_ok')).toMatchObject({
+      session_id: dp.sandbox.sessionId,
+      sandbox_id: dp.sandbox.id,
+      granted_capabilities: ['fs_read', 'fs_write', 'shell', 'exec'],
+    })
   })
 
   test('with X-Api-Key', async () => {
@@ -75,7 +79,9 @@ describe('[C-38, 4-56] opening', () => {
   })
 
   test('[C-69] a foreign origin is refused, the same origin is not; cookies and queries never authenticate', async () => {
-    expect((await new TestSocket(`${dp.wsBase}/exec/ws`, 'json', { token: dp.token, origin: 'http://evil.example' }).refused()).status).toBe(403)
+    expect(
+      (await new TestSocket(`${dp.wsBase}/exec/ws`, 'json', { token: dp.token, origin: 'http://evil.example' }).refused()).status,
+    ).toBe(403)
     const same = new TestSocket(`${dp.wsBase}/exec/ws`, 'json', { token: dp.token, origin: dp.origin })
     open.push(same)
     await same.frame('auth_ok')
@@ -113,7 +119,12 @@ describe('[C-38, 4-56] opening', () => {
   })
 
   test('[4-105] exec needs exec, shell needs shell: one does not grant the other', async () => {
-    for (const [kind, caps, closes] of [['exec', ['shell', 'fs_read', 'fs_write'], true], ['shell', ['exec'], true], ['exec', ['exec'], false], ['shell', ['shell'], false]] as const) {
+    for (const [kind, caps, closes] of [
+      ['exec', ['shell', 'fs_read', 'fs_write'], true],
+      ['shell', ['exec'], true],
+      ['exec', ['exec'], false],
+      ['shell', ['shell'], false],
+    ] as const) {
       const socket = new TestSocket(`${dp.wsBase}/${kind}/ws`, 'json', { token: await dp.sign({ caps: [...caps] }) })
       open.push(socket)
       await socket.opened()
@@ -133,9 +144,22 @@ describe.each(['json', 'base64', 'binary'] as const)('frames, %s', (encoding) =>
     expect((await socket.closed).code).toBe(1000)
     expect(socket.frames.map(({ type }) => type).filter((type) => type !== 'stdout')).toEqual(['auth_ok', 'ready', 'exit'])
     expect(socket.text()).toBe('hi\n')
-    expect(socket.find('ready')).toMatchObject({ exec_id: `hi-${encoding}`, attached: false, stdout: { offset: 0, oldest: 0 }, stderr: { offset: 0, oldest: 0 } })
+    expect(socket.find('ready')).toMatchObject({
+      exec_id: `hi-${encoding}`,
+      attached: false,
+      stdout: { offset: 0, oldest: 0 },
+      stderr: { offset: 0, oldest: 0 },
+    })
     expect(socket.find('ready')?.pid).toBeGreaterThan(0)
-    expect(socket.find('exit')).toMatchObject({ exit_code: 0, signal: null, reason: 'exited', timed_out: false, kill_cause: null, stdout_bytes: 3, stderr_bytes: 0 })
+    expect(socket.find('exit')).toMatchObject({
+      exit_code: 0,
+      signal: null,
+      reason: 'exited',
+      timed_out: false,
+      kill_cause: null,
+      stdout_bytes: 3,
+      stderr_bytes: 0,
+    })
     if (encoding !== 'binary') expect(socket.find('stdout')).toMatchObject({ offset: 0, bytes: 3 })
   })
 
@@ -238,20 +262,26 @@ describe('bytes', () => {
 
 describe('[C-40] frames out of order', () => {
   test.each([
-    ['a second start', async (socket: TestSocket) => {
-      socket.start({ argv: ['sleep', '1'] })
-      socket.start({ argv: ['sleep', '1'] })
-    }],
+    [
+      'a second start',
+      async (socket: TestSocket) => {
+        socket.start({ argv: ['sleep', '1'] })
+        socket.start({ argv: ['sleep', '1'] })
+      },
+    ],
     ['stdin before start', async (socket: TestSocket) => socket.stdin('x')],
     ['JSON that is none', async (socket: TestSocket) => socket.ws.send('{')],
     ['a list', async (socket: TestSocket) => socket.ws.send('[]')],
     ['no type', async (socket: TestSocket) => socket.ws.send('{}')],
     ['a start of nothing', async (socket: TestSocket) => socket.start({})],
     ['a start of two things', async (socket: TestSocket) => socket.start({ command: 'a', argv: ['a'] })],
-    ['stdin that is not base64', async (socket: TestSocket) => {
-      socket.start({ command: 'cat' })
-      socket.send({ type: 'stdin', data: '%%', encoding: 'base64' })
-    }],
+    [
+      'stdin that is not base64',
+      async (socket: TestSocket) => {
+        socket.start({ command: 'cat' })
+        socket.send({ type: 'stdin', data: '%%', encoding: 'base64' })
+      },
+    ],
   ])('%s: error and 4400', async (_name, act) => {
     const socket = await connect()
     await act(socket)
@@ -339,11 +369,16 @@ describe('ends', () => {
   test('[C-28, C-30] a released session: the process dies, its exit is told, then error and 4410; an idle socket closes at once', async () => {
     const own = await TestDataplane.start()
     try {
-      const [busy, idle] = await Promise.all([0, 1].map(() => new TestSocket(`${own.wsBase}/exec/ws`, 'json', { token: own.token }).opened())) as [TestSocket, TestSocket]
+      const [busy, idle] = (await Promise.all(
+        [0, 1].map(() => new TestSocket(`${own.wsBase}/exec/ws`, 'json', { token: own.token }).opened()),
+      )) as [TestSocket, TestSocket]
       busy.start({ argv: ['sleep', '60'] })
       await Promise.all([busy.frame('ready'), idle.frame('auth_ok')])
       const started = performance.now()
-      own.revocations.apply({ sessions: [{ session_id: own.sandbox.sessionId, reason: 'released', until: Date.now() / 1000 + 600 }], tokens: [] })
+      own.revocations.apply({
+        sessions: [{ session_id: own.sandbox.sessionId, reason: 'released', until: Date.now() / 1000 + 600 }],
+        tokens: [],
+      })
       expect([(await busy.closed).code, (await idle.closed).code]).toEqual([4410, 4410])
       expect(performance.now() - started).toBeLessThan(2000)
       expect(busy.find('exit')).toMatchObject({ reason: 'killed', kill_cause: 'released' })
@@ -366,7 +401,9 @@ describe('ends', () => {
   test('a sandbox that dies: SANDBOX_LOST, 4503, no exit', async () => {
     const own = await TestDataplane.start()
     try {
-      const [busy, idle] = await Promise.all([0, 1].map(() => new TestSocket(`${own.wsBase}/exec/ws`, 'json', { token: own.token }).opened())) as [TestSocket, TestSocket]
+      const [busy, idle] = (await Promise.all(
+        [0, 1].map(() => new TestSocket(`${own.wsBase}/exec/ws`, 'json', { token: own.token }).opened()),
+      )) as [TestSocket, TestSocket]
       busy.start({ argv: ['sleep', '60'] })
       await Promise.all([busy.frame('ready'), idle.frame('auth_ok')])
       await own.sandbox.kill()

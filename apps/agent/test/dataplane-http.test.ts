@@ -1,5 +1,5 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { ErrorEnvelope, newSandboxId } from '@boxoffice/protocol'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { TestDataplane } from './support/dataplane.ts'
 
 let dp: TestDataplane
@@ -42,10 +42,25 @@ describe('[4-160] every refusal is the envelope', () => {
     ],
     ['an unknown route', () => dp.fetch('/nonesuch'), 404, 'NOT_FOUND'],
     ['/v1 twice', () => dp.fetch('/v1/exec', { method: 'POST' }), 404, 'NOT_FOUND'],
-    ['no /v1', () => fetch(`${dp.origin}/sandboxes/${dp.sandbox.id}/exec`, { headers: { Authorization: `Bearer ${dp.token}` } }), 404, 'NOT_FOUND'],
+    [
+      'no /v1',
+      () => fetch(`${dp.origin}/sandboxes/${dp.sandbox.id}/exec`, { headers: { Authorization: `Bearer ${dp.token}` } }),
+      404,
+      'NOT_FOUND',
+    ],
     ['no path', () => dp.fetch('/files/stat'), 400, 'INVALID_REQUEST'],
     ['a bad flag', () => dp.fetch('/files?path=x&recursive=maybe', { method: 'DELETE' }), 400, 'INVALID_REQUEST'],
-    ['a body that is too large', () => dp.fetch('/files/mkdir', { method: 'POST', body: JSON.stringify({ path: 'x'.repeat(70_000) }), headers: { 'Content-Type': 'application/json' } }), 413, 'PAYLOAD_TOO_LARGE'],
+    [
+      'a body that is too large',
+      () =>
+        dp.fetch('/files/mkdir', {
+          method: 'POST',
+          body: JSON.stringify({ path: 'x'.repeat(70_000) }),
+          headers: { 'Content-Type': 'application/json' },
+        }),
+      413,
+      'PAYLOAD_TOO_LARGE',
+    ],
     ['a method that is not there', () => dp.fetch('/exec'), 405, 'METHOD_NOT_ALLOWED'],
   ]
 
@@ -85,7 +100,10 @@ test('[4-55] either header', async () => {
 
 test('[C-69] only a listed origin gets CORS headers', async () => {
   const preflight = (origin: string): Promise<Response> =>
-    fetch(`${dp.base}/exec`, { method: 'OPTIONS', headers: { Origin: origin, 'Access-Control-Request-Method': 'POST', 'Access-Control-Request-Headers': 'authorization' } })
+    fetch(`${dp.base}/exec`, {
+      method: 'OPTIONS',
+      headers: { Origin: origin, 'Access-Control-Request-Method': 'POST', 'Access-Control-Request-Headers': 'authorization' },
+    })
   const allowed = await preflight('https://app.example')
   expect([allowed.status, allowed.headers.get('Access-Control-Allow-Origin')]).toEqual([204, 'https://app.example'])
   const refused = await preflight('https://evil.example')
@@ -97,7 +115,11 @@ test('[C-69] only a listed origin gets CORS headers', async () => {
 
 describe('[C-44] the aliases', () => {
   test('execute, upload, download', async () => {
-    expect(await (await dp.post('/execute', { command: 'echo hi', timeout_secs: 5 })).json()).toMatchObject({ stdout: 'hi\n', stderr: '', exit_code: 0 })
+    expect(await (await dp.post('/execute', { command: 'echo hi', timeout_secs: 5 })).json()).toMatchObject({
+      stdout: 'hi\n',
+      stderr: '',
+      exit_code: 0,
+    })
     const form = new FormData()
     form.append('file', new Blob(['content']), 'x')
     expect((await dp.fetch('/upload?path=alias.txt', { method: 'POST', body: form })).status).toBe(200)
@@ -107,11 +129,14 @@ describe('[C-44] the aliases', () => {
 
   test('their errors say it at top level too', async () => {
     const response = await dp.fetch('/download?path=none')
-    expect([response.status, await response.json()]).toMatchObject([404, { error_type: 'FILE_NOT_FOUND', message: '"none" does not exist', error: { code: 'FILE_NOT_FOUND' } }])
+    expect([response.status, await response.json()]).toMatchObject([
+      404,
+      { error_type: 'FILE_NOT_FOUND', message: '"none" does not exist', error: { code: 'FILE_NOT_FOUND' } },
+    ])
   })
 })
 
-test('paths that are not the dataplane\'s are left to the host', async () => {
+test("paths that are not the dataplane's are left to the host", async () => {
   expect((await fetch(`${dp.origin}/healthz`)).status).toBe(404)
   expect((await fetch(`${dp.origin}/healthz`)).headers.get('X-Request-Id')).toBeNull()
 })

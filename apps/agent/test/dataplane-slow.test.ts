@@ -10,7 +10,8 @@ beforeAll(async () => {
 })
 afterAll(() => dp[Symbol.asyncDispose]())
 
-const connect = (encoding: 'json' | 'binary' = 'json', token = dp.token): Promise<TestSocket> => new TestSocket(`${dp.wsBase}/exec/ws`, encoding, { token }).opened()
+const connect = (encoding: 'json' | 'binary' = 'json', token = dp.token): Promise<TestSocket> =>
+  new TestSocket(`${dp.wsBase}/exec/ws`, encoding, { token }).opened()
 
 describe.concurrent('times of the contract', () => {
   test('[C-27] at exp + 30 s without a renewal: TOKEN_EXPIRED, 4401, then a disconnect that can be healed', async ({ expect }) => {

@@ -30,23 +30,27 @@ const sha256 = (bytes: Buffer): string => createHash('sha256').update(bytes).dig
 const MiB = 1024 * 1024
 
 describe('[4-134, C-35] flow control', () => {
-  test.each(['binary', 'json'] as const)('%s: `yes` that nobody reads stops; memory is flat; every byte comes afterwards', async (encoding) => {
-    const socket = await connect('exec', encoding)
-    socket.start({ command: 'yes | head -c 64000000' })
-    await socket.frame('ready')
-    await socket.until(() => socket.bytes().length > 0)
-    socket.ws.pause()
-    const before = process.memoryUsage()
-    await new Promise((resolve) => setTimeout(resolve, 1500))
-    const after = process.memoryUsage()
-    expect(after.arrayBuffers + after.external - before.arrayBuffers - before.external).toBeLessThan(16 * MiB)
-    socket.ws.resume()
-    await socket.closed
-    const bytes = socket.bytes()
-    expect(bytes.length).toBe(64_000_000)
-    expect(bytes.equals(Buffer.alloc(64_000_000, 'y\n'))).toBe(true)
-    expect(socket.find('exit')).toMatchObject({ exit_code: 0, stdout_bytes: 64_000_000 })
-  }, 60_000)
+  test.each(['binary', 'json'] as const)(
+    '%s: `yes` that nobody reads stops; memory is flat; every byte comes afterwards',
+    async (encoding) => {
+      const socket = await connect('exec', encoding)
+      socket.start({ command: 'yes | head -c 64000000' })
+      await socket.frame('ready')
+      await socket.until(() => socket.bytes().length > 0)
+      socket.ws.pause()
+      const before = process.memoryUsage()
+      await new Promise((resolve) => setTimeout(resolve, 1500))
+      const after = process.memoryUsage()
+      expect(after.arrayBuffers + after.external - before.arrayBuffers - before.external).toBeLessThan(16 * MiB)
+      socket.ws.resume()
+      await socket.closed
+      const bytes = socket.bytes()
+      expect(bytes.length).toBe(64_000_000)
+      expect(bytes.equals(Buffer.alloc(64_000_000, 'y\n'))).toBe(true)
+      expect(socket.find('exit')).toMatchObject({ exit_code: 0, stdout_bytes: 64_000_000 })
+    },
+    60_000,
+  )
 
   test('stdin that the process does not read stops the client; then all of it arrives', async () => {
     const socket = await connect()
@@ -74,38 +78,42 @@ describe('[4-134, C-35] flow control', () => {
     expect(socket.text()).toContain(sent.digest('hex'))
   }, 30_000)
 
-  test.each([false, true])('100 MB through cat, acknowledged mode %s: no deadlock, every byte', async (ack) => {
-    const socket = await connect()
-    socket.start({ argv: ['cat'], ack })
-    await socket.frame('ready')
-    const total = 100_000_000
-    const chunk = Buffer.alloc(MiB - 1, 'abcdefg')
-    let received = 0
-    const hash = createHash('sha256')
-    socket.ws.on('message', (data: Buffer, isBinary) => {
-      if (!isBinary) return
-      received += data.length - 1
-      hash.update(data.subarray(1))
-      socket.output.stdout.length = 0
-      if (ack) socket.send({ type: 'ping', stdout_offset: received, stderr_offset: 0 })
-    })
-    const sent = createHash('sha256')
-    let left = total
-    await new Promise<void>((resolve) => {
-      const next = (): void => {
-        if (left === 0) return resolve()
-        const piece = chunk.subarray(0, Math.min(left, chunk.length))
-        left -= piece.length
-        sent.update(piece)
-        socket.ws.send(Buffer.concat([Buffer.of(0), piece]), () => next())
-      }
-      next()
-    })
-    socket.eof()
-    expect((await socket.closed).code).toBe(1000)
-    expect(received).toBe(total)
-    expect(hash.digest('hex')).toBe(sent.digest('hex'))
-  }, 60_000)
+  test.each([false, true])(
+    '100 MB through cat, acknowledged mode %s: no deadlock, every byte',
+    async (ack) => {
+      const socket = await connect()
+      socket.start({ argv: ['cat'], ack })
+      await socket.frame('ready')
+      const total = 100_000_000
+      const chunk = Buffer.alloc(MiB - 1, 'abcdefg')
+      let received = 0
+      const hash = createHash('sha256')
+      socket.ws.on('message', (data: Buffer, isBinary) => {
+        if (!isBinary) return
+        received += data.length - 1
+        hash.update(data.subarray(1))
+        socket.output.stdout.length = 0
+        if (ack) socket.send({ type: 'ping', stdout_offset: received, stderr_offset: 0 })
+      })
+      const sent = createHash('sha256')
+      let left = total
+      await new Promise<void>((resolve) => {
+        const next = (): void => {
+          if (left === 0) return resolve()
+          const piece = chunk.subarray(0, Math.min(left, chunk.length))
+          left -= piece.length
+          sent.update(piece)
+          socket.ws.send(Buffer.concat([Buffer.of(0), piece]), () => next())
+        }
+        next()
+      })
+      socket.eof()
+      expect((await socket.closed).code).toBe(1000)
+      expect(received).toBe(total)
+      expect(hash.digest('hex')).toBe(sent.digest('hex'))
+    },
+    60_000,
+  )
 
   test('[acknowledged mode] at most 768 KiB and what one read brings are ahead of the client', async () => {
     const socket = await connect()
@@ -211,11 +219,18 @@ describe('replay', () => {
     socket.start({ attach: 'five' })
     expect((await socket.closed).code).toBe(1000)
     const ready = socket.find('ready')
-    expect(ready).toMatchObject({ attached: true, stdout: { offset: 4 * MiB, oldest: 4 * MiB, gap: { from: 0, to: 4 * MiB } }, stderr: { offset: 0 } })
+    expect(ready).toMatchObject({
+      attached: true,
+      stdout: { offset: 4 * MiB, oldest: 4 * MiB, gap: { from: 0, to: 4 * MiB } },
+      stderr: { offset: 0 },
+    })
     expect(socket.bytes().length).toBe(MiB)
     expect(socket.find('exit')).toMatchObject({ exit_code: 0, stdout_bytes: 5 * MiB })
 
-    for (const [start, code] of [[{ attach: 'five', stdout_offset: 6 * MiB }, 4400], [{ attach: 'unknown' }, 4404]] as const) {
+    for (const [start, code] of [
+      [{ attach: 'five', stdout_offset: 6 * MiB }, 4400],
+      [{ attach: 'unknown' }, 4404],
+    ] as const) {
       const refused = await connect()
       refused.start(start)
       expect((await refused.closed).code).toBe(code)
@@ -264,7 +279,12 @@ describe('attach modes', () => {
     await second.until(() => second.text().includes('1x'))
     second.stdin('y\n')
     for (const socket of [first, viewer]) await socket.until(() => socket.text().includes('2y'))
-    for (const frame of [{ type: 'stdin', data: 'z\n' }, { type: 'resize', cols: 1, rows: 1 }, { type: 'signal', signal: 'KILL' }]) viewer.send(frame)
+    for (const frame of [
+      { type: 'stdin', data: 'z\n' },
+      { type: 'resize', cols: 1, rows: 1 },
+      { type: 'signal', signal: 'KILL' },
+    ])
+      viewer.send(frame)
     await viewer.until(() => viewer.frames.filter(({ type }) => type === 'error').length === 3)
     expect(viewer.find('error')?.error.code).toBe('CAPABILITY_DENIED')
     expect(second.find('exit')).toBeUndefined()
@@ -284,7 +304,11 @@ describe('attach modes', () => {
 
 describe('[4-133] size of a shell', () => {
   /** Says its size whenever it is told of a new one. */
-  const SIZES = [process.execPath, '-e', 'const { stdout } = process; process.on("SIGWINCH", () => console.log(stdout.getWindowSize().reverse().join(" "))); console.log("up"); process.stdin.resume()']
+  const SIZES = [
+    process.execPath,
+    '-e',
+    'const { stdout } = process; process.on("SIGWINCH", () => console.log(stdout.getWindowSize().reverse().join(" "))); console.log("up"); process.stdin.resume()',
+  ]
 
   test('others change nothing, a claim does, and the next in line owns it when the owner goes', async () => {
     const first = await connect('shell')

@@ -2,7 +2,14 @@ import { readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
 import { encodeAck, encodeDataHeader, encodeFrame, FRAME, FrameDecoder, WireViolation } from '../src/supervisor/wire.ts'
 
-type Vector = { name: string; type: number; payload_hex: string; frame_hex: string; json?: object; ack?: { channel: number; stdout: number; stderr: number } }
+type Vector = {
+  name: string
+  type: number
+  payload_hex: string
+  frame_hex: string
+  json?: object
+  ack?: { channel: number; stdout: number; stderr: number }
+}
 type Vectors = { frames: Vector[]; bad: { name: string; hex: string }[] }
 
 const vectors: Vectors = JSON.parse(readFileSync(new URL('../../../packages/supervisor/vectors/wire.json', import.meta.url), 'utf8'))
@@ -37,7 +44,10 @@ describe('WIRE.md, the vectors of both sides', () => {
   })
 
   test.each(vectors.frames)('decodes $name, whatever the reads', (vector) => {
-    const expected = vector.type <= FRAME.stderr ? { type: vector.type, data: vector.payload_hex } : { type: vector.type, payload: vector.json ?? vector.ack }
+    const expected =
+      vector.type <= FRAME.stderr
+        ? { type: vector.type, data: vector.payload_hex }
+        : { type: vector.type, payload: vector.json ?? vector.ack }
     for (const readBytes of [1, 3, 5, 64, 1 << 20]) expect(decode(Buffer.from(vector.frame_hex, 'hex'), readBytes)).toEqual([expected])
   })
 

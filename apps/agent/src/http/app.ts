@@ -4,7 +4,8 @@ import { BoxofficeError, fromUnknown, type SessionTokenClaims } from '@boxoffice
 import type { Logger } from 'pino'
 import type { Registry } from 'prom-client'
 import type { SandboxDirectory } from '../sandbox/sandbox.ts'
-import { assertCapability, type Authenticator, createAuthenticator, tokenOf } from './auth.ts'
+import { createSocketServer } from '../ws/upgrade.ts'
+import { type Authenticator, assertCapability, createAuthenticator, tokenOf } from './auth.ts'
 import type { Call } from './call.ts'
 import { execRoutes } from './exec.ts'
 import { fileRoutes } from './files.ts'
@@ -16,7 +17,6 @@ import { requestIdOf } from './request-id.ts'
 import { sendError } from './respond.ts'
 import type { RevocationStore } from './revocations.ts'
 import { createRouter, parseTarget } from './router.ts'
-import { createSocketServer } from '../ws/upgrade.ts'
 
 export type DataplaneOptions = {
   sandboxes: SandboxDirectory
@@ -82,13 +82,26 @@ export const createDataplane = (options: DataplaneOptions): Dataplane => {
     const onSessionEnd: Call['onSessionEnd'] = (listener) => {
       watch.listener = listener
     }
-    await route.handler({ incoming, outgoing, requestId, claims, sandbox, query: new Query(target.query), id, alias: context.alias, signal: aborter.signal, onSessionEnd, log })
+    await route.handler({
+      incoming,
+      outgoing,
+      requestId,
+      claims,
+      sandbox,
+      query: new Query(target.query),
+      id,
+      alias: context.alias,
+      signal: aborter.signal,
+      onSessionEnd,
+      log,
+    })
   }
 
   const fail = (incoming: IncomingMessage, outgoing: ServerResponse, context: RequestContext, thrown: unknown): void => {
     const error = fromUnknown(thrown)
     metrics.errors.labels(error.code).inc()
-    if (error.code === 'INTERNAL') log.error({ err: error.cause ?? error, request_id: context.requestId, route: context.route }, 'request failed')
+    if (error.code === 'INTERNAL')
+      log.error({ err: error.cause ?? error, request_id: context.requestId, route: context.route }, 'request failed')
     if (outgoing.destroyed) return
     const allow = error.code === 'METHOD_NOT_ALLOWED' ? error.details?.allow : undefined
     if (Array.isArray(allow) && !outgoing.headersSent) outgoing.setHeader('Allow', allow.join(', '))
@@ -99,7 +112,13 @@ export const createDataplane = (options: DataplaneOptions): Dataplane => {
     handle(incoming, outgoing) {
       const target = parseTarget(incoming.url ?? '/')
       if (target === undefined) return false
-      const context: RequestContext = { target, requestId: requestIdOf(incoming), route: undefined, alias: false, startedAt: performance.now() }
+      const context: RequestContext = {
+        target,
+        requestId: requestIdOf(incoming),
+        route: undefined,
+        alias: false,
+        startedAt: performance.now(),
+      }
       outgoing.setHeader('X-Request-Id', context.requestId)
       serve(incoming, outgoing, context).catch((thrown: unknown) => fail(incoming, outgoing, context, thrown))
       return true

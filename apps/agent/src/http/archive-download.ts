@@ -14,7 +14,8 @@ const MAX_ENTRIES = 100_000
 export const sendArchive = async (call: Call, path: SandboxPath): Promise<void> => {
   const { sandbox, signal, outgoing, incoming } = call
   const stat = await statFile(sandbox, path, { follow: true, signal })
-  if (stat.type !== 'directory') throw new BoxofficeError('NOT_A_DIRECTORY', `${JSON.stringify(path.given)} is not a directory; leave archive away`)
+  if (stat.type !== 'directory')
+    throw new BoxofficeError('NOT_A_DIRECTORY', `${JSON.stringify(path.given)} is not a directory; leave archive away`)
   const { entries, truncated } = await listTree(sandbox, path, { limit: MAX_ENTRIES, signal })
   if (truncated) throw new BoxofficeError('INVALID_REQUEST', `archive: the directory has more than ${MAX_ENTRIES} entries`)
   outgoing.writeHead(200, { 'Content-Type': 'application/x-tar' })

@@ -25,7 +25,8 @@ export const receiveArchive = async (
   const context: Context = { sandbox, directory, signal, real: new Set() }
   let files = 0
   let bytes = 0
-  if (directory.path !== '') await fileCall(sandbox, { op: 'mkdir', root: directory.root, path: directory.path, parents: true }, { given: directory.given, signal })
+  if (directory.path !== '')
+    await fileCall(sandbox, { op: 'mkdir', root: directory.root, path: directory.path, parents: true }, { given: directory.given, signal })
   const unpack = extract()
   const gate = limited(body, limit)
   gate.on('error', (error) => unpack.destroy(error))
@@ -82,11 +83,18 @@ const unpackEntry = async (context: Context, header: Header, content: AsyncItera
     case 'contiguous-file':
       return storeEntry(context, below(directory, name), { header, content })
     default:
-      throw new BoxofficeError('INVALID_PATH', `archive: entry ${JSON.stringify(header.name)} is a ${header.type}; only files, directories and symbolic links`)
+      throw new BoxofficeError(
+        'INVALID_PATH',
+        `archive: entry ${JSON.stringify(header.name)} is a ${header.type}; only files, directories and symbolic links`,
+      )
   }
 }
 
-const storeEntry = async ({ sandbox, signal }: Context, path: SandboxPath, { header, content }: { header: Header; content: AsyncIterable<Buffer> }): Promise<number> => {
+const storeEntry = async (
+  { sandbox, signal }: Context,
+  path: SandboxPath,
+  { header, content }: { header: Header; content: AsyncIterable<Buffer> },
+): Promise<number> => {
   const { channel, result } = await writeFile(sandbox, path, { overwrite: true, mode: modeOf(header), signal })
   try {
     for await (const chunk of content) if (!channel.write(chunk)) await channel.drained(signal)
@@ -123,7 +131,11 @@ const assertRealParents = async ({ sandbox, directory, signal, real }: Context, 
       throw error
     })
     if (stat === undefined) return
-    if (stat.type !== 'directory') throw new BoxofficeError('INVALID_PATH', `archive: entry ${JSON.stringify(name)} goes through ${JSON.stringify(parent)}, which is not a directory`)
+    if (stat.type !== 'directory')
+      throw new BoxofficeError(
+        'INVALID_PATH',
+        `archive: entry ${JSON.stringify(name)} goes through ${JSON.stringify(parent)}, which is not a directory`,
+      )
     real.add(parent)
   }
 }

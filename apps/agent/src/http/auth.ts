@@ -1,5 +1,12 @@
 import type { IncomingMessage } from 'node:http'
-import { AGENT_EXP_LEEWAY_SECONDS, BoxofficeError, type Capability, CLOCK_LEEWAY_SECONDS, SessionTokenClaims, TOKEN_ALGORITHM } from '@boxoffice/protocol'
+import {
+  AGENT_EXP_LEEWAY_SECONDS,
+  BoxofficeError,
+  type Capability,
+  CLOCK_LEEWAY_SECONDS,
+  SessionTokenClaims,
+  TOKEN_ALGORITHM,
+} from '@boxoffice/protocol'
 import { compactVerify, decodeProtectedHeader } from 'jose'
 import type { Sandbox, SandboxDirectory } from '../sandbox/sandbox.ts'
 import type { KeySource } from './keys.ts'
@@ -30,7 +37,13 @@ const MAX_TOKEN_LENGTH = 8192
 
 const unauthenticated = (message: string): BoxofficeError => new BoxofficeError('UNAUTHENTICATED', message)
 
-export const createAuthenticator = ({ keys, revocations, sandboxes, issuer, now = () => Date.now() / 1000 }: AuthOptions): Authenticator => {
+export const createAuthenticator = ({
+  keys,
+  revocations,
+  sandboxes,
+  issuer,
+  now = () => Date.now() / 1000,
+}: AuthOptions): Authenticator => {
   /** Verified tokens by their text. Signature and claims of a token never change; everything else is checked again each time. */
   const verified = new Map<string, SessionTokenClaims>()
 
@@ -47,9 +60,11 @@ export const createAuthenticator = ({ keys, revocations, sandboxes, issuer, now 
 
   const recheck = (claims: SessionTokenClaims): void => {
     const ended = revocations.deniedSession(claims.sid)
-    if (claims.exp + AGENT_EXP_LEEWAY_SECONDS <= now()) throw new BoxofficeError('TOKEN_EXPIRED', 'The session token has expired; refresh it')
+    if (claims.exp + AGENT_EXP_LEEWAY_SECONDS <= now())
+      throw new BoxofficeError('TOKEN_EXPIRED', 'The session token has expired; refresh it')
     if (ended === 'failed') throw new BoxofficeError('SANDBOX_LOST', 'The sandbox is gone; negotiate again')
-    if (ended !== undefined) throw new BoxofficeError('SESSION_RELEASED', 'The session of this token has ended; negotiate again', { details: { reason: ended } })
+    if (ended !== undefined)
+      throw new BoxofficeError('SESSION_RELEASED', 'The session of this token has ended; negotiate again', { details: { reason: ended } })
     if (revocations.deniedToken(claims.jti)) throw unauthenticated('The session token was revoked; refresh it')
     if (claims.iat < revocations.minimumIssuedAt(claims.sandbox_id)) throw unauthenticated('The session token was revoked; refresh it')
   }
@@ -129,7 +144,8 @@ export const tokenOf = (request: IncomingMessage): string | undefined => {
   const { authorization, 'x-api-key': apiKey } = request.headers
   const bearer = authorization === undefined ? undefined : bearerOf(authorization)
   if (apiKey === undefined) return bearer
-  if (typeof apiKey !== 'string' || (bearer !== undefined && bearer !== apiKey)) throw unauthenticated('Authorization and X-Api-Key differ; send one')
+  if (typeof apiKey !== 'string' || (bearer !== undefined && bearer !== apiKey))
+    throw unauthenticated('Authorization and X-Api-Key differ; send one')
   return apiKey
 }
 

@@ -59,7 +59,8 @@ export const readJson = async (incoming: IncomingMessage, limit: number): Promis
   } catch (cause) {
     throw new BoxofficeError('INVALID_REQUEST', 'body: not valid JSON', { cause })
   }
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw new BoxofficeError('INVALID_REQUEST', 'body: must be a JSON object')
+  if (typeof value !== 'object' || value === null || Array.isArray(value))
+    throw new BoxofficeError('INVALID_REQUEST', 'body: must be a JSON object')
   if (type === undefined && Object.keys(value).length > 0) throw unsupportedType()
   return value as Record<string, unknown>
 }

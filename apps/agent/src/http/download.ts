@@ -72,7 +72,12 @@ const sendRange = async (call: Call, path: SandboxPath, { stat, range }: { stat:
 }
 
 /** Pipes a file to the client, held back by whichever end is slower. `opened` says whether its content is wanted. */
-const send = async ({ sandbox, outgoing, signal }: Call, path: SandboxPath, range: ByteRange | undefined, opened: (stat: FileStat) => boolean): Promise<void> => {
+const send = async (
+  { sandbox, outgoing, signal }: Call,
+  path: SandboxPath,
+  range: ByteRange | undefined,
+  opened: (stat: FileStat) => boolean,
+): Promise<void> => {
   let channel: Channel | undefined
   let wanted = false
   let blocked = false
@@ -108,7 +113,11 @@ const send = async ({ sandbox, outgoing, signal }: Call, path: SandboxPath, rang
       channel?.pause()
     },
   }
-  const reading = await readFile(sandbox, path, { sink, signal, ...(range === undefined ? {} : { offset: range.start, length: range.length }) })
+  const reading = await readFile(sandbox, path, {
+    sink,
+    signal,
+    ...(range === undefined ? {} : { offset: range.start, length: range.length }),
+  })
   channel = reading.channel
   reading.done.then(finished.resolve, finished.reject)
   try {
@@ -136,7 +145,9 @@ const headers = (stat: FileStat, range: ByteRange | undefined): Record<string, s
 const notModified = ({ incoming, outgoing }: Call, stat: FileStat): boolean => {
   const { 'if-none-match': tags, 'if-modified-since': since } = incoming.headers
   const unchanged =
-    tags !== undefined ? matchesTag(tags, quoted(stat.etag), 'weak') : since !== undefined && Math.floor(stat.mtime_ms / 1000) * 1000 <= Date.parse(since)
+    tags !== undefined
+      ? matchesTag(tags, quoted(stat.etag), 'weak')
+      : since !== undefined && Math.floor(stat.mtime_ms / 1000) * 1000 <= Date.parse(since)
   if (!unchanged) return false
   outgoing.writeHead(304, { ETag: quoted(stat.etag), 'Last-Modified': lastModified(stat) })
   outgoing.end()

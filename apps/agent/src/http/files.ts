@@ -34,7 +34,10 @@ const mkdir = async (call: Call): Promise<void> => {
   const body = parse(MkdirRequest, await readJson(incoming, LIMITS.controlBodyBytes))
   const { root, path, shown, given } = pathOf(call, body.path)
   await sandbox.ready(signal)
-  const { created } = path === '' ? { created: false } : await fileCall(sandbox, { op: 'mkdir', root, path, parents: body.parents ?? true }, { given, signal })
+  const { created } =
+    path === ''
+      ? { created: false }
+      : await fileCall(sandbox, { op: 'mkdir', root, path, parents: body.parents ?? true }, { given, signal })
   sendJson(outgoing, 200, { path: shown, created: created === true })
 }
 

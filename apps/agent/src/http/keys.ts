@@ -27,7 +27,9 @@ export const createKeySource = ({ load, now = () => performance.now() }: KeySour
   let loading: Promise<void> | undefined
 
   const seed = (jwks: Jwks): void => {
-    keys = new Map(Jwks.parse(jwks).keys.map((key) => [key.kid, createPublicKey({ key: { kty: key.kty, crv: key.crv, x: key.x }, format: 'jwk' })]))
+    keys = new Map(
+      Jwks.parse(jwks).keys.map((key) => [key.kid, createPublicKey({ key: { kty: key.kty, crv: key.crv, x: key.x }, format: 'jwk' })]),
+    )
     loadedAt = now()
   }
 

@@ -72,7 +72,9 @@ const notFound = (path: string, exists: (path: string) => boolean): BoxofficeErr
   const doubled = path.startsWith('v1/') && exists(path.slice(3))
   return new BoxofficeError(
     'NOT_FOUND',
-    doubled ? 'No such route: http_base_url already ends in /v1, append only what follows it' : 'No such route; http_base_url ends in /v1, append the route to it',
+    doubled
+      ? 'No such route: http_base_url already ends in /v1, append only what follows it'
+      : 'No such route; http_base_url ends in /v1, append the route to it',
   )
 }
 

@@ -53,7 +53,10 @@ class Capture implements ProcessReader {
     const result = this.#result(exit)
     const ended = endedWith(exit.cause)
     if (ended === undefined) this.#options.resolve(result)
-    else this.#options.reject(new BoxofficeError('SESSION_EXPIRED', 'The session ended while this ran', { details: { reason: ended, result } }))
+    else
+      this.#options.reject(
+        new BoxofficeError('SESSION_EXPIRED', 'The session ended while this ran', { details: { reason: ended, result } }),
+      )
   }
 
   failed(error: BoxofficeError): void {
@@ -156,7 +159,8 @@ const capture = async (sandbox: Sandbox, operation: Operation, { request, timeou
 }
 
 const stdinOf = ({ stdin, stdin_base64: encoded }: ExecRequest): Buffer | undefined => {
-  if (stdin !== undefined && encoded !== undefined) throw new BoxofficeError('INVALID_REQUEST', 'stdin, stdin_base64: give at most one of them')
+  if (stdin !== undefined && encoded !== undefined)
+    throw new BoxofficeError('INVALID_REQUEST', 'stdin, stdin_base64: give at most one of them')
   if (stdin !== undefined) return Buffer.from(stdin)
   return encoded === undefined ? undefined : Buffer.from(encoded, 'base64')
 }

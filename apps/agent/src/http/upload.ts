@@ -5,6 +5,7 @@ import busboy from 'busboy'
 import { statFile, type WriteOptions, writeFile } from '../sandbox/files.ts'
 import { notRoot, type SandboxPath } from '../sandbox/paths.ts'
 import type { Sandbox } from '../sandbox/sandbox.ts'
+import { countRead } from '../supervisor/young-buffers.ts'
 import { receiveArchive } from './archive-upload.ts'
 import { announcedLength } from './body.ts'
 import type { Call } from './call.ts'
@@ -41,14 +42,25 @@ export const upload = async (call: Call): Promise<void> => {
 const writeOptions = async (call: Call, path: SandboxPath): Promise<WriteOptions> => {
   const { query, incoming, sandbox, signal } = call
   const mode = query.get('mode')
-  if (mode !== undefined && !/^0?[0-7]{3}$/.test(mode)) throw new BoxofficeError('INVALID_REQUEST', 'mode: must be octal digits, as in 0644')
+  if (mode !== undefined && !/^0?[0-7]{3}$/.test(mode))
+    throw new BoxofficeError('INVALID_REQUEST', 'mode: must be octal digits, as in 0644')
   const overwrite = query.flag('overwrite', true) && incoming.headers['if-none-match']?.trim() !== '*'
   const ifMatch = await condition(sandbox, path, incoming.headers['if-match'], signal)
-  return { overwrite, signal, ...(mode === undefined ? {} : { mode: Number.parseInt(mode, 8) }), ...(ifMatch === undefined ? {} : { ifMatch }) }
+  return {
+    overwrite,
+    signal,
+    ...(mode === undefined ? {} : { mode: Number.parseInt(mode, 8) }),
+    ...(ifMatch === undefined ? {} : { ifMatch }),
+  }
 }
 
 /** `If-Match` as the etag that the supervisor compares at the rename. Of several, and of `*`, it is the one that is there now. */
-const condition = async (sandbox: Sandbox, path: SandboxPath, header: string | undefined, signal: AbortSignal): Promise<string | undefined> => {
+const condition = async (
+  sandbox: Sandbox,
+  path: SandboxPath,
+  header: string | undefined,
+  signal: AbortSignal,
+): Promise<string | undefined> => {
   if (header === undefined) return undefined
   const changed = new BoxofficeError('PRECONDITION_FAILED', `${JSON.stringify(path.given)} has changed: its ETag is another one`)
   const { etag } = await statFile(sandbox, path, { follow: true, signal }).catch((error: unknown) => {
@@ -70,6 +82,7 @@ export const store = async (
   const timer = setTimeout(() => sent.reject(new BoxofficeError('TIMEOUT', 'body: not received in time')), STALLED_AFTER_MS)
   const onData = (chunk: Buffer): void => {
     timer.refresh()
+    countRead(chunk.length)
     bytes += chunk.length
     if (bytes > limit) return sent.reject(tooLarge(limit))
     if (channel.write(chunk)) return
@@ -84,7 +97,8 @@ export const store = async (
     sent.resolve()
   }
   const onClose = (): void => sent.reject(new BoxofficeError('INVALID_REQUEST', 'body: the connection closed before its end'))
-  const onError = (error: Error): void => sent.reject(error instanceof BoxofficeError ? error : new BoxofficeError('INVALID_REQUEST', 'body: broken off'))
+  const onError = (error: Error): void =>
+    sent.reject(error instanceof BoxofficeError ? error : new BoxofficeError('INVALID_REQUEST', 'body: broken off'))
   body.on('data', onData)
   body.on('end', onEnd)
   body.on('close', onClose)

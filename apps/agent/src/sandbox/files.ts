@@ -50,7 +50,8 @@ export const openFileOperation = async (
   return channel
 }
 
-const broken = (): BoxofficeError => new BoxofficeError('BACKEND_UNAVAILABLE', 'The sandbox broke off the file operation; try again', { retryAfter: 1 })
+const broken = (): BoxofficeError =>
+  new BoxofficeError('BACKEND_UNAVAILABLE', 'The sandbox broke off the file operation; try again', { retryAfter: 1 })
 
 /** An operation whose answer is one `result`. */
 export const fileCall = async (
@@ -64,7 +65,11 @@ export const fileCall = async (
   return promise
 }
 
-export const statFile = async (sandbox: Sandbox, { root, path, given }: SandboxPath, options: { follow: boolean; signal: AbortSignal }): Promise<FileStat> =>
+export const statFile = async (
+  sandbox: Sandbox,
+  { root, path, given }: SandboxPath,
+  options: { follow: boolean; signal: AbortSignal },
+): Promise<FileStat> =>
   FileStat.parse(await fileCall(sandbox, { op: 'stat', root, path, follow: options.follow }, { given, signal: options.signal }))
 
 /** Receives one file's content: first `opened`, then the pieces. */
@@ -84,7 +89,13 @@ export const readFile = async (
   const { sink, signal, offset, length } = options
   const channel = await openFileOperation(
     sandbox,
-    { op: 'read', root: path.root, path: path.path, ...(offset === undefined ? {} : { offset }), ...(length === undefined ? {} : { length }) },
+    {
+      op: 'read',
+      root: path.root,
+      path: path.path,
+      ...(offset === undefined ? {} : { offset }),
+      ...(length === undefined ? {} : { length }),
+    },
     {
       given: path.given,
       signal,
@@ -126,7 +137,12 @@ export const writeFile = async (sandbox: Sandbox, { root, path, given }: Sandbox
     {
       given,
       signal: options.signal,
-      sink: { result: ({ created, size }) => resolve({ created: created === true, size: Number(size) }), data: nothing, end: nothing, failed: reject },
+      sink: {
+        result: ({ created, size }) => resolve({ created: created === true, size: Number(size) }),
+        data: nothing,
+        end: nothing,
+        failed: reject,
+      },
     },
   )
   return { channel, result: promise }

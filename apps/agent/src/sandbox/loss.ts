@@ -26,7 +26,8 @@ export const whyBroken = (sandbox: Sandbox): Promise<BoxofficeError> =>
       ),
     )
     const timer = setTimeout(
-      () => settle(new BoxofficeError('BACKEND_UNAVAILABLE', 'The connection to the process broke; attach again by its id', { retryAfter: 1 })),
+      () =>
+        settle(new BoxofficeError('BACKEND_UNAVAILABLE', 'The connection to the process broke; attach again by its id', { retryAfter: 1 })),
       sandbox.link.connected ? 500 : VERDICT_WITHIN_MS,
     )
   })

@@ -29,4 +29,5 @@ export const parseMeta = (text: string | undefined): Meta => {
   return { kind: 'exec', command: '' }
 }
 
-const preview = (command: string): string => (command.length <= PREVIEW_CHARACTERS ? command : Array.from(command.slice(0, 800)).slice(0, PREVIEW_CHARACTERS).join(''))
+const preview = (command: string): string =>
+  command.length <= PREVIEW_CHARACTERS ? command : Array.from(command.slice(0, 800)).slice(0, PREVIEW_CHARACTERS).join('')

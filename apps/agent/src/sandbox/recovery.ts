@@ -25,11 +25,9 @@ export type RecoveryOptions = {
 export const createRecovery = ({ manager, revocations, dataDirectory, log }: RecoveryOptions): Recovery => {
   let strays: { provider: Provider; handle: SandboxHandle }[] = []
 
-  const listed = async (provider: Provider): Promise<Map<string, SandboxHandle> | undefined> => {
-    const handles = new Map<string, SandboxHandle>()
+  const listed = async (provider: Provider): Promise<SandboxHandle[] | undefined> => {
     try {
-      for await (const handle of provider.list()) handles.set(handle.engineId, handle)
-      return handles
+      return await Array.fromAsync(provider.list())
     } catch (err) {
       log.warn({ err }, 'the provider could not list its sandboxes; none is adopted or cleaned up')
       return undefined
@@ -43,16 +41,16 @@ export const createRecovery = ({ manager, revocations, dataDirectory, log }: Rec
       const files = await loadSandboxFiles(join(dataDirectory, 'sandboxes'), (directory, err) =>
         log.warn({ directory, err }, 'a sandbox directory without a record is removed'),
       )
-      const byId = new Map([...handles.values()].map((handle) => [handle.id, handle]))
+      const unknown = new Set(handles)
       for (const file of files) {
-        const handle = byId.get(file.sandbox_id)
-        if (handle !== undefined) handles.delete(handle.engineId)
+        const handle = handles.find(({ id }) => id === file.sandbox_id)
+        if (handle !== undefined) unknown.delete(handle)
         await manager
           .adopt(file, handle)
           .catch((err: unknown) => log.error({ err, sandbox_id: file.sandbox_id }, 'a sandbox could not be adopted'))
       }
       await removeUnused(join(dataDirectory, 'workspaces'), new Set(files.map(({ workspace }) => workspace)))
-      strays = [...handles.values()].map((handle) => ({ provider, handle }))
+      strays = [...unknown].map((handle) => ({ provider, handle }))
       if (files.length > 0 || strays.length > 0) log.info({ adopted: files.length, strays: strays.length }, 'recovered sandboxes')
     },
     async settle(decisions) {

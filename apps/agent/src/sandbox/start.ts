@@ -47,7 +47,8 @@ export const assertCommandSize = (body: Record<string, unknown>): void => {
   let bytes = 0
   if (Array.isArray(argv)) for (const part of argv) bytes += typeof part === 'string' ? Buffer.byteLength(part) : 0
   if (typeof body.env === 'object' && body.env !== null) {
-    for (const [name, value] of Object.entries(body.env)) bytes += Buffer.byteLength(name) + (typeof value === 'string' ? Buffer.byteLength(value) : 0)
+    for (const [name, value] of Object.entries(body.env))
+      bytes += Buffer.byteLength(name) + (typeof value === 'string' ? Buffer.byteLength(value) : 0)
   }
   if (bytes > LIMITS.argvBytes) throw new BoxofficeError('PAYLOAD_TOO_LARGE', `argv, env: at most ${LIMITS.argvBytes} bytes together`)
 }

@@ -1,6 +1,6 @@
 import { BoxofficeError } from '@boxoffice/protocol'
-import { parseMeta } from './meta.ts'
 import { ProcessList } from '../supervisor/payloads.ts'
+import { parseMeta } from './meta.ts'
 import type { Sandbox } from './sandbox.ts'
 
 /**

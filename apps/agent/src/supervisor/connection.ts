@@ -2,13 +2,17 @@ import { createHash, timingSafeEqual } from 'node:crypto'
 import type { Socket } from 'node:net'
 import { z } from 'zod'
 import { FRAME, FrameDecoder, type FrameSink, WIRE_VERSION, WireViolation } from './wire.ts'
+import { countRead } from './young-buffers.ts'
 
 export const Hello = z.object({
   version: z.literal(WIRE_VERSION),
   kind: z.enum(['control', 'channel']),
   channel: z.number().int().min(0).max(0xffff_ffff),
   pid: z.number().int(),
-  secret: z.string().regex(/^[0-9a-f]{64}$/).optional(),
+  secret: z
+    .string()
+    .regex(/^[0-9a-f]{64}$/)
+    .optional(),
 })
 export type Hello = z.infer<typeof Hello>
 
@@ -59,6 +63,7 @@ export const serveConnection = (
 
   socket.on('data', (chunk: Buffer) => {
     if (socket.destroyed) return
+    countRead(chunk.length)
     try {
       decoder.push(chunk)
     } catch (error) {

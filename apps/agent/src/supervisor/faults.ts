@@ -69,7 +69,8 @@ export const processError = (fault: Fault): BoxofficeError => {
 /** An error of a file operation, in terms of the path as the client gave it [1-46]. */
 export const fileError = (fault: Fault, path: string): BoxofficeError => {
   const code = FILE_CODES[fault.kind] ?? FILE_ERRNOS[fault.errno ?? '']
-  if (code === undefined) return new BoxofficeError('INTERNAL', 'The sandbox could not do this; the log has the request_id', { cause: fault })
+  if (code === undefined)
+    return new BoxofficeError('INTERNAL', 'The sandbox could not do this; the log has the request_id', { cause: fault })
   const why = fault.kind === 'escapes' ? 'leads outside of the workspace' : (FILE_MESSAGES[code] ?? 'is not a valid path here')
   return new BoxofficeError(code, `${JSON.stringify(path)} ${why}`)
 }

@@ -101,7 +101,8 @@ class UnixSupervisorLink implements SupervisorLink {
   }
 
   async call(op: string, fields: Record<string, unknown>): Promise<Record<string, unknown>> {
-    if (this.#control === undefined) throw new BoxofficeError('BACKEND_UNAVAILABLE', 'The sandbox does not answer; try again', { retryAfter: 1 })
+    if (this.#control === undefined)
+      throw new BoxofficeError('BACKEND_UNAVAILABLE', 'The sandbox does not answer; try again', { retryAfter: 1 })
     return this.#control.call(op, fields)
   }
 
@@ -151,7 +152,8 @@ class UnixSupervisorLink implements SupervisorLink {
   /** True for the first control connection of a sandbox's life: the only one that comes without the secret. */
   #checkSecret(hello: Hello): boolean {
     if (this.#secretHash === undefined) {
-      if (hello.kind !== 'control' || hello.secret !== undefined) throw new WireViolation('first connection is not a new control connection')
+      if (hello.kind !== 'control' || hello.secret !== undefined)
+        throw new WireViolation('first connection is not a new control connection')
       return true
     }
     if (hello.secret === undefined || !sameHash(hashSecret(hello.secret), this.#secretHash)) throw new WireViolation('wrong link secret')

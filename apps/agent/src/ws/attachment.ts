@@ -5,7 +5,7 @@ import { type ProcessReader, ProcessStream } from '../sandbox/process.ts'
 import type { Sandbox } from '../sandbox/sandbox.ts'
 import type { SupervisorExit } from '../supervisor/link.ts'
 import type { Ready } from '../supervisor/payloads.ts'
-import type { Attached, Attachments, AttachMode } from './attachments.ts'
+import type { Attached, AttachMode, Attachments } from './attachments.ts'
 import type { Beginning } from './begin.ts'
 import type { SocketKind } from './frames.ts'
 import { TextStream } from './text.ts'
@@ -88,7 +88,10 @@ export class Attachment implements ProcessReader, Attached {
     const { kind, beginning, attachments, sandbox, owner } = this.#options
     this.#joined = true
     const owns = attachments.join(sandbox.id, this.id, this)
-    for (const [stream, start] of [[1, ready.stdout], [2, ready.stderr]] as const) {
+    for (const [stream, start] of [
+      [1, ready.stdout],
+      [2, ready.stderr],
+    ] as const) {
       this.#next[stream] = this.#handedOver[stream] = this.#acknowledged[stream] = start.offset
     }
     const { pty } = ready
@@ -150,7 +153,9 @@ export class Attachment implements ProcessReader, Attached {
   #sendText(stream: 1 | 2, fields: { data: string; bytes: number; encoding?: 'base64'; lossy?: true }): void {
     const offset = this.#next[stream] as number
     this.#next[stream] = offset + fields.bytes
-    this.#options.owner.writer.json({ type: stream === 1 ? 'stdout' : 'stderr', ...fields, offset }, () => this.#onFlushed(stream, fields.bytes))
+    this.#options.owner.writer.json({ type: stream === 1 ? 'stdout' : 'stderr', ...fields, offset }, () =>
+      this.#onFlushed(stream, fields.bytes),
+    )
   }
 
   // Flow control towards the client.
@@ -193,14 +198,19 @@ export class Attachment implements ProcessReader, Attached {
   /** For a client in acknowledged mode that reads its socket but never says so; asked now and then. */
   checkProgress(): void {
     if (!this.#options.beginning.ack || !this.#running) return
-    const waits = [1, 2].some((stream) => (this.#handedOver[stream] as number) - (this.#acknowledged[stream] as number) >= LIMITS.highWaterBytes)
+    const waits = [1, 2].some(
+      (stream) => (this.#handedOver[stream] as number) - (this.#acknowledged[stream] as number) >= LIMITS.highWaterBytes,
+    )
     if (waits && performance.now() - this.#progressAt > TIMES.stalledReader * 1000) this.#options.owner.fail(stalled())
   }
 
   /** What the client says that it has. More than was sent is not believed. */
   acknowledged(stdout: number | undefined, stderr: number | undefined): void {
     if (!this.#options.beginning.ack) return
-    for (const [stream, offset] of [[1, stdout], [2, stderr]] as const) {
+    for (const [stream, offset] of [
+      [1, stdout],
+      [2, stderr],
+    ] as const) {
       if (offset === undefined || offset > (this.#next[stream] as number) || offset <= (this.#acknowledged[stream] as number)) continue
       this.#acknowledged[stream] = offset
       this.#progressAt = performance.now()
@@ -317,10 +327,18 @@ export class Attachment implements ProcessReader, Attached {
   }
 }
 
-const stalled = (): BoxofficeError => new BoxofficeError('TIMEOUT', `The client has read nothing for ${TIMES.stalledReader} s; attach again at the last offset`)
+const stalled = (): BoxofficeError =>
+  new BoxofficeError('TIMEOUT', `The client has read nothing for ${TIMES.stalledReader} s; attach again at the last offset`)
 
-const textFields = ({ data, bytes, lossy }: { data: string; bytes: number; lossy: boolean }): { data: string; bytes: number; lossy?: true } =>
-  lossy ? { data, bytes, lossy } : { data, bytes }
+const textFields = ({
+  data,
+  bytes,
+  lossy,
+}: {
+  data: string
+  bytes: number
+  lossy: boolean
+}): { data: string; bytes: number; lossy?: true } => (lossy ? { data, bytes, lossy } : { data, bytes })
 
 const streamStart = (asked: number | 'end', { offset, oldest }: { offset: number; oldest: number }): object => ({
   offset,

@@ -28,7 +28,13 @@ export const beginning = (kind: SocketKind, frame: Record<string, unknown>, sand
 
 const beginExec = (frame: StartExecFrame, sandbox: Sandbox): Beginning | Promise<Beginning> => {
   const asked = { stdout: frame.stdout_offset ?? 0, stderr: frame.stderr_offset ?? 0 }
-  const common = { mode: frame.mode ?? 'takeover', ack: frame.ack ?? false, encoding: frame.encoding ?? 'utf8', asked, size: undefined } as const
+  const common = {
+    mode: frame.mode ?? 'takeover',
+    ack: frame.ack ?? false,
+    encoding: frame.encoding ?? 'utf8',
+    asked,
+    size: undefined,
+  } as const
   if (frame.attach !== undefined) return attachment('exec', frame.attach, sandbox, common)
   const stdin = frame.stdin ?? 'open'
   const payload = execStart(sandbox, {
@@ -46,7 +52,10 @@ const beginExec = (frame: StartExecFrame, sandbox: Sandbox): Beginning | Promise
 
 const beginShell = (frame: StartShellFrame, sandbox: Sandbox): Beginning | Promise<Beginning> => {
   const asked = { stdout: frame.stdout_offset ?? 0, stderr: 0 }
-  const wanted = frame.cols === undefined && frame.rows === undefined ? undefined : { cols: frame.cols ?? DEFAULT_SIZE.cols, rows: frame.rows ?? DEFAULT_SIZE.rows }
+  const wanted =
+    frame.cols === undefined && frame.rows === undefined
+      ? undefined
+      : { cols: frame.cols ?? DEFAULT_SIZE.cols, rows: frame.rows ?? DEFAULT_SIZE.rows }
   const common = { mode: frame.mode ?? 'mirror', ack: frame.ack ?? false, encoding: frame.encoding ?? 'utf8', asked, size: wanted } as const
   if (frame.attach !== undefined) return attachment('shell', frame.attach, sandbox, common)
   const payload = shellStart(sandbox, {

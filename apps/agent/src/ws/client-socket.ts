@@ -2,10 +2,11 @@ import type { Duplex } from 'node:stream'
 import { BoxofficeError, CLOSE, fromUnknown, LIMITS, type SessionTokenClaims, STREAM_STDIN, TIMES } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
 import type { RawData, WebSocket } from 'ws'
-import { assertCapability, type Authenticator } from '../http/auth.ts'
+import { type Authenticator, assertCapability } from '../http/auth.ts'
 import { type endedWith, KILL_GRACE_MS, killCause } from '../http/ended.ts'
 import type { DataplaneMetrics } from '../http/metrics.ts'
 import type { Sandbox } from '../sandbox/sandbox.ts'
+import { countRead } from '../supervisor/young-buffers.ts'
 import { Attachment, type AttachmentOwner } from './attachment.ts'
 import type { Attachments } from './attachments.ts'
 import { beginning } from './begin.ts'
@@ -173,7 +174,8 @@ export class ClientSocket implements AttachmentOwner {
 
   #crash(thrown: unknown): void {
     const error = fromUnknown(thrown)
-    if (error.code === 'INTERNAL') this.#options.log.error({ err: error.cause ?? error, request_id: this.#options.requestId }, 'socket failed')
+    if (error.code === 'INTERNAL')
+      this.#options.log.error({ err: error.cause ?? error, request_id: this.#options.requestId }, 'socket failed')
     this.fail(error)
   }
 
@@ -184,12 +186,15 @@ export class ClientSocket implements AttachmentOwner {
     const frame = parseFrame(data.toString())
     if (frame.type === 'auth') return this.#authenticate(frame.token)
     if (frame.type === 'ping') return this.#ping(frame)
-    if (this.#claims === undefined || this.#sandbox === undefined) throw new BoxofficeError('UNAUTHENTICATED', 'The first frame must be auth')
-    if (frame.type === 'unknown') return this.report(new BoxofficeError('INVALID_REQUEST', `frame: unknown type ${JSON.stringify(frame.name)}`))
+    if (this.#claims === undefined || this.#sandbox === undefined)
+      throw new BoxofficeError('UNAUTHENTICATED', 'The first frame must be auth')
+    if (frame.type === 'unknown')
+      return this.report(new BoxofficeError('INVALID_REQUEST', `frame: unknown type ${JSON.stringify(frame.name)}`))
     if (frame.type === 'start') return this.#start(frame, this.#claims, this.#sandbox)
     if (frame.type === 'close') return this.#end()
     if (frame.type === 'resize' && this.#attachment === undefined) return
-    if (this.#attachment === undefined) throw new BoxofficeError('INVALID_REQUEST', `${frame.type}: there is no process yet; send start first`)
+    if (this.#attachment === undefined)
+      throw new BoxofficeError('INVALID_REQUEST', `${frame.type}: there is no process yet; send start first`)
     if (frame.type === 'stdin') this.#attachment.stdin(stdinBytes(frame), frame.eof ?? false)
     else if (frame.type === 'resize') this.#attachment.resize(frame, frame.claim ?? false)
     else this.#attachment.signal(frame.signal)
@@ -200,6 +205,7 @@ export class ClientSocket implements AttachmentOwner {
     if (this.#claims === undefined) throw new BoxofficeError('UNAUTHENTICATED', 'The first frame must be auth')
     if (data[0] !== STREAM_STDIN) throw new BoxofficeError('INVALID_REQUEST', 'binary frame: its first byte must be 0 (stdin)')
     if (this.#attachment === undefined) throw new BoxofficeError('INVALID_REQUEST', 'stdin: there is no process yet; send start first')
+    countRead(data.length)
     this.#attachment.stdin(data.subarray(1), data.length === 1)
   }
 
@@ -224,7 +230,10 @@ export class ClientSocket implements AttachmentOwner {
     this.#sandbox = sandbox
     clearTimeout(this.#expiry)
     const remaining = (claims.exp + TIMES.tokenGraceOnSocket) * 1000 - Date.now()
-    this.#expiry = setTimeout(() => this.fail(new BoxofficeError('TOKEN_EXPIRED', 'The session token has expired; attach again with a new one')), Math.max(0, remaining))
+    this.#expiry = setTimeout(
+      () => this.fail(new BoxofficeError('TOKEN_EXPIRED', 'The session token has expired; attach again with a new one')),
+      Math.max(0, remaining),
+    )
     this.writer.json({
       type: 'auth_ok',
       session_id: claims.sid,

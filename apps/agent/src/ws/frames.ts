@@ -20,7 +20,15 @@ export type SocketKind = 'exec' | 'shell'
 /** `start` stays unparsed: what it may say depends on the kind of socket. */
 const StartFrame = z.looseObject({ type: z.literal('start') })
 
-const SCHEMAS = { auth: AuthFrame, start: StartFrame, stdin: StdinFrame, resize: ResizeFrame, signal: SignalFrame, ping: PingFrame, close: CloseFrame } as const
+const SCHEMAS = {
+  auth: AuthFrame,
+  start: StartFrame,
+  stdin: StdinFrame,
+  resize: ResizeFrame,
+  signal: SignalFrame,
+  ping: PingFrame,
+  close: CloseFrame,
+} as const
 export type ClientFrame = { [type in ClientFrameType]: z.infer<(typeof SCHEMAS)[type]> & { type: type } }[ClientFrameType]
 
 const isKnown = (type: unknown): type is ClientFrameType => (CLIENT_FRAME_TYPES as readonly unknown[]).includes(type)

@@ -58,10 +58,14 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
   })
 
   /** What must hold before the upgrade; with a token that includes a sandbox that can be spoken to [C-38]. */
-  const admit = async (request: IncomingMessage, signal: AbortSignal): Promise<{ kind: SocketKind; target: Target; claims: SessionTokenClaims | undefined }> => {
+  const admit = async (
+    request: IncomingMessage,
+    signal: AbortSignal,
+  ): Promise<{ kind: SocketKind; target: Target; claims: SessionTokenClaims | undefined }> => {
     const target = parseTarget(request.url ?? '/')
     const kind = target === undefined ? undefined : KINDS[target.path]
-    if (target === undefined || kind === undefined) throw new BoxofficeError('NOT_FOUND', 'No such socket; ws_base_url ends in /v1, append /exec/ws or /shell/ws')
+    if (target === undefined || kind === undefined)
+      throw new BoxofficeError('NOT_FOUND', 'No such socket; ws_base_url ends in /v1, append /exec/ws or /shell/ws')
     if (!origins.allowed(request)) throw new BoxofficeError('FORBIDDEN', 'This origin may not connect; list it in cors.origins')
     if (closing) throw new BoxofficeError('BACKEND_UNAVAILABLE', 'The agent is restarting; try again', { retryAfter: 1 })
     const token = tokenOf(request) ?? subprotocolToken(request)
@@ -85,7 +89,19 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
       wss.handleUpgrade(request, socket, head, (ws) => {
         metrics.sockets.labels(kind).inc()
         const binary = ws.protocol === SUBPROTOCOL_BINARY
-        const client = new ClientSocket({ ws, socket, kind, binary, sandboxId: target.sandboxId, requestId, claims, auth, attachments, metrics, log })
+        const client = new ClientSocket({
+          ws,
+          socket,
+          kind,
+          binary,
+          sandboxId: target.sandboxId,
+          requestId,
+          claims,
+          auth,
+          attachments,
+          metrics,
+          log,
+        })
         clients.add(client)
         ws.on('close', () => clients.delete(client))
       })

@@ -18,7 +18,14 @@ export class TestDataplane {
   readonly token: string
   readonly #server: Server
 
-  private constructor(parts: { sandbox: TestSandbox; issuer: TestIssuer; revocations: RevocationStore; dataplane: Dataplane; token: string; server: Server }) {
+  private constructor(parts: {
+    sandbox: TestSandbox
+    issuer: TestIssuer
+    revocations: RevocationStore
+    dataplane: Dataplane
+    token: string
+    server: Server
+  }) {
     this.sandbox = parts.sandbox
     this.issuer = parts.issuer
     this.revocations = parts.revocations
@@ -72,7 +79,12 @@ export class TestDataplane {
   }
 
   post(path: string, body: unknown, init: RequestInit & { token?: string } = {}): Promise<Response> {
-    return this.fetch(path, { ...init, method: 'POST', body: JSON.stringify(body), headers: { 'Content-Type': 'application/json', ...(init.headers as Record<string, string>) } })
+    return this.fetch(path, {
+      ...init,
+      method: 'POST',
+      body: JSON.stringify(body),
+      headers: { 'Content-Type': 'application/json', ...(init.headers as Record<string, string>) },
+    })
   }
 
   /** `POST /exec` that must answer 200. */

@@ -61,7 +61,15 @@ export class TestSandbox implements Sandbox {
     })
     const child = spawn(
       SUPERVISOR,
-      ['--socket', join(directory, 'link.sock'), '--workspace', join(directory, 'workspace'), '--home', join(directory, 'home'), '--no-seccomp'],
+      [
+        '--socket',
+        join(directory, 'link.sock'),
+        '--workspace',
+        join(directory, 'workspace'),
+        '--home',
+        join(directory, 'home'),
+        '--no-seccomp',
+      ],
       { stdio: ['ignore', 'ignore', 'inherit'] },
     )
     const sandbox = new TestSandbox(directory, link, child, Profile.parse({ name: 'default', ...profile }))
@@ -106,7 +114,8 @@ export class TestSandbox implements Sandbox {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    if (this.link.connected && this.lost === undefined) await this.link.call('shutdown', { cause: 'shutdown', grace_ms: 100 }).catch(() => {})
+    if (this.link.connected && this.lost === undefined)
+      await this.link.call('shutdown', { cause: 'shutdown', grace_ms: 100 }).catch(() => {})
     if (this.#process.exitCode === null && this.#process.signalCode === null) {
       const late = setTimeout(() => this.#process.kill('SIGKILL'), 2000)
       await this.#exited
@@ -118,7 +127,12 @@ export class TestSandbox implements Sandbox {
 }
 
 const openLink = (directory: string, secretHash: string | undefined, onSecret: (hash: string) => void): Promise<SupervisorLink> =>
-  createSupervisorLink({ socketPath: join(directory, 'link.sock'), ...(secretHash === undefined ? {} : { secretHash }), onSecret, log: quiet })
+  createSupervisorLink({
+    socketPath: join(directory, 'link.sock'),
+    ...(secretHash === undefined ? {} : { secretHash }),
+    onSecret,
+    log: quiet,
+  })
 
 export type CountedActivity = Activity & { attached: number; running: number }
 

@@ -21,7 +21,11 @@ export class TestSocket {
   constructor(url: string, encoding: Encoding = 'json', options: ClientOptions & { token?: string } = {}) {
     const { token, ...rest } = options
     this.encoding = encoding
-    this.ws = new WebSocket(url, PROTOCOLS[encoding], { perMessageDeflate: false, ...rest, headers: { ...(token === undefined ? {} : { Authorization: `Bearer ${token}` }), ...rest.headers } })
+    this.ws = new WebSocket(url, PROTOCOLS[encoding], {
+      perMessageDeflate: false,
+      ...rest,
+      headers: { ...(token === undefined ? {} : { Authorization: `Bearer ${token}` }), ...rest.headers },
+    })
     this.closed = new Promise((resolve) => {
       this.ws.on('close', (code, reason) => {
         resolve({ code, reason: reason.toString() })
@@ -86,7 +90,8 @@ export class TestSocket {
   async frame<T extends Frame['type']>(type: T, withinMs = 10_000): Promise<Extract<Frame, { type: T }>> {
     await this.until(() => this.find(type) !== undefined || this.ws.readyState === WebSocket.CLOSED, withinMs)
     const found = this.find(type)
-    if (found === undefined) throw new Error(`closed without ${type}: ${JSON.stringify(this.frames.filter(({ type: t }) => t === 'error'))}`)
+    if (found === undefined)
+      throw new Error(`closed without ${type}: ${JSON.stringify(this.frames.filter(({ type: t }) => t === 'error'))}`)
     return found
   }
 
@@ -95,7 +100,11 @@ export class TestSocket {
     await new Promise<void>((resolve, reject) => {
       const late = setTimeout(() => {
         this.#listeners.delete(check)
-        reject(new Error(`not within ${withinMs} ms; frames: ${this.frames.map(({ type }) => type).join(' ')}; stdout: ${this.text().slice(-200)}`))
+        reject(
+          new Error(
+            `not within ${withinMs} ms; frames: ${this.frames.map(({ type }) => type).join(' ')}; stdout: ${this.text().slice(-200)}`,
+          ),
+        )
       }, withinMs)
       const check = (): void => {
         if (!condition()) return
