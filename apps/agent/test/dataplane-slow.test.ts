@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, test } from 'vitest'
 import { TestDataplane } from './support/dataplane.ts'
 import { TestSocket } from './support/socket.ts'
 

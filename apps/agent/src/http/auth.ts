@@ -156,8 +156,10 @@ const bearerOf = (authorization: string): string => {
 }
 
 export const assertCapability = (claims: SessionTokenClaims, capability: Capability): void => {
-  if (claims.caps.includes(capability)) return
-  throw new BoxofficeError('CAPABILITY_DENIED', `This needs the capability "${capability}", which the session token does not grant`, {
+  if (!claims.caps.includes(capability)) throw capabilityDenied(capability)
+}
+
+export const capabilityDenied = (capability: Capability): BoxofficeError =>
+  new BoxofficeError('CAPABILITY_DENIED', `This needs the capability "${capability}", which the session token does not grant`, {
     details: { capability },
   })
-}

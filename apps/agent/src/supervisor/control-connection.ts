@@ -48,7 +48,8 @@ export class ControlConnection implements ConnectionRole {
     const pending = [...this.#pending.values()]
     this.#pending.clear()
     this.#gone()
-    for (const { reject } of pending) reject(new BoxofficeError('BACKEND_UNAVAILABLE', 'The sandbox does not answer; try again', { retryAfter: 1 }))
+    for (const { reject } of pending)
+      reject(new BoxofficeError('BACKEND_UNAVAILABLE', 'The sandbox does not answer; try again', { retryAfter: 1 }))
   }
 
   #reply({ rid, ok, error }: Record<string, unknown>): void {

@@ -1,4 +1,4 @@
-import { BoxofficeError, LIMITS, type SIGNALS, TIMES } from '@boxoffice/protocol'
+import { BoxofficeError, type SIGNALS } from '@boxoffice/protocol'
 import { endedWith, KILL_GRACE_MS } from '../http/ended.ts'
 import { toExitFields } from '../sandbox/exit.ts'
 import { type ProcessReader, ProcessStream } from '../sandbox/process.ts'
@@ -7,6 +7,7 @@ import type { SupervisorExit } from '../supervisor/link.ts'
 import type { Ready } from '../supervisor/payloads.ts'
 import type { Attached, AttachMode, Attachments } from './attachments.ts'
 import type { Beginning } from './begin.ts'
+import { Flow } from './flow.ts'
 import type { SocketKind } from './frames.ts'
 import { TextStream } from './text.ts'
 import type { SocketWriter } from './writer.ts'
@@ -15,9 +16,8 @@ import type { SocketWriter } from './writer.ts'
 export interface AttachmentOwner {
   readonly writer: SocketWriter
   readonly binary: boolean
-  /** Stop and go on reading the client. */
-  pauseReading(): void
-  resumeReading(): void
+  /** Stop reading the client, or go on. */
+  holdReading(held: boolean): void
   /** The process has ended and everything has been handed to the network. */
   finished(ended: ReturnType<typeof endedWith>): void
   /** An error frame and a close. */
@@ -34,27 +34,16 @@ export type AttachmentOptions = {
   owner: AttachmentOwner
 }
 
-/** Small rests are acknowledged after this, so that a quiet process is told of everything that was delivered. */
-const FLUSH_AFTER_MS = 50
-
 /** One socket on one process: carries output, stdin, size and signals, and holds back whichever side is too fast. */
 export class Attachment implements ProcessReader, Attached {
   readonly mode: AttachMode
   readonly #options: AttachmentOptions
   readonly #stream: ProcessStream
   readonly #texts: readonly TextStream[]
-  /** Offsets of the next byte to be sent, and of what the network has taken, by stream. */
-  readonly #next = [0, 0, 0]
-  readonly #handedOver = [0, 0, 0]
-  /** What the client says that it has, in acknowledged mode. */
-  readonly #acknowledged = [0, 0, 0]
-  #progressAt = performance.now()
+  readonly #flow: Flow
   #running = true
   #joined = false
-  #paused = false
   #stdinBlocked = false
-  #stalled: NodeJS.Timeout | undefined
-  #flush: NodeJS.Timeout | undefined
   #closing: NodeJS.Timeout | undefined
   #size: { cols: number; rows: number } | undefined
   #current: { cols: number; rows: number } | undefined
@@ -67,6 +56,8 @@ export class Attachment implements ProcessReader, Attached {
     this.#size = options.beginning.size
     this.#texts = [new TextStream(), new TextStream(), new TextStream()]
     this.#stream = new ProcessStream(options.sandbox, options.beginning.operation, this)
+    const { owner, beginning } = options
+    this.#flow = new Flow({ stream: this.#stream, writer: owner.writer, ack: beginning.ack, stalled: (error) => owner.fail(error) })
   }
 
   get id(): string {
@@ -88,12 +79,7 @@ export class Attachment implements ProcessReader, Attached {
     const { kind, beginning, attachments, sandbox, owner } = this.#options
     this.#joined = true
     const owns = attachments.join(sandbox.id, this.id, this)
-    for (const [stream, start] of [
-      [1, ready.stdout],
-      [2, ready.stderr],
-    ] as const) {
-      this.#next[stream] = this.#handedOver[stream] = this.#acknowledged[stream] = start.offset
-    }
+    this.#flow.begin(ready.stdout.offset, ready.stderr.offset)
     const { pty } = ready
     owner.writer.json({
       type: 'ready',
@@ -116,15 +102,15 @@ export class Attachment implements ProcessReader, Attached {
   output(stream: 1 | 2, piece: Buffer): void {
     const { writer, binary } = this.#options.owner
     if (binary) {
-      this.#next[stream] = (this.#next[stream] as number) + piece.length
-      writer.binary(stream, piece, stream === 1 ? this.#onStdoutFlushed : this.#onStderrFlushed)
+      this.#flow.sent(stream, piece.length)
+      writer.binary(stream, piece, this.#flow.flushed[stream])
     } else if (this.#options.beginning.encoding === 'base64') {
       this.#sendText(stream, { data: piece.toString('base64'), bytes: piece.length, encoding: 'base64' })
     } else {
       const chunk = this.#texts[stream]?.push(piece)
       if (chunk !== undefined) this.#sendText(stream, textFields(chunk))
     }
-    if (!this.#paused && writer.backlog > LIMITS.highWaterBytes) this.#pause()
+    this.#flow.check()
     this.#redrawWhenReplayed()
   }
 
@@ -138,7 +124,7 @@ export class Attachment implements ProcessReader, Attached {
       }
     }
     // The close waits until the client has read so far: a slow reader is held to the stall limit, not to that of a closing handshake.
-    this.#watchStall()
+    this.#flow.watchStall()
     owner.writer.json({ type: 'exit', ...toExitFields(exit) }, () => {
       this.dispose()
       owner.finished(endedWith(exit.cause))
@@ -151,71 +137,9 @@ export class Attachment implements ProcessReader, Attached {
   }
 
   #sendText(stream: 1 | 2, fields: { data: string; bytes: number; encoding?: 'base64'; lossy?: true }): void {
-    const offset = this.#next[stream] as number
-    this.#next[stream] = offset + fields.bytes
-    this.#options.owner.writer.json({ type: stream === 1 ? 'stdout' : 'stderr', ...fields, offset }, () =>
-      this.#onFlushed(stream, fields.bytes),
-    )
-  }
-
-  // Flow control towards the client.
-
-  readonly #onStdoutFlushed = (bytes: number): void => this.#onFlushed(1, bytes)
-  readonly #onStderrFlushed = (bytes: number): void => this.#onFlushed(2, bytes)
-
-  #onFlushed(stream: 1 | 2, bytes: number): void {
-    this.#handedOver[stream] = (this.#handedOver[stream] as number) + bytes
-    if (!this.#options.beginning.ack || this.#stdinBlocked) this.#acknowledge(stream, this.#handedOver[stream] as number)
-    this.#stalled?.refresh()
-    if (this.#paused && this.#options.owner.writer.backlog < LIMITS.lowWaterBytes) this.#resume()
-  }
-
-  #acknowledge(stream: 1 | 2, offset: number): void {
-    this.#stream.acknowledge(stream, offset)
-    this.#flush ??= setTimeout(() => {
-      this.#flush = undefined
-      this.#stream.flush()
-    }, FLUSH_AFTER_MS)
-  }
-
-  #pause(): void {
-    this.#paused = true
-    this.#stream.pause()
-    this.#watchStall()
-  }
-
-  #resume(): void {
-    this.#paused = false
-    clearTimeout(this.#stalled)
-    this.#stalled = undefined
-    this.#stream.resume()
-  }
-
-  #watchStall(): void {
-    this.#stalled ??= setTimeout(() => this.#options.owner.fail(stalled()), TIMES.stalledReader * 1000)
-  }
-
-  /** For a client in acknowledged mode that reads its socket but never says so; asked now and then. */
-  checkProgress(): void {
-    if (!this.#options.beginning.ack || !this.#running) return
-    const waits = [1, 2].some(
-      (stream) => (this.#handedOver[stream] as number) - (this.#acknowledged[stream] as number) >= LIMITS.highWaterBytes,
-    )
-    if (waits && performance.now() - this.#progressAt > TIMES.stalledReader * 1000) this.#options.owner.fail(stalled())
-  }
-
-  /** What the client says that it has. More than was sent is not believed. */
-  acknowledged(stdout: number | undefined, stderr: number | undefined): void {
-    if (!this.#options.beginning.ack) return
-    for (const [stream, offset] of [
-      [1, stdout],
-      [2, stderr],
-    ] as const) {
-      if (offset === undefined || offset > (this.#next[stream] as number) || offset <= (this.#acknowledged[stream] as number)) continue
-      this.#acknowledged[stream] = offset
-      this.#progressAt = performance.now()
-      this.#acknowledge(stream, offset)
-    }
+    const offset = this.#flow.sent(stream, fields.bytes)
+    const type = stream === 1 ? 'stdout' : 'stderr'
+    this.#options.owner.writer.json({ type, ...fields, offset }, () => this.#flow.flushed[stream](fields.bytes))
   }
 
   // From the client.
@@ -228,16 +152,27 @@ export class Attachment implements ProcessReader, Attached {
     if (!room && !this.#stdinBlocked) this.#blockStdin()
   }
 
-  /** While the process does not read, neither do we; as acknowledgements cannot be heard then, what the network took counts. */
+  /** While the process does not read, neither do we. */
   #blockStdin(): void {
     this.#stdinBlocked = true
-    const { owner, beginning } = this.#options
-    owner.pauseReading()
-    if (beginning.ack) for (const stream of [1, 2] as const) this.#acknowledge(stream, this.#handedOver[stream] as number)
+    this.#options.owner.holdReading(true)
+    this.#flow.hear(false)
     void this.#stream.drained().then(() => {
       this.#stdinBlocked = false
-      owner.resumeReading()
+      this.#flow.hear(true)
+      this.#options.owner.holdReading(false)
     })
+  }
+
+  /** Offsets from a ping: in acknowledged mode, what the client has. */
+  report(stdout: number | undefined, stderr: number | undefined): void {
+    this.#flow.report(1, stdout)
+    this.#flow.report(2, stderr)
+  }
+
+  /** Asked now and then. */
+  checkProgress(): void {
+    if (this.#running) this.#flow.checkProgress()
   }
 
   async stdinOffset(): Promise<number | undefined> {
@@ -286,10 +221,8 @@ export class Attachment implements ProcessReader, Attached {
 
   /** Leaves the process; it goes on by its own rules. */
   dispose(): void {
-    clearTimeout(this.#stalled)
-    clearTimeout(this.#flush)
     clearTimeout(this.#closing)
-    this.#stream.flush()
+    this.#flow.dispose()
     this.#stream.leave()
     if (this.#joined) this.#options.attachments.leave(this.#options.sandbox.id, this.id, this)
     this.#joined = false
@@ -309,7 +242,7 @@ export class Attachment implements ProcessReader, Attached {
 
   /** After a replay the size is set again, by way of another one where it is the same: only a change makes programs redraw. */
   #redrawWhenReplayed(): void {
-    if ((this.#next[1] as number) < this.#redrawAt) return
+    if (this.#flow.offset(1) < this.#redrawAt) return
     this.#redrawAt = Number.POSITIVE_INFINITY
     const { attachments, sandbox } = this.#options
     if (this.#size === undefined || !attachments.owns(sandbox.id, this.id, this)) return
@@ -326,9 +259,6 @@ export class Attachment implements ProcessReader, Attached {
     })
   }
 }
-
-const stalled = (): BoxofficeError =>
-  new BoxofficeError('TIMEOUT', `The client has read nothing for ${TIMES.stalledReader} s; attach again at the last offset`)
 
 const textFields = ({
   data,

@@ -1,8 +1,8 @@
 import type { Duplex } from 'node:stream'
 import { BoxofficeError, CLOSE, fromUnknown, LIMITS, type SessionTokenClaims, STREAM_STDIN, TIMES } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
-import type { RawData, WebSocket } from 'ws'
-import { type Authenticator, assertCapability } from '../http/auth.ts'
+import type { WebSocket } from 'ws'
+import { type Authenticator, assertCapability, capabilityDenied } from '../http/auth.ts'
 import { type endedWith, KILL_GRACE_MS, killCause } from '../http/ended.ts'
 import type { DataplaneMetrics } from '../http/metrics.ts'
 import type { Sandbox } from '../sandbox/sandbox.ts'
@@ -10,7 +10,9 @@ import { countRead } from '../supervisor/young-buffers.ts'
 import { Attachment, type AttachmentOwner } from './attachment.ts'
 import type { Attachments } from './attachments.ts'
 import { beginning } from './begin.ts'
-import { type ClientFrame, parseFrame, type SocketKind } from './frames.ts'
+import { type ClientFrame, parseFrame, type SocketKind, stdinBytes } from './frames.ts'
+import { Messages } from './messages.ts'
+import { sandboxGone, sessionEnded } from './session-end.ts'
 import { SocketWriter } from './writer.ts'
 
 export type ClientSocketOptions = {
@@ -33,6 +35,8 @@ export type ClientSocketOptions = {
 const PINGS_BEFORE_AUTH = 20
 const MISSED_PINGS = 2
 const MAX_REASON_BYTES = 120
+/** How long the process's own end may take to arrive before the socket is closed without it. */
+const LAST_WORD_MS = 2000
 
 /** One client's WebSocket: authentication, frames in their order, expiry and ends. The process itself is `Attachment`'s. */
 export class ClientSocket implements AttachmentOwner {
@@ -56,10 +60,7 @@ export class ClientSocket implements AttachmentOwner {
   #lastWord: NodeJS.Timeout | undefined
   #missed = 0
   #earlyPings = 0
-  /** Messages that came while an earlier one is still being worked on; reading is paused meanwhile. */
-  #waiting: { data: Buffer; isBinary: boolean }[] = []
-  #busy = false
-  #stdinFull = false
+  readonly #messages: Messages
 
   constructor(options: ClientSocketOptions) {
     this.#options = options
@@ -71,25 +72,21 @@ export class ClientSocket implements AttachmentOwner {
       TIMES.authenticateWithin * 1000,
     )
     this.#heartbeat = setInterval(() => this.#beat(), TIMES.pingEvery * 1000)
-    this.#ws.on('message', (data, isBinary) => this.#onMessage(data, isBinary))
+    this.#messages = new Messages(options.ws, (thrown) => this.#crash(thrown))
+    this.#ws.on('message', (data, isBinary) => this.#messages.add(() => this.#handle(data as Buffer, isBinary)))
     this.#ws.on('pong', () => {
       this.#missed = 0
     })
     this.#ws.on('error', () => {})
     this.#ws.on('close', () => this.#dispose())
-    if (options.claims !== undefined) this.#run(() => this.#accept(options.claims as SessionTokenClaims))
+    const { claims } = options
+    if (claims !== undefined) this.#messages.add(() => this.#accept(claims))
   }
 
   // What the process asks for.
 
-  pauseReading(): void {
-    this.#stdinFull = true
-    this.#ws.pause()
-  }
-
-  resumeReading(): void {
-    this.#stdinFull = false
-    if (!this.#busy) this.#ws.resume()
+  holdReading(held: boolean): void {
+    this.#messages.hold(held)
   }
 
   finished(ended: ReturnType<typeof endedWith>): void {
@@ -141,36 +138,7 @@ export class ClientSocket implements AttachmentOwner {
     }
   }
 
-  // Messages, one after the other.
-
-  #onMessage(data: RawData, isBinary: boolean): void {
-    const message = { data: data as Buffer, isBinary }
-    if (this.#busy) this.#waiting.push(message)
-    else this.#run(() => this.#handle(message))
-  }
-
-  #run(step: () => void | Promise<void>): void {
-    if (this.#closing) return
-    let pending: void | Promise<void>
-    try {
-      pending = step()
-    } catch (thrown) {
-      return this.#crash(thrown)
-    }
-    if (pending === undefined) return
-    this.#busy = true
-    this.#ws.pause()
-    pending
-      .catch((thrown: unknown) => this.#crash(thrown))
-      .finally(() => {
-        this.#busy = false
-        while (!this.#busy && this.#waiting.length > 0 && !this.#closing) {
-          const message = this.#waiting.shift() as { data: Buffer; isBinary: boolean }
-          this.#run(() => this.#handle(message))
-        }
-        if (!this.#busy && !this.#stdinFull) this.#ws.resume()
-      })
-  }
+  // Frames.
 
   #crash(thrown: unknown): void {
     const error = fromUnknown(thrown)
@@ -179,7 +147,8 @@ export class ClientSocket implements AttachmentOwner {
     this.fail(error)
   }
 
-  #handle({ data, isBinary }: { data: Buffer; isBinary: boolean }): void | Promise<void> {
+  #handle(data: Buffer, isBinary: boolean): void | Promise<void> {
+    if (this.#closing) return
     if (this.#claims === undefined && data.length > LIMITS.messageBytesBeforeAuth) return this.close(CLOSE.tooLarge)
     this.#sandbox?.activity.touch()
     if (isBinary) return this.#handleBinary(data)
@@ -222,7 +191,7 @@ export class ClientSocket implements AttachmentOwner {
   async #accept(claims: SessionTokenClaims): Promise<void> {
     clearTimeout(this.#authLate)
     const sandbox = this.#options.auth.sandbox(claims)
-    if (sandbox.lost !== undefined) throw new BoxofficeError('SANDBOX_LOST', 'The sandbox is gone; negotiate again')
+    if (sandbox.lost !== undefined) throw sandboxGone()
     await sandbox.ready(this.#aborter.signal)
     if (this.#closing) return
     if (this.#sandbox === undefined) this.#offEnd = sandbox.onEnd((end) => this.#onSandboxEnd(end))
@@ -242,14 +211,15 @@ export class ClientSocket implements AttachmentOwner {
       granted_capabilities: claims.caps,
     })
     // A renewal that grants less ends what needs more [C-28].
-    if (this.#started && !claims.caps.includes(this.#options.kind)) this.#endSession(denied(claims, this.#options.kind))
+    if (this.#started && !claims.caps.includes(this.#options.kind)) this.#endSession(capabilityDenied(this.#options.kind))
   }
 
   #onSandboxEnd(end: { lost: boolean; reason: string }): void {
     if (end.lost || end.reason === 'failed') {
-      this.#verdict = new BoxofficeError('SANDBOX_LOST', 'The sandbox is gone; negotiate again')
+      this.#verdict = sandboxGone()
       // The process's own stream says so first, where one is open.
       if (this.#attachment?.running !== true) this.fail(this.#verdict)
+      else this.#lastWord = setTimeout(() => this.fail(sandboxGone()), LAST_WORD_MS)
     } else this.#endSession(sessionEnded(end.reason))
   }
 
@@ -260,7 +230,7 @@ export class ClientSocket implements AttachmentOwner {
     const attachment = this.#attachment
     if (attachment?.running !== true || error.code === 'SANDBOX_LOST') return this.fail(error)
     if (attachment.mode !== 'viewer') attachment.kill(killCause(error))
-    this.#lastWord = setTimeout(() => this.fail(error), attachment.mode === 'viewer' ? 0 : KILL_GRACE_MS + 2000)
+    this.#lastWord = setTimeout(() => this.fail(error), attachment.mode === 'viewer' ? 0 : KILL_GRACE_MS + LAST_WORD_MS)
   }
 
   // What.
@@ -291,8 +261,8 @@ export class ClientSocket implements AttachmentOwner {
     const pong = { type: 'pong', ...('id' in frame ? { id: frame.id } : {}), ...('ts' in frame ? { ts: frame.ts } : {}) }
     const attachment = this.#attachment
     if (attachment === undefined || (frame.stdout_offset === undefined && frame.stderr_offset === undefined)) return this.writer.json(pong)
-    attachment.acknowledged(frame.stdout_offset, frame.stderr_offset)
-    attachment
+    attachment.report(frame.stdout_offset, frame.stderr_offset)
+    void attachment
       .stdinOffset()
       .catch(() => undefined)
       .then((offset) => this.writer.json(offset === undefined ? pong : { ...pong, stdin_offset: offset }))
@@ -304,7 +274,7 @@ export class ClientSocket implements AttachmentOwner {
    */
   #beat(): void {
     this.#attachment?.checkProgress()
-    if (this.#busy || this.#stdinFull || this.writer.backlog > 0) return
+    if (this.#messages.paused || this.writer.backlog > 0) return
     if (this.#missed >= MISSED_PINGS) return this.terminate()
     this.#missed++
     this.#ws.ping()
@@ -319,29 +289,10 @@ export class ClientSocket implements AttachmentOwner {
     this.#attachment?.dispose()
     this.#release?.()
     this.#release = undefined
-    this.#waiting = []
+    this.#messages.stop()
   }
 
   #count(error: BoxofficeError): void {
     this.#options.metrics.errors.labels(error.code).inc()
   }
-}
-
-const stdinBytes = ({ data, encoding }: { data?: string | undefined; encoding?: 'utf8' | 'base64' | undefined }): Buffer => {
-  if (data === undefined) return Buffer.alloc(0)
-  if (encoding !== 'base64') return Buffer.from(data)
-  if (!/^[A-Za-z0-9+/]*={0,2}$/.test(data)) throw new BoxofficeError('INVALID_REQUEST', 'stdin: data is not base64')
-  return Buffer.from(data, 'base64')
-}
-
-const sessionEnded = (reason: string): BoxofficeError =>
-  new BoxofficeError('SESSION_RELEASED', 'The session has ended; negotiate again', { details: { reason } })
-
-const denied = (claims: SessionTokenClaims, kind: SocketKind): BoxofficeError => {
-  try {
-    assertCapability(claims, kind)
-  } catch (thrown) {
-    return fromUnknown(thrown)
-  }
-  return new BoxofficeError('CAPABILITY_DENIED', `This needs the capability "${kind}"`)
 }

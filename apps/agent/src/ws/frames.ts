@@ -67,3 +67,11 @@ const parseStart = <T extends z.ZodType>(schema: T, frame: unknown): z.infer<T> 
   if (!parsed.success) throw invalid(`start: ${describeIssues(parsed.error)}`)
   return parsed.data
 }
+
+/** The bytes of a `stdin` frame. */
+export const stdinBytes = ({ data, encoding }: { data?: string | undefined; encoding?: 'utf8' | 'base64' | undefined }): Buffer => {
+  if (data === undefined) return Buffer.alloc(0)
+  if (encoding !== 'base64') return Buffer.from(data)
+  if (!/^[A-Za-z0-9+/]*={0,2}$/.test(data)) throw new BoxofficeError('INVALID_REQUEST', 'stdin: data is not base64')
+  return Buffer.from(data, 'base64')
+}

@@ -1,0 +1,33 @@
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
+
+/**
+ * Every read of a stream allocates a buffer of up to 64 KiB outside the JavaScript heap, where it dies at once. The engine counts
+ * those bytes but sees little garbage of its own, so what it does at 32 MiB is a full collection: two thirds of the time of a fast
+ * stream (measured). A collection of the young generation, asked for before that, frees the same buffers for a tenth.
+ */
+const COLLECT_EVERY_BYTES = 6 * 1024 * 1024
+
+type Collect = (options: { type: 'minor' }) => void
+
+const findCollector = (): Collect | undefined => {
+  try {
+    setFlagsFromString('--expose-gc')
+    const collect: unknown = runInNewContext('gc')
+    return typeof collect === 'function' ? (collect as Collect) : undefined
+  } catch {
+    // An engine that does not offer it is only slower.
+    return undefined
+  }
+}
+
+const collect = findCollector()
+let bytes = 0
+
+/** Told of everything that is read from a supervisor or of a client's body. */
+export const countRead = (length: number): void => {
+  bytes += length
+  if (bytes < COLLECT_EVERY_BYTES) return
+  bytes = 0
+  collect?.({ type: 'minor' })
+}
