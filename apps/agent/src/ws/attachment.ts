@@ -196,8 +196,9 @@ export class Attachment implements ProcessReader, Attached {
   /** `close`: the end of stdin, TERM after 5 s, KILL after 5 more; a shell is hung up at once [4-129]. */
   end(): void {
     if (!this.#running) return
+    // A shell that is about to wait for input notices the signal only when some comes: the end of it, which ends any other shell too.
     if (this.#options.kind === 'shell') this.#call('signal', { signal: 'HUP' })
-    else this.#stream.write(new Uint8Array())
+    this.#stream.write(new Uint8Array())
     this.#closing ??= setTimeout(() => this.kill('closed'), KILL_GRACE_MS)
   }
 
