@@ -12,7 +12,10 @@ export const httpClient = (maxSockets = 64) => {
         {
           method,
           agent,
-          headers: body === undefined ? headers : { ...headers, 'content-type': 'application/json', 'content-length': String(Buffer.byteLength(body)) },
+          headers:
+            body === undefined
+              ? headers
+              : { ...headers, 'content-type': 'application/json', 'content-length': String(Buffer.byteLength(body)) },
         },
         (response) => {
           let text = ''
@@ -43,7 +46,9 @@ export const brokerClient = (brokerUrl: string, apiKey: string) => {
   return {
     ensure: async (thread: string, profile?: string): Promise<Grant> => {
       const body = JSON.stringify({ thread_id: thread, mode: 'ensure', ...(profile === undefined ? {} : { profile }) })
-      return JSON.parse(expectStatus(await client.send('POST', `${brokerUrl}/v1/sandbox/sessions`, { ...headers, prefer: 'wait=60' }, body), 200)) as Grant
+      return JSON.parse(
+        expectStatus(await client.send('POST', `${brokerUrl}/v1/sandbox/sessions`, { ...headers, prefer: 'wait=60' }, body), 200),
+      ) as Grant
     },
     release: async (sessionId: string): Promise<void> => {
       expectStatus(await client.send('DELETE', `${brokerUrl}/v1/sandbox/sessions/${sessionId}`, headers), 204)

@@ -23,24 +23,41 @@ const startStack = async (name: string, provider: string): Promise<{ address: St
     { name: 'pooled', pool_size: 20, memory_mb: 500 },
     { name: 'bulk', memory_mb: 4096, max_upload_bytes: 2 * 1024 ** 3 },
   ]
-  writeFileSync(config, JSON.stringify({ profiles: provider === 'docker' ? profiles : [], rateLimits: { createPerPrincipal: UNLIMITED, createPerTenant: UNLIMITED }, maxSessions: 100_000 }))
+  writeFileSync(
+    config,
+    JSON.stringify({
+      profiles: provider === 'docker' ? profiles : [],
+      rateLimits: { createPerPrincipal: UNLIMITED, createPerTenant: UNLIMITED },
+      maxSessions: 100_000,
+    }),
+  )
   const enroll = 'bench-enroll-token-0123456789abcdefghij'
   const key = `bench-api-key-${name}-0123456789abcdefghijklmnop`
   const broker: Program = await startProgram([
     'broker',
-    '--port', '0',
-    '--data-dir', join(scratch, `${name}-broker`),
-    '--enroll-token', enroll,
-    '--api-key', key,
-    '--config', config,
+    '--port',
+    '0',
+    '--data-dir',
+    join(scratch, `${name}-broker`),
+    '--enroll-token',
+    enroll,
+    '--api-key',
+    key,
+    '--config',
+    config,
   ])
   const agent = await startProgram([
     'agent',
-    '--broker-url', broker.ready.broker_url,
-    '--enroll-token', enroll,
-    '--port', '0',
-    '--data-dir', join(scratch, `${name}-agent`),
-    '--provider', provider,
+    '--broker-url',
+    broker.ready.broker_url,
+    '--enroll-token',
+    enroll,
+    '--port',
+    '0',
+    '--data-dir',
+    join(scratch, `${name}-agent`),
+    '--provider',
+    provider,
     '--destroy-on-exit',
   ])
   return {
@@ -76,7 +93,8 @@ const printTable = (rows: Row[]): void => {
     ['row', 'measured', 'compared with', 'must', 'stretch', ''],
     ...rows.map((row) => [row.row, row.measured, row.comparison, row.must, row.stretch, row.passed ? 'ok' : 'SHORT']),
   ]
-  for (const line of cells) process.stdout.write(`| ${line.join(' | ')} |\n${line === cells[0] ? `|${' --- |'.repeat(line.length)}\n` : ''}`)
+  for (const line of cells)
+    process.stdout.write(`| ${line.join(' | ')} |\n${line === cells[0] ? `|${' --- |'.repeat(line.length)}\n` : ''}`)
 }
 
 const docker = await startStack('docker', 'docker')
@@ -95,5 +113,8 @@ try {
 printTable(rows)
 const out = values.out ?? fileURLToPath(new URL(`./results/${new Date().toISOString().replaceAll(':', '-')}.json`, import.meta.url))
 mkdirSync(join(out, '..'), { recursive: true })
-writeFileSync(out, `${JSON.stringify({ at: new Date().toISOString(), node: process.version, cpu: cpus()[0]?.model, cores: cpus().length, rows }, null, 2)}\n`)
+writeFileSync(
+  out,
+  `${JSON.stringify({ at: new Date().toISOString(), node: process.version, cpu: cpus()[0]?.model, cores: cpus().length, rows }, null, 2)}\n`,
+)
 process.stdout.write(`\nwritten to ${out}\n`)

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { Profile } from './profiles.ts'
-import { Jwks } from './token.ts'
 import { RelayPreference } from './sessions.ts'
+import { Jwks } from './token.ts'
 
 /** Agent to broker: `POST B/v1/agents/register` and `POST B/v1/agents/{id}/heartbeat`. */
 
@@ -60,7 +60,9 @@ export const SandboxDecision = z.object({ sandbox_id: z.string(), action: z.enum
 
 /** Denials that agents hold [C-30]. Times in Unix seconds; an entry may be forgotten after `until`. */
 export const Revocations = z.object({
-  sessions: z.array(z.object({ session_id: z.string(), reason: z.enum(['released', 'hard_ttl', 'lease', 'idle', 'failed']), until: z.number() })),
+  sessions: z.array(
+    z.object({ session_id: z.string(), reason: z.enum(['released', 'hard_ttl', 'lease', 'idle', 'failed']), until: z.number() }),
+  ),
   tokens: z.array(z.object({ jti: z.string(), until: z.number() })),
   /** Every token of the sandbox issued before `min_iat` is refused. */
   sandboxes: z.array(z.object({ sandbox_id: z.string(), min_iat: z.number(), until: z.number() })).optional(),

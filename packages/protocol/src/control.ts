@@ -1,6 +1,6 @@
 import { z } from 'zod'
-import { Profile } from './profiles.ts'
 import { Revocations, SANDBOX_STATES, SandboxReport } from './agents.ts'
+import { Profile } from './profiles.ts'
 
 /**
  * Broker to agent, on the agent's control listener, with a control token as Bearer. Private; not for clients.

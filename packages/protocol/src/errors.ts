@@ -136,7 +136,12 @@ const isRetryable = (status: number): boolean => status === 423 || status === 42
 
 const BY_ANY_NAME = new Map<string, ErrorCode>(
   (Object.entries(ERRORS) as [ErrorCode, ErrorRow][]).flatMap(([code, { mvp }]): [string, ErrorCode][] =>
-    mvp === undefined ? [[code, code]] : [[code, code], [mvp, code]],
+    mvp === undefined
+      ? [[code, code]]
+      : [
+          [code, code],
+          [mvp, code],
+        ],
   ),
 )
 

@@ -12,7 +12,16 @@ export const KillCause = z.enum(KILL_CAUSES)
 export type KillCause = z.infer<typeof KillCause>
 
 /** Kinds of spawn failure [C-33]: `not_found` exits 127, the others 126. */
-export const SPAWN_ERROR_KINDS = ['not_found', 'permission_denied', 'not_executable', 'bad_cwd', 'bad_args', 'resource_limit', 'pty_failed', 'other'] as const
+export const SPAWN_ERROR_KINDS = [
+  'not_found',
+  'permission_denied',
+  'not_executable',
+  'bad_cwd',
+  'bad_args',
+  'resource_limit',
+  'pty_failed',
+  'other',
+] as const
 export const SpawnError = z.object({ kind: z.enum(SPAWN_ERROR_KINDS), errno: z.string().nullable(), message: z.string() })
 export type SpawnError = z.infer<typeof SpawnError>
 

@@ -1,6 +1,6 @@
 import { z } from 'zod'
-import { commandFields, exitFields, Signal } from './exec.ts'
 import { Capability } from './capabilities.ts'
+import { commandFields, exitFields, Signal } from './exec.ts'
 import { ExecId } from './ids.ts'
 
 /**
@@ -20,7 +20,10 @@ export const STREAM_STDOUT = 1
 export const STREAM_STDERR = 2
 
 const offset = z.union([z.number().int().nonnegative(), z.literal('end')])
-const dimension = z.number().int().transform((n) => Math.min(1000, Math.max(1, n)))
+const dimension = z
+  .number()
+  .int()
+  .transform((n) => Math.min(1000, Math.max(1, n)))
 
 export const AuthFrame = z.object({ type: z.literal('auth'), token: z.string() })
 
@@ -51,7 +54,10 @@ export const StartShellFrame = z.object({
   detach: z.boolean().optional(),
   cols: dimension.optional(),
   rows: dimension.optional(),
-  term: z.string().regex(/^[A-Za-z0-9._+-]{1,64}$/).optional(),
+  term: z
+    .string()
+    .regex(/^[A-Za-z0-9._+-]{1,64}$/)
+    .optional(),
   ...attachFields,
   encoding: z.enum(['utf8', 'base64']).optional(),
 })
@@ -142,7 +148,15 @@ export const ErrorFrame = z.object({
   }),
 })
 
-export const ServerFrame = z.discriminatedUnion('type', [AuthOkFrame, ReadyFrame, StdoutFrame, StderrFrame, ExitFrame, PongFrame, ErrorFrame])
+export const ServerFrame = z.discriminatedUnion('type', [
+  AuthOkFrame,
+  ReadyFrame,
+  StdoutFrame,
+  StderrFrame,
+  ExitFrame,
+  PongFrame,
+  ErrorFrame,
+])
 export type ServerFrame = z.infer<typeof ServerFrame>
 
 /** Close codes [C-37]; the codes of errors are in `ERRORS`. */

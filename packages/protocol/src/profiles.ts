@@ -14,7 +14,11 @@ export const Profile = z.object({
   pool_size: z.number().int().min(0).max(256).default(0),
   max_execs: z.number().int().min(1).default(32),
   max_exec_seconds: z.number().positive().default(3600),
-  max_upload_bytes: z.number().int().positive().default(100 * 1024 * 1024),
+  max_upload_bytes: z
+    .number()
+    .int()
+    .positive()
+    .default(100 * 1024 * 1024),
   persistent: z.boolean().default(false),
   idle_timeout_seconds: z.number().positive().default(900),
   stop_after_seconds: z.number().positive().default(3600),

@@ -24,7 +24,10 @@ describe('the error table', () => {
 
   test('[C-46] 410 is SESSION_EXPIRED in both shapes, with the alias', () => {
     for (const naming of ['mvp', 'full'] as const) {
-      expect(new BoxofficeError('SESSION_EXPIRED', 'm').envelope('r', naming).error).toMatchObject({ code: 'SESSION_EXPIRED', aliases: ['BINDING_EXPIRED'] })
+      expect(new BoxofficeError('SESSION_EXPIRED', 'm').envelope('r', naming).error).toMatchObject({
+        code: 'SESSION_EXPIRED',
+        aliases: ['BINDING_EXPIRED'],
+      })
     }
   })
 

@@ -61,7 +61,10 @@ describe('exec requests', () => {
     if (!parsed.success) expect(describeIssues(parsed.error)).toContain(field)
   })
 
-  test.each([['SIGTERM', 'TERM'], ['INT', 'INT']])('signal %s is %s', (given, read) => {
+  test.each([
+    ['SIGTERM', 'TERM'],
+    ['INT', 'INT'],
+  ])('signal %s is %s', (given, read) => {
     expect(Signal.parse(given)).toBe(read)
   })
   test.each(['SEGV', 'SIG', '', 9])('signal %j is refused', (given) => {
@@ -74,7 +77,16 @@ test('sizes of a terminal are clamped to 1..1000', () => {
 })
 
 test('[2-04] the four built-in profiles have the values of the contract', () => {
-  expect(BUILT_IN_PROFILES.map(({ name, network, cpus, memory_mb, pids_limit, read_only_rootfs }) => [name, network, cpus, memory_mb, pids_limit, read_only_rootfs])).toEqual([
+  expect(
+    BUILT_IN_PROFILES.map(({ name, network, cpus, memory_mb, pids_limit, read_only_rootfs }) => [
+      name,
+      network,
+      cpus,
+      memory_mb,
+      pids_limit,
+      read_only_rootfs,
+    ]),
+  ).toEqual([
     ['default', 'off', 1, 512, 128, true],
     ['offline_readonly', 'off', 0.5, 256, 64, true],
     ['network_basic', 'on', 1, 512, 128, true],

@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process'
 import { brokerClient } from '../http.ts'
 import { median, timeEach } from '../statistics.ts'
-import { type RowContext, type Row, round } from './row.ts'
+import { type Row, type RowContext, round } from './row.ts'
 
 /** `ensure` of a live session: latency of one client, and requests per second of a broker that is pinned to one core. */
 export const run = async ({ local }: RowContext): Promise<Row[]> => {

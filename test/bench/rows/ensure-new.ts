@@ -1,7 +1,7 @@
 import Docker from 'dockerode'
 import { brokerClient, type Grant } from '../http.ts'
 import { inTurn, median, timeEach } from '../statistics.ts'
-import { type RowContext, type Row, round } from './row.ts'
+import { type Row, type RowContext, round } from './row.ts'
 
 const BLOCK = 16
 
@@ -38,7 +38,11 @@ const engineBlock = async (docker: Docker, image: string): Promise<number> => {
 let threads = 0
 
 /** A block of ensures of new threads; releases them afterwards and waits until `settled`. */
-const ensureBlock = async (broker: ReturnType<typeof brokerClient>, profile: string, settled: (released: Grant[]) => Promise<void>): Promise<number> => {
+const ensureBlock = async (
+  broker: ReturnType<typeof brokerClient>,
+  profile: string,
+  settled: (released: Grant[]) => Promise<void>,
+): Promise<number> => {
   const grants: Grant[] = []
   const times = await timeEach(BLOCK, async () => {
     grants.push(await broker.ensure(`bench-new-${process.pid}-${threads++}`, profile))
@@ -68,7 +72,9 @@ export const run = async ({ docker: stack, local, image }: RowContext): Promise<
     await until(async () => !(await managed()).some((container) => ids.has(container.Labels['boxoffice.sandbox_id'] ?? '')))
   }
   const poolFull = async () => {
-    await until(async () => (await managed()).filter((container) => container.Names.some((name) => name.startsWith('/bxo-pool-'))).length >= 20)
+    await until(
+      async () => (await managed()).filter((container) => container.Names.some((name) => name.startsWith('/bxo-pool-'))).length >= 20,
+    )
     // The last ones still have to dial in; a pooled sandbox that is not linked yet is not handed out.
     await new Promise((resolve) => setTimeout(resolve, 1500))
   }

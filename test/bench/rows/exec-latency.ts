@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import Docker from 'dockerode'
 import { brokerClient, execOnce, httpClient } from '../http.ts'
 import { inTurn, median, timeEach } from '../statistics.ts'
-import { type RowContext, type Row, round } from './row.ts'
+import { type Row, type RowContext, round } from './row.ts'
 
 const BODY = '{"argv":["/bin/true"]}'
 const COUNT = 400

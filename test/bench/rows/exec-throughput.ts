@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { brokerClient, execOnce, httpClient } from '../http.ts'
 import { inTurn } from '../statistics.ts'
-import { type RowContext, type Row, round } from './row.ts'
+import { type Row, type RowContext, round } from './row.ts'
 
 const CLIENTS = 16
 const BLOCK_MS = 4000

@@ -4,7 +4,7 @@ import Docker from 'dockerode'
 import { pack } from 'tar-stream'
 import { brokerClient, type Grant } from '../http.ts'
 import { inTurn } from '../statistics.ts'
-import { type RowContext, type Row, round } from './row.ts'
+import { type Row, type RowContext, round } from './row.ts'
 import { startPeers } from './stdout.ts'
 
 const GIB = 1024 ** 3
@@ -16,13 +16,19 @@ const rate = (start: number): number => 1024 / ((performance.now() - start) / 10
 const upload = (url: string, method: string, headers: Record<string, string>): Promise<number> =>
   new Promise((resolve, reject) => {
     const start = performance.now()
-    const request = http.request(url, { method, headers: { ...headers, 'content-type': 'application/octet-stream', 'content-length': String(GIB) } }, (response) => {
-      let text = ''
-      response.on('data', (chunk) => {
-        text += String(chunk)
-      })
-      response.on('end', () => ((response.statusCode ?? 500) < 300 ? resolve(rate(start)) : reject(new Error(`upload: ${response.statusCode} ${text}`))))
-    })
+    const request = http.request(
+      url,
+      { method, headers: { ...headers, 'content-type': 'application/octet-stream', 'content-length': String(GIB) } },
+      (response) => {
+        let text = ''
+        response.on('data', (chunk) => {
+          text += String(chunk)
+        })
+        response.on('end', () =>
+          (response.statusCode ?? 500) < 300 ? resolve(rate(start)) : reject(new Error(`upload: ${response.statusCode} ${text}`)),
+        )
+      },
+    )
     request.on('error', reject)
     let left = GIB
     const write = (): void => {
@@ -47,7 +53,9 @@ const download = (url: string, headers: Record<string, string>): Promise<number>
         response.on('data', (chunk: Buffer) => {
           received += chunk.length
         })
-        response.on('end', () => (received === GIB ? resolve(rate(start)) : reject(new Error(`download: ${response.statusCode}, ${received} bytes`))))
+        response.on('end', () =>
+          received === GIB ? resolve(rate(start)) : reject(new Error(`download: ${response.statusCode}, ${received} bytes`)),
+        )
         response.on('error', reject)
       })
       .on('error', reject)
@@ -77,7 +85,13 @@ const engineGet = async (container: Docker.Container): Promise<number> => {
   return rate(start)
 }
 
-const row = (name: string, comparison: string, must: number, stretch: string, result: { ours: number; theirs: number; ratio: number }): Row => ({
+const row = (
+  name: string,
+  comparison: string,
+  must: number,
+  stretch: string,
+  result: { ours: number; theirs: number; ratio: number },
+): Row => ({
   row: name,
   measured: `${round(result.ours, 0)} MiB/s = ${round(result.ratio)} ×`,
   comparison: `${comparison} ${round(result.theirs, 0)} MiB/s`,
@@ -114,4 +128,3 @@ export const run = async ({ docker, scratch }: RowContext): Promise<Row[]> => {
   await broker.release(grant.session_id)
   return results
 }
-

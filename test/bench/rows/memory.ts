@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { WebSocket } from 'ws'
 import { brokerClient, execOnce, httpClient } from '../http.ts'
 import { median } from '../statistics.ts'
-import { type RowContext, type Row, round } from './row.ts'
+import { type Row, type RowContext, round } from './row.ts'
 
 const residentKiB = (pid: number, field = 'VmRSS'): number =>
   Number(new RegExp(`${field}:\\s+(\\d+)`).exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1] ?? Number.NaN)

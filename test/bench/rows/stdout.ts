@@ -6,14 +6,16 @@ import Docker from 'dockerode'
 import { WebSocket } from 'ws'
 import { brokerClient, type Grant } from '../http.ts'
 import { inTurn } from '../statistics.ts'
-import { type RowContext, type Row, round } from './row.ts'
+import { type Row, type RowContext, round } from './row.ts'
 
 const GIB = 1024 ** 3
 const PRODUCER = ['dd', 'if=/dev/zero', 'bs=64k', 'count=16384', 'status=none']
 
 /** Starts the process that serves the bare comparisons. */
 export const startPeers = async (scratch: string): Promise<{ port: number; stop(): void }> => {
-  const child = spawn(process.execPath, [fileURLToPath(new URL('../peers.ts', import.meta.url)), scratch], { stdio: ['ignore', 'pipe', 'inherit'] })
+  const child = spawn(process.execPath, [fileURLToPath(new URL('../peers.ts', import.meta.url)), scratch], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
   const [line] = (await once(createInterface({ input: child.stdout }), 'line')) as [string]
   return { port: Number(line), stop: () => child.kill() }
 }

@@ -7,7 +7,9 @@ import { eventually, filesBelow, processesWith } from '../support/traces.ts'
 
 /** Containers of any state that carry the product's label; none for the local provider. */
 const containers = (provider: ProviderName): string[] =>
-  provider === 'docker' ? execFileSync('docker', ['ps', '-aq', '--filter', 'label=boxoffice.managed=true'], { encoding: 'utf8' }).split('\n').filter(Boolean) : []
+  provider === 'docker'
+    ? execFileSync('docker', ['ps', '-aq', '--filter', 'label=boxoffice.managed=true'], { encoding: 'utf8' }).split('\n').filter(Boolean)
+    : []
 
 const volumes = (provider: ProviderName): string[] =>
   provider === 'docker' ? execFileSync('docker', ['volume', 'ls', '-q'], { encoding: 'utf8' }).split('\n').filter(Boolean) : []
@@ -27,7 +29,10 @@ export const cleanupSuite = (provider: ProviderName): void => {
       const broker = brokerApi(stack.brokerUrl)
       const first = await broker.ensure('warm-up')
       await broker.release(first.session_id)
-      await eventually('the first sandbox is gone', () => processesWith(first.sandbox.id).length === 0 && openSockets(first.sandbox.id).length === 0)
+      await eventually(
+        'the first sandbox is gone',
+        () => processesWith(first.sandbox.id).length === 0 && openSockets(first.sandbox.id).length === 0,
+      )
       const before = {
         containers: containers(provider),
         volumes: volumes(provider),

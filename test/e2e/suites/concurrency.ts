@@ -7,7 +7,9 @@ import { API_KEY, ENROLL_TOKEN, type ProviderName, startStack } from '../support
 /** Two sandboxes for one thread: never. */
 export const concurrencySuite = (provider: ProviderName): void => {
   describe(`${provider}: one thread, one sandbox`, () => {
-    test('[4-15, C-21] 100 parallel ensures through two broker processes give one session and one sandbox', { timeout: 120_000 }, async () => {
+    test('[4-15, C-21] 100 parallel ensures through two broker processes give one session and one sandbox', {
+      timeout: 120_000,
+    }, async () => {
       await using stack = await startStack({ provider, brokerArgs: ['--shared-data-dir'] })
       const second: Program = await startProgram([
         'broker',

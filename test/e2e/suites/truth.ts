@@ -38,9 +38,21 @@ export const truthSuite = (provider: ProviderName): void => {
     })
 
     test('[4-101] a non-zero exit, a signal and a missing program are results', async () => {
-      expect((await dataplane(grant, 'POST', '/exec', { command: 'exit 3' })).body).toMatchObject({ exit_code: 3, signal: null, reason: 'exited' })
-      expect((await dataplane(grant, 'POST', '/exec', { command: 'kill -TERM $$' })).body).toMatchObject({ exit_code: 143, signal: 'SIGTERM', reason: 'signaled' })
-      expect((await dataplane(grant, 'POST', '/exec', { argv: ['no-such-program'] })).body).toMatchObject({ exit_code: 127, reason: 'spawn_failed', spawn_error: { kind: 'not_found' } })
+      expect((await dataplane(grant, 'POST', '/exec', { command: 'exit 3' })).body).toMatchObject({
+        exit_code: 3,
+        signal: null,
+        reason: 'exited',
+      })
+      expect((await dataplane(grant, 'POST', '/exec', { command: 'kill -TERM $$' })).body).toMatchObject({
+        exit_code: 143,
+        signal: 'SIGTERM',
+        reason: 'signaled',
+      })
+      expect((await dataplane(grant, 'POST', '/exec', { argv: ['no-such-program'] })).body).toMatchObject({
+        exit_code: 127,
+        reason: 'spawn_failed',
+        spawn_error: { kind: 'not_found' },
+      })
     })
 
     test('[exec_id] twenty requests with one id run the command once', async () => {
@@ -57,7 +69,9 @@ export const truthSuite = (provider: ProviderName): void => {
       const running = dataplane(doomed, 'POST', '/exec', { command: `sleep ${seconds}`, timeout_seconds: 600 })
       await eventually('it runs', () => processesWith(`sleep ${seconds}`).length > 0)
       if (provider === 'docker') {
-        const id = execFileSync('docker', ['ps', '-q', '--filter', `label=boxoffice.sandbox_id=${doomed.sandbox.id}`], { encoding: 'utf8' }).trim()
+        const id = execFileSync('docker', ['ps', '-q', '--filter', `label=boxoffice.sandbox_id=${doomed.sandbox.id}`], {
+          encoding: 'utf8',
+        }).trim()
         execFileSync('docker', ['rm', '-f', id])
       } else {
         const [any] = processesWith(`sleep ${seconds}`)
@@ -67,7 +81,9 @@ export const truthSuite = (provider: ProviderName): void => {
       expect(reply.status).toBe(503)
       expect(reply.body).toMatchObject({ error: { code: 'SANDBOX_LOST' } })
       expect(reply.text).not.toContain('exit_code":0')
-      await eventually('the session has failed', async () => (await broker.get(`/v1/sandbox/sessions/${doomed.session_id}`)).text.includes('"failed"'))
+      await eventually('the session has failed', async () =>
+        (await broker.get(`/v1/sandbox/sessions/${doomed.session_id}`)).text.includes('"failed"'),
+      )
       const again = await broker.ensure('doomed')
       expect(again.session_id).not.toBe(doomed.session_id)
       expect((await dataplane(again, 'POST', '/exec', { command: 'echo alive' })).body).toMatchObject({ stdout: 'alive\n' })

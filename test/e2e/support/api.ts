@@ -40,7 +40,8 @@ export const brokerApi = (url: string, key = API_KEY) => {
       if (reply.status !== 200) throw new Error(`ensure ${thread}: ${reply.status} ${reply.text}`)
       return reply.body as Grant
     },
-    release: (sessionId: string) => request(`${url}/v1/sandbox/sessions/${sessionId}`, { method: 'DELETE', headers: { authorization: headers.authorization } }),
+    release: (sessionId: string) =>
+      request(`${url}/v1/sandbox/sessions/${sessionId}`, { method: 'DELETE', headers: { authorization: headers.authorization } }),
     get: (path: string) => request(`${url}${path}`, { headers: { authorization: headers.authorization } }),
   }
 }

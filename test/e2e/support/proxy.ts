@@ -1,5 +1,5 @@
-import { createServer, type Socket, connect } from 'node:net'
 import { once } from 'node:events'
+import { connect, createServer, type Socket } from 'node:net'
 
 /** A TCP hop between client and agent whose connections a test can cut, as a network does: no goodbye, both ends at once. */
 export type CuttableProxy = { port: number; setTarget(port: number): void; cut(): void; connections(): number; close(): Promise<void> }

@@ -1,10 +1,10 @@
+import { once } from 'node:events'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:net'
-import { once } from 'node:events'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { type CuttableProxy, startProxy } from './proxy.ts'
 import { type Program, startProgram } from './program.ts'
+import { type CuttableProxy, startProxy } from './proxy.ts'
 
 export type ProviderName = 'docker' | 'local'
 
@@ -55,7 +55,18 @@ export const startStack = async ({ provider, config = {}, agentArgs = [], broker
   const startBroker = async (): Promise<void> => {
     broker = await startProgram([
       'broker',
-      ...['--port', String(brokerPort), '--data-dir', brokerDataDir, '--enroll-token', ENROLL_TOKEN, '--api-key', API_KEY, '--config', configFile],
+      ...[
+        '--port',
+        String(brokerPort),
+        '--data-dir',
+        brokerDataDir,
+        '--enroll-token',
+        ENROLL_TOKEN,
+        '--api-key',
+        API_KEY,
+        '--config',
+        configFile,
+      ],
       ...brokerArgs,
     ])
   }
@@ -63,7 +74,16 @@ export const startStack = async ({ provider, config = {}, agentArgs = [], broker
     agent = await startProgram([
       'agent',
       ...['--broker-url', `http://127.0.0.1:${brokerPort}`, '--enroll-token', ENROLL_TOKEN, '--port', String(agentPort)],
-      ...['--data-dir', agentDataDir, '--provider', provider, '--public-url', `http://127.0.0.1:${proxy.port}`, '--destroy-on-exit', ...agentArgs],
+      ...[
+        '--data-dir',
+        agentDataDir,
+        '--provider',
+        provider,
+        '--public-url',
+        `http://127.0.0.1:${proxy.port}`,
+        '--destroy-on-exit',
+        ...agentArgs,
+      ],
     ])
   }
   await startBroker()
