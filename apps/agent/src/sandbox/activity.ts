@@ -36,6 +36,6 @@ export const createActivity = (now: () => number = () => performance.now()): Act
         touch()
       })
     },
-    snapshot: () => ({ running, attached, idle_ms: running > 0 || attached > 0 ? 0 : Math.max(0, now() - lastAt) }),
+    snapshot: () => ({ running, attached, idle_ms: running > 0 || attached > 0 ? 0 : Math.max(0, Math.round(now() - lastAt)) }),
   }
 }

@@ -1,6 +1,6 @@
 import {
   type AgentHeartbeatRequest,
-  AgentHeartbeatResponse,
+  AgentInstructions,
   BoxofficeError,
   ErrorEnvelope,
   errorCodeFrom,
@@ -13,7 +13,7 @@ import type { z } from 'zod'
 /** The three things an agent asks of its broker. Failures are `BoxofficeError`; a broker that is away is BACKEND_UNAVAILABLE. */
 export interface BrokerClient {
   register(request: RegisterAgentRequest, signal: AbortSignal): Promise<RegisterAgentResponse>
-  heartbeat(agent: { id: string; token: string }, request: AgentHeartbeatRequest, signal: AbortSignal): Promise<AgentHeartbeatResponse>
+  heartbeat(agent: { id: string; token: string }, request: AgentHeartbeatRequest, signal: AbortSignal): Promise<AgentInstructions>
   jwks(): Promise<Jwks>
 }
 
@@ -42,7 +42,7 @@ export const createBrokerClient = (brokerUrl: string, enrollToken: string): Brok
   return {
     register: (request, signal) => send('/v1/agents/register', RegisterAgentResponse, post(enrollToken, request, signal)),
     heartbeat: ({ id, token }, request, signal) =>
-      send(`/v1/agents/${encodeURIComponent(id)}/heartbeat`, AgentHeartbeatResponse, post(token, request, signal)),
+      send(`/v1/agents/${encodeURIComponent(id)}/heartbeat`, AgentInstructions, post(token, request, signal)),
     jwks: () => send('/.well-known/jwks.json', Jwks, {}),
   }
 }

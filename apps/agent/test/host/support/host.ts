@@ -1,4 +1,4 @@
-import { mkdtemp, readdir, readFile, rm, stat } from 'node:fs/promises'
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { CreateSandboxRequest, Profile } from '@boxoffice/protocol'
 import { pino } from 'pino'
@@ -108,15 +108,11 @@ export class Host {
   }
 }
 
-/** Host processes that belong to a uid. */
+/** Host processes that belong to a uid; not those that are dead and wait for their parent to notice. */
 export const processesOf = async (uid: number): Promise<string[]> => {
-  const found = await Promise.all(
-    (await readdir('/proc'))
-      .filter((name) => /^\d+$/.test(name))
-      .map(async (pid) => {
-        const owner = await stat(`/proc/${pid}`).catch(() => undefined)
-        return owner?.uid === uid ? `${pid} ${await readFile(`/proc/${pid}/comm`, 'utf8').catch(() => '')}` : undefined
-      }),
-  )
-  return found.filter((line) => line !== undefined)
+  const pids = (await readdir('/proc')).filter((name) => /^\d+$/.test(name))
+  const statuses = await Promise.all(pids.map((pid) => readFile(`/proc/${pid}/status`, 'utf8').catch(() => '')))
+  return statuses
+    .filter((status) => new RegExp(`^Uid:\\s+${uid}\\s`, 'm').test(status) && !/^State:\s+[ZX]/m.test(status))
+    .map((status) => status.slice(0, 40))
 }
