@@ -10,7 +10,7 @@ import type { Row, RowContext, StackAddress } from './rows/row.ts'
 
 const ROWS = ['exec-latency', 'exec-throughput', 'ensure-new', 'ensure-live', 'stdout', 'files', 'memory']
 const IMAGE = process.env.BOXOFFICE_IMAGE ?? 'boxoffice/sandbox:latest'
-const UNLIMITED = { perSecond: 100_000, burst: 100_000 }
+const UNLIMITED = { per_second: 100_000, burst: 100_000 }
 
 const { values } = parseArgs({ options: { rows: { type: 'string' }, out: { type: 'string' } } })
 const chosen = values.rows === undefined ? ROWS : values.rows.split(',')
@@ -27,8 +27,8 @@ const startStack = async (name: string, provider: string): Promise<{ address: St
     config,
     JSON.stringify({
       profiles: provider === 'docker' ? profiles : [],
-      rateLimits: { createPerPrincipal: UNLIMITED, createPerTenant: UNLIMITED },
-      maxSessions: 100_000,
+      rate_limits: { create_per_principal: UNLIMITED, create_per_tenant: UNLIMITED },
+      max_sessions: 100_000,
     }),
   )
   const enroll = 'bench-enroll-token-0123456789abcdefghij'

@@ -3,7 +3,7 @@ import { BUILT_IN_PROFILES, Profile } from '@boxoffice/protocol'
 import { z } from 'zod'
 import { StartError } from './start-error.ts'
 
-const Rate = z.object({ perSecond: z.number().positive(), burst: z.number().int().min(1) })
+const Rate = z.strictObject({ perSecond: z.number().positive(), burst: z.number().int().min(1) })
 
 /** Settings of the broker. Durations in seconds unless the name says otherwise. */
 export const BrokerConfig = z.object({
@@ -39,7 +39,7 @@ export const BrokerConfig = z.object({
   /** Live sessions per tenant. */
   maxSessions: z.coerce.number().int().min(1).default(1000),
   rateLimits: z
-    .object({
+    .strictObject({
       createPerPrincipal: Rate.default({ perSecond: 50, burst: 200 }),
       createPerTenant: Rate.default({ perSecond: 200, burst: 400 }),
       authFailures: Rate.default({ perSecond: 10, burst: 50 }),

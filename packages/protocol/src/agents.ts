@@ -20,7 +20,7 @@ export const SandboxActivity = z.object({
   running: z.number().int(),
   attached: z.number().int(),
   /** Milliseconds since the last dataplane request or frame, by the agent's monotonic clock [C-77]. */
-  idle_ms: z.number(),
+  idle_ms: z.number().nonnegative(),
 })
 export type SandboxActivity = z.infer<typeof SandboxActivity>
 
@@ -97,5 +97,3 @@ export const AgentHeartbeatRequest = z.object({
   partial: z.boolean(),
 })
 export type AgentHeartbeatRequest = z.infer<typeof AgentHeartbeatRequest>
-export const AgentHeartbeatResponse = AgentInstructions
-export type AgentHeartbeatResponse = AgentInstructions

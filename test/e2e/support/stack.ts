@@ -42,8 +42,8 @@ export type StackOptions = { provider: ProviderName; config?: Record<string, unk
 export const startStack = async ({ provider, config = {}, agentArgs = [], brokerArgs = [] }: StackOptions): Promise<Stack> => {
   const directory = await mkdtemp(join(tmpdir(), 'bxo-'))
   const configFile = join(directory, 'config.json')
-  const unlimited = { perSecond: 100_000, burst: 100_000 }
-  await writeFile(configFile, JSON.stringify({ rateLimits: { createPerPrincipal: unlimited, createPerTenant: unlimited }, ...config }))
+  const unlimited = { per_second: 100_000, burst: 100_000 }
+  await writeFile(configFile, JSON.stringify({ rate_limits: { create_per_principal: unlimited, create_per_tenant: unlimited }, ...config }))
   const brokerPort = await freePort()
   const agentPort = await freePort()
   const proxy = await startProxy()

@@ -31,7 +31,11 @@ export interface Sandbox {
    */
   ready(signal: AbortSignal): Promise<void>
   /** Calls back once when the sandbox dies or is destroyed (`released` etc.); for closing sockets. Returns an unsubscribe function. */
-  onEnd(listener: (end: { lost: true; reason: string } | { lost: false; reason: 'released' | 'hard_ttl' | 'lease' | 'idle' | 'failed' }) => void): () => void
+  onEnd(
+    listener: (
+      end: { lost: true; reason: string } | { lost: false; reason: 'released' | 'hard_ttl' | 'lease' | 'idle' | 'failed' },
+    ) => void,
+  ): () => void
 }
 
 /** Finds sandboxes for the dataplane. */

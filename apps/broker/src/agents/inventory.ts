@@ -63,7 +63,7 @@ export class Inventory {
 
   async #activity(session: PlacedSession, { activity, state }: SandboxReport): Promise<void> {
     const { ledger, effects, now } = this.#options
-    const at = now() - activity.idle_ms
+    const at = Math.round(now() - activity.idle_ms)
     const busy = activity.running > 0 || activity.attached > 0
     if (session.state === 'suspended') {
       if (busy || at > session.suspendedAt) await ledger.change(session, { type: 'activity', at, busy })

@@ -11,8 +11,20 @@ export const readConfigFile = (path: string): Record<string, unknown> => {
   }
   if (typeof parsed !== 'object' || parsed === null || Array.isArray(parsed))
     throw new UsageError(`config: ${path} must hold one JSON object`)
-  return Object.fromEntries(Object.entries(parsed).map(([name, value]) => [camelCase(name), value]))
+  return settingNames(parsed)
 }
+
+/** Profiles and labels are wire objects: their fields keep their names. */
+const AS_WRITTEN = new Set(['profiles', 'labels'])
+
+const settingNames = (settings: object): Record<string, unknown> =>
+  Object.fromEntries(
+    Object.entries(settings).map(([written, value]: [string, unknown]) => {
+      const name = camelCase(written)
+      const nested = typeof value === 'object' && value !== null && !Array.isArray(value) && !AS_WRITTEN.has(name)
+      return [name, nested ? settingNames(value) : value]
+    }),
+  )
 
 export const camelCase = (name: string): string => name.replace(/[-_]+([a-z0-9])/g, (_, letter: string) => letter.toUpperCase())
 export const kebabCase = (name: string): string => name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)

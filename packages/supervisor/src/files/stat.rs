@@ -1,6 +1,6 @@
 //! What is told about a file.
 
-use rustix::fs::{FileType, Stat};
+use rustix::fs::{FileType, Stat, readlinkat};
 use serde::Serialize;
 
 use super::error::FileError;
@@ -15,11 +15,19 @@ pub struct Described {
     pub mtime_ms: i64,
     pub mode: u32,
     pub etag: String,
+    /// Where a link points, as it was written; links with names that are not UTF-8 have none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
 }
 
 pub fn of_path(root: &Root, path: &str, follow: bool) -> Result<Described, FileError> {
-    let stat = root.locate(path, follow)?.existing()?;
-    Ok(describe(path, &stat))
+    let located = root.locate(path, follow)?;
+    let stat = located.existing()?;
+    let mut described = describe(path, &stat);
+    if described.kind == "symlink" {
+        described.target = readlinkat(&located.parent, &*located.name, Vec::new())?.into_string().ok();
+    }
+    Ok(described)
 }
 
 pub fn describe(path: &str, stat: &Stat) -> Described {
@@ -35,6 +43,7 @@ pub fn describe(path: &str, stat: &Stat) -> Described {
         mtime_ms: mtime_ms(stat),
         mode: stat.st_mode & 0o7777,
         etag: etag(stat),
+        target: None,
     }
 }
 
