@@ -22,7 +22,7 @@ export class Placement {
     const [first, ...others] = usable
     if (first === undefined) throw unavailable(agents.filter((agent) => this.isHeard(agent)))
     if (others.length === 0) return first
-    const { agents: load } = await this.#store.sessions.counts()
+    const load = await this.#store.sessions.liveByAgent()
     return usable.reduce((best, agent) => ((load[agent.id] ?? 0) < (load[best.id] ?? 0) ? agent : best))
   }
 

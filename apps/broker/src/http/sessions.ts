@@ -105,6 +105,9 @@ function idempotencyKey(key: string | undefined): string | null {
 
 function toListFilter(query: z.infer<typeof wire.ListQuery>) {
   const colon = query.label?.indexOf(':') ?? -1
+  // Ended sessions are a day's history of everybody; looking through it for a label would hold up all others.
+  if (colon !== -1 && (query.state === 'terminated' || query.state === 'failed'))
+    throw new BoxofficeError('INVALID_REQUEST', 'label: finds live sessions only; leave out state, or name a live one')
   const [createdAt, id] = query.cursor === undefined ? [] : decodeCursor(query.cursor, ['number', 'string'])
   return {
     state: query.state ?? null,

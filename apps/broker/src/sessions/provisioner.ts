@@ -23,6 +23,7 @@ export type ProvisionerOptions = {
 
 /** How long a session that was taken over waits for its agent to report again, before it fails. */
 const AGENT_RETURNS_WITHIN_MS = 10_000
+const AGENT_POLL_MS = 100
 
 /** `superseded`: another broker took over while this one was away, and its result was refused [C-24]. */
 export type Provisioned = 'saved' | 'superseded'
@@ -37,10 +38,10 @@ export class Provisioner {
     this.#options = options
   }
 
-  /** Starts; the row that is saved at the end is the result. */
-  begin(session: ProvisioningSession): void {
+  /** Starts; the row that is saved at the end is the result. For `patience` ms it waits for an agent when none can be reached. */
+  begin(session: ProvisioningSession, patience = 0): void {
     const abort = new AbortController()
-    const done = this.#run(session, abort.signal)
+    const done = this.#run(session, abort.signal, performance.now() + patience)
       .catch((thrown: unknown): Provisioned => {
         this.#options.log.error({ session_id: session.id, err: thrown }, 'provisioning failed unexpectedly')
         return 'saved'
@@ -70,7 +71,7 @@ export class Provisioner {
         { type: 'taken_over', fence: session.fence, brokerId, agentId: session.agentId },
         { audit: () => [auditEntry('sandbox.session.takeover', systemOrigin(session.tenant), { ts: now(), sessionId: session.id })] },
       )
-      if (change.refused === undefined && change.session.state === 'provisioning') this.begin(change.session)
+      if (change.refused === undefined && change.session.state === 'provisioning') this.begin(change.session, AGENT_RETURNS_WITHIN_MS)
     }
   }
 
@@ -86,7 +87,7 @@ export class Provisioner {
   }
 
   /** At the agent of the row, and if that cannot be reached at others; then saves what came of it. */
-  async #run(first: ProvisioningSession, cancelled: AbortSignal): Promise<Provisioned> {
+  async #run(first: ProvisioningSession, cancelled: AbortSignal, until: number): Promise<Provisioned> {
     const unreachable = new Set<string>()
     let session = first
     for (;;) {
@@ -97,8 +98,11 @@ export class Provisioner {
         const over = cancelled.aborted || this.#options.now() >= session.provisionDeadline
         if (thrown instanceof AgentUnreachable) unreachable.add(session.agentId)
         const moved = !over && unreachable.has(session.agentId) ? await this.#move(session, unreachable) : undefined
-        if (moved === undefined) return this.#failed(session, fromUnknown(thrown))
-        session = moved
+        const wait = moved === undefined && !over && thrown instanceof AgentUnreachable && performance.now() < until
+        if (moved === undefined && !wait) return this.#failed(session, fromUnknown(thrown))
+        if (wait) await delay(AGENT_POLL_MS, undefined, { signal: cancelled }).catch(() => {})
+        if (wait) unreachable.clear()
+        session = moved ?? session
       }
     }
   }
@@ -161,7 +165,7 @@ export class Provisioner {
       const agent = await store.agents.byId(session.agentId)
       if (agent !== undefined && placement.isHeard(agent)) return agent
       if (performance.now() >= until || cancelled.aborted) throw new AgentUnreachable(session.agentId)
-      await delay(100, undefined, { signal: cancelled }).catch(() => {})
+      await delay(AGENT_POLL_MS, undefined, { signal: cancelled }).catch(() => {})
     }
   }
 }

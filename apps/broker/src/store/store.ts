@@ -72,8 +72,8 @@ export interface SessionStore {
   /** Sessions of one agent that ended after `since`. */
   endedOn(agentId: string, since: number): Promise<EndedSession[]>
   list(filter: SessionFilter): Promise<Session[]>
-  /** Live sessions by state, and how many each agent has. */
-  counts(): Promise<{ states: Record<string, number>; agents: Record<string, number> }>
+  liveByState(): Promise<Record<string, number>>
+  liveByAgent(): Promise<Record<string, number>>
   /** Removes up to `limit` sessions that ended before `before`. */
   purge(before: number, limit: number): Promise<number>
 }

@@ -224,3 +224,17 @@ test('GET lists what the caller may use, in pages without repeats while others a
   expect(scoped.body.sessions).toHaveLength(1)
   expect((await lister.get('/v1/sandbox/sessions?cursor=nonsense')).status).toBe(400)
 })
+
+test('GET lists ended sessions to whoever owned their scope, by state and scope; by label only live ones', async () => {
+  const [owner, other] = await Promise.all([broker.principal('past'), broker.principal('past-other')])
+  const { session_id } = await owner.ensure('past')
+  await owner.release(session_id)
+  const listed = async (who: { get: TestBroker['get'] }, query: string) =>
+    (await who.get<{ sessions: { id: string }[] }>(`/v1/sandbox/sessions?${query}`)).body.sessions.map(({ id }) => id)
+  expect(await listed(owner, 'state=terminated')).toEqual([session_id])
+  expect(await listed(owner, 'state=terminated&scope_id=past')).toEqual([session_id])
+  expect(await listed(owner, 'scope_id=past')).toEqual([])
+  expect(await listed(other, 'state=terminated')).toEqual([])
+  expect(await listed(broker, 'state=terminated&scope_type=thread&scope_id=past')).toEqual([session_id])
+  expect((await owner.get('/v1/sandbox/sessions?state=terminated&label=a:b')).status).toBe(400)
+})

@@ -1,4 +1,4 @@
-import { existsSync, statSync } from 'node:fs'
+import { closeSync, existsSync, openSync, statSync } from 'node:fs'
 import Database from 'better-sqlite3'
 import { StartError } from '../../start-error.ts'
 import { MIGRATIONS } from './migrations.ts'
@@ -11,6 +11,7 @@ const CHECKED_BYTES = 64 * 1024 * 1024
 /** Opens (or makes) the database. A file that is damaged, foreign or newer is refused by its path and left as it is. */
 export function openDatabase(path: string): Db {
   if (existsSync(path) && statSync(path).size > 0) inspect(path)
+  closeSync(openSync(path, 'a', 0o600)) // SQLite would take the umask's mode; its WAL takes this one's
   const db = new Database(path, { timeout: 5000 })
   try {
     db.pragma('journal_mode = WAL')

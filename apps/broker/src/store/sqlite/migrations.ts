@@ -16,6 +16,7 @@ export const MIGRATIONS: readonly string[] = [
     scope_id TEXT NOT NULL,
     state TEXT NOT NULL CHECK (state IN ('provisioning', 'active', 'idle', 'suspended', 'terminated', 'failed')),
     reason TEXT,
+    owner TEXT NOT NULL,
     profile_hash TEXT NOT NULL REFERENCES profiles (hash),
     labels TEXT NOT NULL,
     relay TEXT NOT NULL,
@@ -50,7 +51,11 @@ export const MIGRATIONS: readonly string[] = [
   CREATE INDEX sessions_agent_live ON sessions (agent_id) WHERE state IN ('provisioning', 'active', 'idle', 'suspended');
   CREATE INDEX sessions_agent_ended ON sessions (agent_id, ended_at) WHERE ended_at IS NOT NULL;
   CREATE INDEX sessions_ended ON sessions (ended_at) WHERE ended_at IS NOT NULL;
-  CREATE INDEX sessions_tenant ON sessions (tenant, created_at DESC, id DESC);
+  CREATE INDEX sessions_tenant_live ON sessions (tenant, created_at DESC, id DESC)
+    WHERE state IN ('provisioning', 'active', 'idle', 'suspended');
+  CREATE INDEX sessions_tenant ON sessions (tenant, state, created_at DESC, id DESC);
+  CREATE INDEX sessions_owner ON sessions (tenant, owner, state, created_at DESC, id DESC);
+  CREATE INDEX sessions_scope ON sessions (tenant, scope_type, scope_id, created_at DESC);
 
   CREATE TABLE scopes (
     tenant TEXT NOT NULL,

@@ -5,6 +5,7 @@ import type { Db } from './database.ts'
 export type Scopes = ScopeStore & {
   /** Inside a transaction: claims the scope unless somebody has, and says whose it then is [C-02]. */
   claim(tenant: string, scope: Scope, principal: string, now: number): Ownership
+  owner(tenant: string, scope: Scope): string | null
 }
 
 export function sqliteScopes(db: Db): Scopes {
@@ -22,6 +23,7 @@ export function sqliteScopes(db: Db): Scopes {
   }
   return {
     ownership: async (tenant, scope) => ownership(tenant, scope),
+    owner: (tenant, scope) => ownership(tenant, scope).owner,
     claim: (tenant, scope, principal, now) => {
       claim.run(tenant, scope.type, scope.id, principal, now)
       return ownership(tenant, scope)

@@ -9,6 +9,8 @@ export type SessionRow = {
   scope_id: string
   state: SessionState
   reason: string | null
+  /** Who owned the scope when the session was made. */
+  owner: string
   profile_hash: string
   labels: string
   relay: RelayPreference
@@ -84,8 +86,8 @@ const placedOf = (row: SessionRow): Placed => ({
   activatedAt: row.activated_at ?? 0,
 })
 
-/** All columns but `profile_hash`, which the store knows. */
-export function toRow(session: Session): Omit<SessionRow, 'profile_hash'> {
+/** All columns but those that the store adds. */
+export function toRow(session: Session): Omit<SessionRow, 'profile_hash' | 'owner'> {
   const placed = isPlaced(session) ? session : isLive(session) ? null : session.placed
   const provisioning = session.state === 'provisioning' ? session : null
   const suspended = session.state === 'suspended' ? session : null

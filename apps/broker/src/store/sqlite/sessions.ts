@@ -1,15 +1,14 @@
 import { createHash } from 'node:crypto'
 import { Profile } from '@boxoffice/protocol'
 import type { EndedSession, LiveSession, PlacedSession, ProvisioningSession, Session } from '../../sessions/session.ts'
-import type { CreateOptions, CreateOutcome, SaveOptions, SessionFilter, SessionStore } from '../store.ts'
+import type { CreateOptions, CreateOutcome, SaveOptions, SessionStore } from '../store.ts'
 import type { AppendAudit } from './audit.ts'
 import { type Db, isUniqueViolation } from './database.ts'
 import type { Idempotency } from './idempotency.ts'
 import type { Scopes } from './scopes.ts'
+import { LIVE, listSessions } from './session-list.ts'
 import { type SessionRow, toRow, toSession } from './session-row.ts'
 import type { Write } from './writer.ts'
-
-const LIVE = "state IN ('provisioning', 'active', 'idle', 'suspended')"
 
 export function sqliteSessions(db: Db, write: Write, appendAudit: AppendAudit, scopes: Scopes, idempotency: Idempotency): SessionStore {
   const one = (where: string) => db.prepare<unknown[], SessionRow>(`SELECT * FROM sessions WHERE ${where}`)
@@ -19,13 +18,18 @@ export function sqliteSessions(db: Db, write: Write, appendAudit: AppendAudit, s
   const provisioning = one("state = 'provisioning'")
   const placedOn = one(`agent_id = ? AND ${LIVE} AND sandbox_id IS NOT NULL`)
   const endedOn = one('agent_id = ? AND ended_at > ?')
-  const liveCount = db.prepare<[string]>(`SELECT count(*) FROM sessions WHERE tenant = ? AND ${LIVE}`).pluck()
-  const counts = db.prepare<[], { state: string; agent_id: string; n: number }>(
-    `SELECT state, agent_id, count(*) AS n FROM sessions WHERE ${LIVE} GROUP BY agent_id, state`,
+  // The index is named: without statistics SQLite takes the one over a tenant's whole history.
+  const liveCount = db.prepare<[string]>(`SELECT count(*) FROM sessions INDEXED BY sessions_live WHERE tenant = ? AND ${LIVE}`).pluck()
+  const states = db.prepare<[], { name: string; n: number }>(
+    `SELECT state AS name, count(*) AS n FROM sessions INDEXED BY sessions_agent_live WHERE ${LIVE} GROUP BY state`,
   )
+  const agents = db.prepare<[], { name: string; n: number }>(
+    `SELECT agent_id AS name, count(*) AS n FROM sessions INDEXED BY sessions_agent_live WHERE ${LIVE} GROUP BY agent_id`,
+  )
+  const list = listSessions(db)
   const purge = db.prepare<[number, number]>('DELETE FROM sessions WHERE id IN (SELECT id FROM sessions WHERE ended_at < ? LIMIT ?)')
   const profiles = profileTable(db)
-  const columns = Object.keys({ ...toRow(SHAPE), profile_hash: '' })
+  const columns = Object.keys({ ...toRow(SHAPE), owner: '', profile_hash: '' })
   const insert = db.prepare(`INSERT INTO sessions (${columns.join(', ')}) VALUES (${columns.map((name) => `@${name}`).join(', ')})`)
   const mutable = columns.filter((name) => !IMMUTABLE.has(name))
   const update = db.prepare(
@@ -78,20 +82,9 @@ export function sqliteSessions(db: Db, write: Write, appendAudit: AppendAudit, s
     provisioning: async () => provisioning.all().map((row) => read(row) as ProvisioningSession),
     placedOn: async (agentId) => placedOn.all(agentId).map((row) => read(row) as PlacedSession),
     endedOn: async (agentId, since) => endedOn.all(agentId, since).map((row) => read(row) as EndedSession),
-    list: async (filter) =>
-      db
-        .prepare<unknown[], SessionRow>(...listQuery(filter))
-        .all(...listValues(filter))
-        .map(read),
-    counts: async () => {
-      const states: Record<string, number> = {}
-      const agents: Record<string, number> = {}
-      for (const { state, agent_id, n } of counts.all()) {
-        states[state] = (states[state] ?? 0) + n
-        agents[agent_id] = (agents[agent_id] ?? 0) + n
-      }
-      return { states, agents }
-    },
+    list: async (filter) => list(filter).map(read),
+    liveByState: async () => Object.fromEntries(states.all().map(({ name, n }) => [name, n])),
+    liveByAgent: async () => Object.fromEntries(agents.all().map(({ name, n }) => [name, n])),
     purge: async (before, limit) => write(() => purge.run(before, limit).changes),
   }
 
@@ -104,7 +97,8 @@ export function sqliteSessions(db: Db, write: Write, appendAudit: AppendAudit, s
     // Thrown, not returned: a refusal must also undo the claim.
     if ((liveCount.get(session.tenant) as number) >= maxLive) throw new Refused({ outcome: 'quota' })
     try {
-      insert.run({ ...toRow(session), profile_hash: profiles.put(session.profile) })
+      const owner = scopes.owner(session.tenant, session.scope) ?? session.createdBy
+      insert.run({ ...toRow(session), owner, profile_hash: profiles.put(session.profile) })
     } catch (thrown) {
       if (isUniqueViolation(thrown)) throw new Refused({ outcome: 'exists' })
       throw thrown
@@ -154,37 +148,8 @@ function profileTable(db: Db) {
 }
 
 const IMMUTABLE = new Set(
-  'id tenant scope_type scope_id profile_hash labels relay shape created_by created_at hard_expires_at revision'.split(' '),
+  'id tenant scope_type scope_id owner profile_hash labels relay shape created_by created_at hard_expires_at revision'.split(' '),
 )
-
-const listQuery = (filter: SessionFilter): [string] => [
-  `SELECT s.* FROM sessions s
-   ${filter.principal === null ? '' : 'JOIN scopes o ON o.tenant = s.tenant AND o.scope_type = s.scope_type AND o.scope_id = s.scope_id'}
-   WHERE s.tenant = ?
-     AND ${filter.state === null ? `s.${LIVE}` : 's.state = ?'}
-     ${filter.scopeType === null ? '' : 'AND s.scope_type = ?'}
-     ${filter.scopeId === null ? '' : 'AND s.scope_id = ?'}
-     ${filter.label === null ? '' : 'AND EXISTS (SELECT 1 FROM json_each(s.labels) l WHERE l.key = ? AND l.value = ?)'}
-     ${filter.after === null ? '' : 'AND (s.created_at, s.id) < (?, ?)'}
-     ${
-       filter.principal === null
-         ? ''
-         : `AND (o.owner = ? OR EXISTS (SELECT 1 FROM scope_members m WHERE m.tenant = s.tenant
-              AND m.scope_type = s.scope_type AND m.scope_id = s.scope_id AND m.principal = ?))`
-     }
-   ORDER BY s.created_at DESC, s.id DESC LIMIT ?`,
-]
-
-const listValues = (filter: SessionFilter): unknown[] => [
-  filter.tenant,
-  ...(filter.state === null ? [] : [filter.state]),
-  ...(filter.scopeType === null ? [] : [filter.scopeType]),
-  ...(filter.scopeId === null ? [] : [filter.scopeId]),
-  ...(filter.label === null ? [] : [filter.label.key, filter.label.value]),
-  ...(filter.after === null ? [] : [filter.after.createdAt, filter.after.id]),
-  ...(filter.principal === null ? [] : [filter.principal, filter.principal]),
-  filter.limit,
-]
 
 /** Only for its keys: the columns in one place, typed by `toRow`. */
 const SHAPE: ProvisioningSession = {
