@@ -124,6 +124,8 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
     const server = httpServer(tls, (request, response) => {
       if (!dataplane.handle(request, response)) other(request, response)
     }).on('upgrade', (request, socket, head) => dataplane.upgrade(request, socket, head))
+    // Uploads may take as long as they move; the dataplane gives up one that stalls by itself.
+    server.requestTimeout = 0
     const url = await listen(server, config.host, config.port, tls)
     teardown.defer(async () => {
       await dataplane.close()

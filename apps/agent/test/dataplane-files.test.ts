@@ -412,7 +412,7 @@ describe('archives', () => {
   })
 })
 
-test.fails('down: links stay links; waits for `target` in what the supervisor says of a link', async () => {
+test('[4-104] a directory goes down as tar with its links as links', async () => {
   await dp.exec({ command: 'mkdir -p linked && ln -s one linked/link' })
   const bytes = Buffer.from(await (await download('linked', {}, { archive: 'tar' })).arrayBuffer())
   expect(bytes.toString('latin1')).toContain('link')

@@ -8,6 +8,7 @@ import { type End, type EndReason, KILL_CAUSES, lostError, startingError } from 
 import { abortOf, firstDial } from './first-dial.ts'
 import { type SandboxFile, saveSandboxFile } from './record-file.ts'
 import type { Sandbox } from './sandbox.ts'
+import { processTracker } from './tracker.ts'
 
 type State = { name: 'starting' } | { name: 'running' } | { name: 'frozen' } | { name: 'stopped' } | { name: 'lost'; reason: string }
 
@@ -105,7 +106,9 @@ export class LiveSandbox implements Sandbox {
     if (handle === undefined || handle.state === 'lost' || (handle.state === 'stopped' && !this.#file.stopped))
       return this.#lose(handle?.oomKilled ? 'oom' : 'the sandbox ended while the agent was away')
     this.#state = { name: handle.state }
-    if (handle.state !== 'stopped') await this.#listen()
+    if (handle.state === 'stopped') return
+    await this.#listen()
+    processTracker(this)
   }
 
   /** Gives one from the pool to a session. */

@@ -1,4 +1,5 @@
 import { BoxofficeError } from '@boxoffice/protocol'
+import type { SupervisorLink } from '../supervisor/link.ts'
 import { ProcessList } from '../supervisor/payloads.ts'
 import { parseMeta } from './meta.ts'
 import type { Sandbox } from './sandbox.ts'
@@ -13,24 +14,26 @@ export interface ProcessTracker {
   end(id: string): void
 }
 
-const trackers = new WeakMap<Sandbox, ProcessTracker>()
+/** By link: a stop ends every process together with its link. */
+const trackers = new WeakMap<SupervisorLink, ProcessTracker>()
 
-/** The tracker of a sandbox, made at the first call; the host calls it once when a sandbox is taken into use. */
+/** The tracker of a sandbox, made at the first call; also called when a sandbox is adopted, whose processes may be running. */
 export const processTracker = (sandbox: Sandbox): ProcessTracker => {
-  const known = trackers.get(sandbox)
+  const { link } = sandbox
+  const known = trackers.get(link)
   if (known !== undefined) return known
-  const tracker = createTracker(sandbox)
-  trackers.set(sandbox, tracker)
+  const tracker = createTracker(sandbox, link)
+  trackers.set(link, tracker)
   return tracker
 }
 
-const createTracker = ({ link, activity, profile }: Sandbox): ProcessTracker => {
+const createTracker = (sandbox: Sandbox, link: SupervisorLink): ProcessTracker => {
   const running = new Map<string, { kind: 'exec' | 'shell'; release: () => void; since: number }>()
   let execs = 0
 
   const add = (id: string, kind: 'exec' | 'shell'): void => {
     if (running.has(id)) return
-    running.set(id, { kind, release: activity.run(), since: performance.now() })
+    running.set(id, { kind, release: sandbox.activity.run(), since: performance.now() })
     if (kind === 'exec') execs++
   }
 
@@ -63,10 +66,11 @@ const createTracker = ({ link, activity, profile }: Sandbox): ProcessTracker => 
   return {
     begin(id, kind) {
       if (running.has(id)) return false
-      if (kind === 'exec' && execs >= profile.max_execs) {
+      const { max_execs } = sandbox.profile
+      if (kind === 'exec' && execs >= max_execs) {
         throw new BoxofficeError('RATE_LIMITED', `The sandbox runs ${execs} execs, as many as its profile allows; wait for one to end`, {
           retryAfter: 1,
-          details: { limit: 'max_execs', max_execs: profile.max_execs },
+          details: { limit: 'max_execs', max_execs },
         })
       }
       add(id, kind)

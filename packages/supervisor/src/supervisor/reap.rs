@@ -17,7 +17,11 @@ use crate::wire::Kind;
 impl Supervisor {
     pub(super) fn on_signals(&mut self) {
         let mut terminate = false;
-        sys::read_signals(self.signals.as_fd(), |signal| terminate |= signal != libc::SIGCHLD);
+        // A process of the sandbox has the right to signal PID 1, and must not end the sandbox by it: only the engine may.
+        let obeys_anyone = std::process::id() != 1;
+        sys::read_signals(self.signals.as_fd(), |signal, sender| {
+            terminate |= signal != libc::SIGCHLD && (sender == 0 || obeys_anyone);
+        });
         self.reap();
         if terminate {
             self.begin_shutdown(None, None, 2000);

@@ -27,14 +27,15 @@ pub fn signalfd(signals: &[i32]) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// The numbers of the signals that were pending, as many as one read gives.
-pub fn read_signals(fd: BorrowedFd<'_>, mut each: impl FnMut(i32)) {
+/// The signals that were pending: number, and the sender's process id as seen from here (0: from outside this pid namespace, or the kernel).
+pub fn read_signals(fd: BorrowedFd<'_>, mut each: impl FnMut(i32, u32)) {
     const SIZE: usize = size_of::<libc::signalfd_siginfo>();
     let mut buffer = [0u8; SIZE * 4];
     while let Ok(count) = rustix::io::read(fd, &mut buffer) {
         for record in buffer[..count].chunks_exact(SIZE) {
-            if let Some(number) = record.first_chunk::<4>() {
-                each(u32::from_ne_bytes(*number) as i32);
+            // struct signalfd_siginfo: ssi_signo, ssi_errno, ssi_code, ssi_pid, …
+            if let Some([number, _, _, sender]) = record.as_chunks::<4>().0.first_chunk::<4>() {
+                each(u32::from_ne_bytes(*number) as i32, u32::from_ne_bytes(*sender));
             }
         }
         if count < buffer.len() {
