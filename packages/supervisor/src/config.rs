@@ -16,6 +16,7 @@ pub struct Config {
 pub enum Parsed {
     Run(Config),
     Version,
+    Launch,
     Wrong(String),
 }
 
@@ -30,6 +31,7 @@ impl Config {
             let mut path = || arguments.next().map(PathBuf::from);
             match name.as_str() {
                 "--version" => return Parsed::Version,
+                "--launch" => return Parsed::Launch,
                 "--no-seccomp" => seccomp = false,
                 "--socket" => socket = path(),
                 "--workspace" => workspace = path(),
@@ -65,6 +67,7 @@ mod tests {
         assert!(!config.seccomp);
         assert_eq!(config.oom_files, [PathBuf::from("/a"), PathBuf::from("/b")]);
         assert!(matches!(parse("--version"), Parsed::Version));
+        assert!(matches!(parse("--launch"), Parsed::Launch));
         assert!(matches!(parse("--socket /s --workspace /w"), Parsed::Wrong(_)));
         assert!(matches!(parse("--socket /s --workspace /w --home"), Parsed::Wrong(_)));
         assert!(matches!(parse("--what"), Parsed::Wrong(_)));

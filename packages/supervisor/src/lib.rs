@@ -6,6 +6,7 @@ pub mod channel;
 pub mod config;
 pub mod fault;
 pub mod files;
+pub mod launch;
 pub mod mark;
 pub mod message;
 pub mod oom;

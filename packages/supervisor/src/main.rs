@@ -1,4 +1,5 @@
 use boxoffice_supervisor::config::{Config, Parsed};
+use boxoffice_supervisor::launch::launch;
 use boxoffice_supervisor::supervisor::Supervisor;
 use std::process::ExitCode;
 
@@ -8,6 +9,15 @@ fn main() -> ExitCode {
         Parsed::Version => {
             println!("{}", env!("CARGO_PKG_VERSION"));
             return ExitCode::SUCCESS;
+        }
+        Parsed::Launch => {
+            return match launch() {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(message) => {
+                    eprintln!("supervisor: {message}");
+                    ExitCode::FAILURE
+                }
+            };
         }
         Parsed::Wrong(message) => {
             eprintln!("supervisor: {message}");

@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs'
 import { readFile, rmdir, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
@@ -14,6 +14,8 @@ type Hierarchies = Partial<Record<Controller, { version: Version; directory: str
 
 /** The control groups of all sandboxes of one install: which limits they enforce, and a group per sandbox. */
 export interface Cgroups {
+  /** Removes every group that `keep` does not name and that holds no process: left by an agent that was killed. */
+  sweep(keep: ReadonlySet<string>): void
   readonly limits: ProviderCapabilities['limits']
   readonly canFreeze: boolean
   group(name: string): CgroupGroup
@@ -23,6 +25,8 @@ export interface Cgroups {
 export interface CgroupGroup {
   /** The file that counts the out-of-memory kills of the group. */
   readonly oomFile: string | undefined
+  makeDirectories(): void
+  /** Makes the directories where they are missing, and sets the limits. */
   create(profile: Profile): void
   attach(pid: number): Promise<void>
   pids(): Promise<number[]>
@@ -88,6 +92,18 @@ export const openCgroups = (installId: string): Cgroups | undefined => {
     ],
     canFreeze: hierarchies.freezer !== undefined,
     group: (name) => cgroupGroup(hierarchies, name),
+    sweep(keep) {
+      for (const { directory } of Object.values(hierarchies)) {
+        for (const entry of readdirSync(directory, { withFileTypes: true })) {
+          if (!entry.isDirectory() || keep.has(entry.name)) continue
+          try {
+            rmdirSync(join(directory, entry.name))
+          } catch {
+            // In use: whose processes these are is not known here.
+          }
+        }
+      }
+    },
   }
 }
 
@@ -178,9 +194,12 @@ const cgroupGroup = (hierarchies: Hierarchies, name: string): CgroupGroup => {
     oomFile,
     pids,
     // Synchronous on purpose: these files are kernel memory, and each call takes less than a trip through the thread pool.
+    makeDirectories() {
+      for (const directory of directories) if (!existsSync(directory)) mkdirSync(directory)
+    },
     create(profile) {
+      this.makeDirectories()
       for (const { controller, version, directory } of entries) {
-        if (!existsSync(directory)) mkdirSync(directory)
         for (const [file, value, optional] of limitFiles(controller, version, profile)) {
           if (optional && !existsSync(join(directory, file))) continue
           writeFileSync(join(directory, file), value)

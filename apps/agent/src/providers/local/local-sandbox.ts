@@ -1,9 +1,10 @@
-import { type FileHandle, readFile } from 'node:fs/promises'
+import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { BoxofficeError } from '@boxoffice/protocol'
 import type { SandboxHandle } from '../provider.ts'
 import type { CgroupGroup } from './cgroups.ts'
+import type { Launcher } from './launchers.ts'
 import {
   descendantsOf,
   nameProcess,
@@ -14,15 +15,15 @@ import {
   signalPid,
   signalProcess,
 } from './process-table.ts'
-import { LOG_NAME, openLog, spawnDetached } from './spawn.ts'
+import { LOG_NAME, openLog, type Spawned, spawnDetached } from './spawn.ts'
 import type { LocalState, StateFiles } from './state-file.ts'
 
 /** Marks every process of a sandbox without namespaces, so that its end finds them all. */
 const MARK = 'BOXOFFICE_SANDBOX_ID'
 
 export interface LocalSandbox {
-  /** For the first time. */
-  start(): Promise<SandboxHandle>
+  /** For the first time; through a launcher, if one is ready in the sandbox's group. */
+  start(launcher?: Launcher): Promise<SandboxHandle>
   handle(): Promise<SandboxHandle>
   freeze(): Promise<void>
   stop(): Promise<void>
@@ -49,30 +50,34 @@ export const localSandbox = ({ state: initial, isolation, group, files, bootId, 
   const ofThisBoot = (): boolean => state.boot_id === bootId
   const processes = (): ProcessName[] => (ofThisBoot() ? [state.monitor, state.supervisor].filter((name) => name !== null) : [])
 
-  const start = async (first: boolean): Promise<SandboxHandle> => {
+  const start = async (first: boolean, launcher?: Launcher): Promise<SandboxHandle> => {
     // The file is there before the process is, so that a crash in between leaves something to find it by.
     state = { ...state, boot_id: bootId, stopped: false, monitor: null, supervisor: null }
-    const saved = first ? files.create(state) : files.save(state)
-    const [log] = await Promise.all([openLog(logDirectory), saved])
-    try {
-      return await startProcesses(log)
-    } finally {
-      await log.close()
-    }
+    await (first ? files.create(state) : files.save(state))
+    if (launcher === undefined) return startHere()
+    // Already in the group, and so is what it starts.
+    const spawned = launcher.run(state.command, join(logDirectory, LOG_NAME))
+    return started(spawned, await spawned.supervisorPid.catch(endedEarly))
   }
 
-  const startProcesses = async (log: FileHandle): Promise<SandboxHandle> => {
+  const startHere = async (): Promise<SandboxHandle> => {
     const environment: Record<string, string> =
       isolation === 'none' ? { PATH: process.env.PATH ?? '/usr/local/bin:/usr/bin:/bin', [MARK]: state.id } : {}
+    await using log = await openLog(logDirectory)
     const spawned = await spawnDetached(state.command, { environment, infoPipe: isolation === 'bubblewrap', log })
     // No program of the sandbox runs before the agent talks to its supervisor, so joining the group late leaves no gap.
     const joined = group?.attach(spawned.pid)
     joined?.catch(() => {})
     const supervisorPid = await spawned.supervisorPid.catch(endedEarly)
-    const [monitor, supervisor] = await Promise.all([nameProcess(spawned.pid), nameProcess(supervisorPid)])
     const limited = joined?.then(() => group?.attach(supervisorPid)).catch(endedEarly)
-    await Promise.all([save({ monitor: monitor ?? null, supervisor: supervisor ?? null }), limited])
-    return { id: state.id, engineId: String(spawned.pid), state: 'running', profileHash: state.profile_hash }
+    const [handle] = await Promise.all([started(spawned, supervisorPid), limited])
+    return handle
+  }
+
+  const started = async ({ pid }: Spawned, supervisorPid: number): Promise<SandboxHandle> => {
+    const [monitor, supervisor] = await Promise.all([nameProcess(pid), nameProcess(supervisorPid)])
+    await save({ monitor: monitor ?? null, supervisor: supervisor ?? null })
+    return { id: state.id, engineId: String(pid), state: 'running', profileHash: state.profile_hash }
   }
 
   const endedEarly = async (cause: unknown): Promise<never> => {
@@ -122,7 +127,7 @@ export const localSandbox = ({ state: initial, isolation, group, files, bootId, 
   }
 
   return {
-    start: () => start(true),
+    start: (launcher) => start(true, launcher),
     async handle() {
       const now = await engineState()
       const lost = now === 'lost' && ((await group?.oomKills()) ?? 0) > 0

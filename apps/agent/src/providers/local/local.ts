@@ -6,6 +6,7 @@ import type { Provider, ProviderCapabilities, SandboxHandle, SandboxSpec } from 
 import { bubblewrapArguments, generateEtc } from './bubblewrap.ts'
 import { openCgroups, removeInstallGroups } from './cgroups.ts'
 import { findBubblewrap } from './detect.ts'
+import { createLaunchers } from './launchers.ts'
 import { type LocalSandbox, localSandbox } from './local-sandbox.ts'
 import { createReach } from './reach.ts'
 import { type LocalState, stateFiles } from './state-file.ts'
@@ -42,6 +43,9 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
   const bootId = (await readFile('/proc/sys/kernel/random/boot_id', 'utf8')).trim()
   const files = stateFiles(stateDirectory)
   const sandboxes = new Map<string, LocalSandbox>()
+  const groups = new Set<string>()
+  for await (const { group } of files.load(() => {})) groups.add(group)
+  cgroups?.sweep(groups)
 
   const isolation = bwrap === undefined ? 'none' : 'bubblewrap'
   const capabilities: ProviderCapabilities = {
@@ -52,11 +56,13 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
     ociRuntimes: [],
   }
 
-  const commandFor = (id: string, spec: SandboxSpec): LocalState['command'] => {
+  const launchers = cgroups === undefined || bwrap === undefined ? undefined : createLaunchers(cgroups)
+
+  const commandFor = (group: string, spec: SandboxSpec): LocalState['command'] => {
     const workspace = reach.path(spec.workspaceDirectory)
     const supervisor = reach.path(spec.supervisorPath)
     const link = reach.path(spec.linkDirectory)
-    const oomFile = cgroups?.group(id).oomFile
+    const oomFile = cgroups?.group(group).oomFile
     const ids = { uid: asRoot ? spec.uid : null, gid: asRoot ? spec.gid : null }
     if (bwrap !== undefined) {
       const paths = { etc: reach.path(etcDirectory), supervisor, link, workspace, oomFile }
@@ -76,7 +82,7 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
     const sandbox = localSandbox({
       state,
       isolation,
-      group: cgroups?.group(state.id),
+      group: cgroups?.group(state.group),
       files,
       bootId,
       logDirectory: dirname(state.link_directory),
@@ -103,6 +109,8 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
           'network: the local provider cannot grant network access; use the docker provider or a profile without it',
         )
       }
+      const launcher = launchers?.take()
+      const group = launcher?.group ?? id
       const sandbox = adopt({
         id,
         profile_hash: spec.profileHash,
@@ -110,17 +118,20 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
         stopped: false,
         monitor: null,
         supervisor: null,
-        command: commandFor(id, spec),
+        command: commandFor(group, spec),
         link_directory: spec.linkDirectory,
+        group,
       })
       try {
-        cgroups?.group(id).create(spec.profile)
+        cgroups?.group(group).create(spec.profile)
         if (bwrap === undefined) await makeHome(spec)
-        return await sandbox.start()
+        return await sandbox.start(launcher)
       } catch (error) {
         await sandbox.destroy()
         sandboxes.delete(id)
         throw error
+      } finally {
+        launchers?.refill(spec.supervisorPath)
       }
     },
     async *list() {
@@ -138,6 +149,7 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
       sandboxes.delete(handle.id)
     },
     async close() {
+      await launchers?.close()
       removeInstallGroups(installId)
       await reach.close()
     },

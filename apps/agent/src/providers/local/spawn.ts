@@ -45,7 +45,7 @@ export const spawnDetached = async (
  * Reads bubblewrap's `--info-fd`: a small JSON object once the namespaces exist, or nothing at all when it failed. It is read
  * to the end, because bubblewrap dies of a pipe that closes while it still writes.
  */
-const innerPid = async (info: Readable): Promise<number> => {
+export const innerPid = async (info: Readable): Promise<number> => {
   const found = Promise.withResolvers<number | undefined>()
   let answer = ''
   info.on('data', (piece: Buffer) => {

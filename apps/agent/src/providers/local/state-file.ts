@@ -24,6 +24,8 @@ export const LocalState = z.object({
     gid: z.number().nullable(),
   }),
   link_directory: z.string(),
+  /** Name of its control group. */
+  group: z.string(),
 })
 export type LocalState = z.infer<typeof LocalState>
 

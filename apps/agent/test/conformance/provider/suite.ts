@@ -255,7 +255,10 @@ export const providerSuite = ({ kind, open, cycles, accident, remains }: Exam): 
 
     test('PID 1 cannot be traced, read or killed from inside', async () => {
       const sandbox = await (await begin()).ensure('s1')
-      const ran = await run(sandbox, 'cat /proc/1/environ /proc/1/mem /proc/1/maps; ls -l /proc/1/fd; kill -9 1; kill -STOP 1; kill -TERM 1; kill -INT 1; kill -HUP 1; echo still')
+      const ran = await run(
+        sandbox,
+        'cat /proc/1/environ /proc/1/mem /proc/1/maps; ls -l /proc/1/fd; kill -9 1; kill -STOP 1; kill -TERM 1; kill -INT 1; kill -HUP 1; echo still',
+      )
       expect(ran.stdout.replace(/^total.*\n/m, '')).toBe('still\n')
       expect(await run(sandbox, 'echo there')).toMatchObject({ stdout: 'there\n' })
     })
