@@ -85,7 +85,7 @@ async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, p
   const profiles = profilesOf(settings)
   openDataDir(settings.dataDir)
   parts.use(lockDataDir(settings.dataDir, settings.sharedDataDir))
-  const store = parts.use(openSqliteStore(join(settings.dataDir, 'broker.db')))
+  const store = parts.use(await openSqliteStore(join(settings.dataDir, 'broker.db')))
   const apiKeyCreated = await operatorKey(settings, store, now())
   const enrollToken = settings.enrollToken ?? enrollTokenOf(settings.dataDir)
 

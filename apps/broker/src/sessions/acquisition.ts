@@ -37,6 +37,7 @@ const POLL_MS = [10, 20, 40, 80]
 /** Resolves a scope to its session, or makes it; atomic per scope over all brokers of one database [4-15]. */
 export class Acquisition {
   readonly #options: AcquisitionOptions
+  readonly #creating = new Map<string, Promise<void>>()
 
   constructor(options: AcquisitionOptions) {
     this.#options = options
@@ -57,7 +58,7 @@ export class Acquisition {
       if (live === undefined) {
         if (request.mode === 'get') throw noSession('this scope has no session; call with mode "ensure" to create one')
         if (recorded && repeatable) throw keyOfEndedSession(repeatable.key)
-        await this.#create(principal, request, profile ?? this.#profile('default'), access, origin)
+        await this.#createOnce(principal, request, profile ?? this.#profile('default'), access, origin)
         continue
       }
       // Somebody else may have claimed it since; the claim is in the database before the session is [C-02].
@@ -106,6 +107,16 @@ export class Acquisition {
     const session = await this.#options.store.sessions.byId(record.sessionId)
     if (session === undefined || !isLive(session)) throw keyOfEndedSession(record.key)
     return isPlaced(session)
+  }
+
+  /** Of the requests of one scope that find no session at once, one makes it; the others look again, and cost no `create`. */
+  async #createOnce(principal: Principal, request: NegotiateRequest, profile: Profile, access: Access, origin: Origin): Promise<void> {
+    const scope = JSON.stringify([principal.tenant, request.scope.type, request.scope.id])
+    const creating = this.#creating.get(scope)
+    if (creating !== undefined) return void (await creating.catch(() => {}))
+    const work = this.#create(principal, request, profile, access, origin).finally(() => this.#creating.delete(scope))
+    this.#creating.set(scope, work)
+    await work
   }
 
   /** Inserts the row under the unique index; whoever loses the race finds the winner's row in the next round. */

@@ -195,9 +195,9 @@ describe('[4-11, C-01..C-04] who may use a thread', () => {
     }
   })
 
-  test('[4-15] 100 parallel ensures of one thread: one session, one sandbox', async () => {
+  test('[4-15, C-58] 300 parallel ensures of one thread: one session, one sandbox', async () => {
     const made = agent.created
-    const all = await Promise.all(Array.from({ length: 100 }, () => broker.ensure('parallel')))
+    const all = await Promise.all(Array.from({ length: 300 }, () => broker.ensure('parallel'))) // more than may create at once [C-58]
     expect(new Set(all.map(({ session_id, sandbox }) => `${session_id} ${sandbox.id}`)).size).toBe(1)
     expect(agent.created).toBe(made + 1)
   })

@@ -64,7 +64,7 @@ describe('[2.14] a database that must not be touched', () => {
 
   test('one of a newer version: refused, unchanged', async () => {
     await seed()
-    const db = openDatabase(path())
+    const db = await openDatabase(path())
     db.pragma(`user_version = ${MIGRATIONS.length + 1}`)
     db.pragma('wal_checkpoint(TRUNCATE)')
     db.close()
@@ -77,7 +77,7 @@ describe('[2.14] a database that must not be touched', () => {
 
   test('[C-72] the audit log refuses changes, also by hand', async () => {
     await seed()
-    const db = openDatabase(path())
+    const db = await openDatabase(path())
     db.prepare("INSERT INTO audit (ts, event, outcome) VALUES (1, 'x', 'ok')").run()
     expect(() => db.prepare("UPDATE audit SET event = 'y'").run()).toThrow(/append-only/)
     expect(() => db.prepare('DELETE FROM audit').run()).toThrow(/append-only/)
@@ -95,6 +95,12 @@ describe('[2.14] one broker per data directory', () => {
     expect((await refusal({ sharedDataDir: true })).message).toContain(`pid ${process.pid}`)
     await broker.close()
     await (await start()).broker.close()
+  })
+
+  test('[4-15] several that start at once on a new directory all start', async () => {
+    const all = await Promise.all(Array.from({ length: 4 }, () => start({ sharedDataDir: true, createApiKey: true })))
+    expect(new Set(all.map(({ enrollToken }) => enrollToken)).size).toBe(1)
+    await Promise.all(all.map(({ broker }) => broker.close()))
   })
 
   test('[4-15] two that both share it run together; one that does not is refused', async () => {

@@ -1,4 +1,5 @@
 import { closeSync, existsSync, openSync, statSync } from 'node:fs'
+import { setTimeout as delay } from 'node:timers/promises'
 import Database from 'better-sqlite3'
 import { StartError } from '../../start-error.ts'
 import { MIGRATIONS } from './migrations.ts'
@@ -8,8 +9,26 @@ export type Db = Database.Database
 /** Above this size a full check would delay every start; damage there shows at the first access instead. */
 const CHECKED_BYTES = 64 * 1024 * 1024
 
+/** How long brokers that start at once on a new file wait for each other. */
+const START_LOCK_MS = 10_000
+
 /** Opens (or makes) the database. A file that is damaged, foreign or newer is refused by its path and left as it is. */
-export function openDatabase(path: string): Db {
+export async function openDatabase(path: string): Promise<Db> {
+  const until = performance.now() + START_LOCK_MS
+  for (;;) {
+    try {
+      return open(path)
+    } catch (thrown) {
+      // SQLite's own busy timeout does not cover the change to WAL mode.
+      if (!isBusy(thrown)) throw thrown
+      if (performance.now() > until)
+        throw new StartError(`the database ${path} is locked by another program; end it and start again`, { cause: thrown })
+    }
+    await delay(20)
+  }
+}
+
+function open(path: string): Db {
   if (existsSync(path) && statSync(path).size > 0) inspect(path)
   closeSync(openSync(path, 'a', 0o600)) // SQLite would take the umask's mode; its WAL takes this one's
   const db = new Database(path, { timeout: 5000 })
@@ -43,7 +62,7 @@ function inspect(path: string): void {
       db.close()
     }
   } catch (thrown) {
-    if (thrown instanceof StartError) throw thrown
+    if (thrown instanceof StartError || isBusy(thrown)) throw thrown
     if (isDamage(thrown)) throw damaged(path, thrown)
     throw new StartError(
       `the database ${path} cannot be opened: ${(thrown as Error).message}; check that it is readable and its directory writable`,

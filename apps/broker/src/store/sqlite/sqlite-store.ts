@@ -10,8 +10,8 @@ import { sqliteSessions } from './sessions.ts'
 import { groupCommit } from './writer.ts'
 
 /** The store in one SQLite file. Throws `StartError` for a file that it must not touch. */
-export function openSqliteStore(path: string): Store {
-  const db = openDatabase(path)
+export async function openSqliteStore(path: string): Promise<Store> {
+  const db = await openDatabase(path)
   const write = groupCommit(db)
   const audit = sqliteAudit(db, write)
   const scopes = sqliteScopes(db)
