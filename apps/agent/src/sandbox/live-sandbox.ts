@@ -205,6 +205,7 @@ export class LiveSandbox implements Sandbox {
     this.#link = undefined
   }
 
+  /** Not activity: that is with whoever asks (`ready`), and a stop wakes what is frozen only to end it. */
   async #wake(): Promise<void> {
     if (this.#state.name === 'stopped') {
       // A new supervisor has never had a secret.
@@ -213,7 +214,6 @@ export class LiveSandbox implements Sandbox {
     }
     await this.#parts.provider.resume(this.#known())
     this.#state = { name: 'running' }
-    this.activity.touch()
   }
 
   async #shutdown(cause: KillCause, graceMs: number): Promise<void> {
