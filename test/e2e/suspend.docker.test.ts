@@ -1,0 +1,3 @@
+import { suspendSuite } from './suites/suspend.ts'
+
+suspendSuite('docker')
