@@ -25,7 +25,13 @@ import { createUplink } from './uplink/heartbeat.ts'
 import { loadTrust, saveTrust } from './uplink/trust.ts'
 
 /** Parts that tests and `boxoffice up` bring along instead of the usual ones. */
-export type AgentOverrides = { log?: Logger; broker?: BrokerClient; candidates?: readonly Candidate[] }
+export type AgentOverrides = {
+  log?: Logger
+  broker?: BrokerClient
+  candidates?: readonly Candidate[]
+  /** The PEM certificate by which the broker is known, where its name cannot be in one. */
+  brokerCertificate?: string
+}
 
 /** What a started agent says of itself; the ready line prints it. */
 export type AgentReady = {
@@ -81,7 +87,7 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
     const uids = createUids(installId)
     await claimOwners(uids, join(directory.path, 'workspaces'))
     const revocations = createRevocationStore()
-    const broker = overrides.broker ?? createBrokerClient(config.brokerUrl, config.enrollToken)
+    const broker = overrides.broker ?? createBrokerClient(config.brokerUrl, config.enrollToken, overrides.brokerCertificate)
     const keys = createKeySource({ load: () => broker.jwks() })
     let trust = await loadTrust(directory.path)
     if (trust !== undefined) keys.seed(trust.jwks)
@@ -133,8 +139,10 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
     })
 
     const verify = createControlVerifier({ keys, issuer, agentId: () => uplink.agentId })
-    const control = httpServer(tls, getRequestListener(createControlApp({ manager, revocations, verify, log }).fetch))
-    const controlUrl = await listen(control, hostOf(config.controlListen), portOf(config.controlListen), tls)
+    // A loopback listener needs no TLS [C-79], and no certificate is for it.
+    const controlTls = isLoopback(hostOf(config.controlListen)) ? undefined : tls
+    const control = httpServer(controlTls, getRequestListener(createControlApp({ manager, revocations, verify, log }).fetch))
+    const controlUrl = await listen(control, hostOf(config.controlListen), portOf(config.controlListen), controlTls)
     teardown.defer(() => drain(control, DRAIN_MS))
 
     const heartbeat = (partial: boolean): AgentHeartbeatRequest => {

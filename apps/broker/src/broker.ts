@@ -37,8 +37,11 @@ import { SigningKeys } from './tokens/keys.ts'
 /** What tests put in the place of the real thing. */
 export type BrokerOverrides = { now?: () => number; client?: AgentClient; log?: Log }
 
-/** `enrollToken` is what agents register with: the configured one, or the one of the data directory. */
-export type StartedBroker = { url: string; port: number; enrollToken: string; apiKeyCreated?: string }
+/**
+ * `localUrl` is where it listens, whatever its public URL is. `enrollToken` is what agents register with: the configured one, or
+ * the one of the data directory.
+ */
+export type StartedBroker = { url: string; localUrl: string; port: number; enrollToken: string; apiKeyCreated?: string }
 
 export interface Broker {
   /** Opens the data directory, listens, starts the reaper. Throws `StartError` with what to do; nothing is left open then. */
@@ -148,7 +151,8 @@ async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, p
   if (!settings.sharedDataDir) await store.brokers.forget(null)
   const server = await listen(app, settings)
   parts.defer(() => server.close())
-  url = settings.publicUrl ?? localUrl(settings, server.port)
+  const listensAt = localUrl(settings, server.port)
+  url = settings.publicUrl ?? listensAt
   issuer.issuer = await store.brokers.issuer(url, !settings.sharedDataDir || settings.publicUrl !== undefined)
   if (url.startsWith('http:') && !isLoopback(new URL(url).hostname))
     log.warn({ public_url: url }, 'the public URL is not https: credentials cross the network in the clear unless a TLS proxy is in front')
@@ -156,7 +160,13 @@ async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, p
   parts.defer(() => reaper.stop())
   await reaper.run()
   log.info({ url }, 'broker listens')
-  const started: StartedBroker = { url, port: server.port, enrollToken, ...(apiKeyCreated === undefined ? {} : { apiKeyCreated }) }
+  const started: StartedBroker = {
+    url,
+    localUrl: listensAt,
+    port: server.port,
+    enrollToken,
+    ...(apiKeyCreated === undefined ? {} : { apiKeyCreated }),
+  }
   return { started, reaper, effects, keys }
 }
 

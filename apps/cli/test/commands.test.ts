@@ -1,9 +1,10 @@
+import { execFileSync, spawnSync } from 'node:child_process'
 import { createHash, randomBytes } from 'node:crypto'
 import { chmodSync, mkdirSync, readFileSync, readlinkSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { stat } from 'node:fs/promises'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { run, start, startInTerminal, startUp, type Up } from './support/program.ts'
 
 const sha256 = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest('hex')
@@ -31,14 +32,36 @@ describe('boxoffice up', () => {
   })
 
   test('tells a person the same, with commands to try; ends with 0 on SIGTERM', async () => {
-    const running = start(['up', '--port', '0', '--agent-port', '0', '--provider', 'local', '--data-dir', join(up.directory, 'second')])
+    const cwd = join(up.directory, 'elsewhere')
+    mkdirSync(cwd)
+    const settings = ['--port', '0', '--agent-port', '0', '--provider', 'local', '--data-dir', join(up.directory, 'second')]
+    const running = start(['up', '--destroy-on-exit', ...settings], { cwd })
     await running.says('Ctrl-C')
+    expect(running.stdout).toMatch(/provider\s+local, isolation/)
+    expect(running.stdout).toMatch(/export BOXOFFICE_URL=http:\/\/127.0.0.1:\d+ BOXOFFICE_API_KEY=bxo_/)
+    const [setting, ...commands] = [...running.stdout.matchAll(/^ {2}(export .*|\S*boxoffice .*)$/gm)].map(([line]) => line.trim())
+    expect(commands).toHaveLength(3)
+    for (const command of commands) {
+      const typed = command.endsWith(' shell') ? `script -qec '${command}' /dev/null` : command
+      const { status, stderr } = spawnSync('sh', ['-euc', `${setting}\n${typed}`], { cwd, input: 'exit\n' })
+      expect({ command, status, stderr: String(stderr) }).toMatchObject({ command, status: 0 })
+    }
+    expect(readFileSync(join(cwd, 'system.txt'), 'utf8')).toContain('Linux')
     running.child.kill('SIGTERM')
-    const { code, stdout } = await running.ended
-    expect(code).toBe(0)
-    expect(stdout).toMatch(/provider\s+local, isolation/)
-    expect(stdout).toMatch(/export BOXOFFICE_URL=http:\/\/127.0.0.1:\d+ BOXOFFICE_API_KEY=bxo_/)
-    expect(stdout.match(/boxoffice (exec|shell|cp) ?/g)).toHaveLength(3)
+    expect((await running.ended).code).toBe(0)
+  })
+
+  test('[4-58] listens with TLS, for clients of the broker and of the agent', async () => {
+    const at = (name: string) => join(up.directory, name)
+    const names = 'subjectAltName=IP:127.0.0.1'
+    const subject = ['-subj', '/CN=broker.example', '-addext', names, '-keyout', at('key.pem'), '-out', at('cert.pem')]
+    execFileSync('openssl', ['req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-days', '1', ...subject], { stdio: 'ignore' })
+    const secure = await startUp(['--tls-cert', at('cert.pem'), '--tls-key', at('key.pem')])
+    onTestFinished(async () => void (await secure.stop()))
+    expect(secure.ready).toMatchObject({ broker_url: expect.stringMatching(/^https:/), agent_url: expect.stringMatching(/^https:/) })
+    const env = { ...secure.env, NODE_EXTRA_CA_CERTS: at('cert.pem') }
+    expect(await run(['exec', '--', 'echo', 'private'], { env })).toMatchObject({ code: 0, stdout: 'private\n' })
+    expect(await run(['exec', '--', 'true'], { env: secure.env })).toMatchObject({ code: 125 })
   })
 
   test('on a port that is taken says so in one line and ends with 1', async () => {

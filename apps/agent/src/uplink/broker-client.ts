@@ -9,6 +9,7 @@ import {
   RegisterAgentResponse,
 } from '@boxoffice/protocol'
 import type { z } from 'zod'
+import { pinnedFetch } from './pinned-fetch.ts'
 
 /** The three things an agent asks of its broker. Failures are `BoxofficeError`; a broker that is away is BACKEND_UNAVAILABLE. */
 export interface BrokerClient {
@@ -19,11 +20,13 @@ export interface BrokerClient {
 
 const TIMEOUT_MS = 10_000
 
-export const createBrokerClient = (brokerUrl: string, enrollToken: string): BrokerClient => {
+/** With `certificate` (PEM) the broker is the one that shows it, whatever its name is. */
+export const createBrokerClient = (brokerUrl: string, enrollToken: string, certificate?: string): BrokerClient => {
+  const get = certificate === undefined ? fetch : pinnedFetch(certificate)
   const base = brokerUrl.replace(/\/+$/, '')
   const send = async <T>(path: string, schema: z.ZodType<T>, init: RequestInit & { signal?: AbortSignal }): Promise<T> => {
     const signal = AbortSignal.any([AbortSignal.timeout(TIMEOUT_MS), ...(init.signal ? [init.signal] : [])])
-    const response = await fetch(base + path, { ...init, signal, redirect: 'error' }).catch((cause: unknown) => {
+    const response = await get(base + path, { ...init, signal, redirect: 'error' }).catch((cause: unknown) => {
       throw new BoxofficeError('BACKEND_UNAVAILABLE', `the broker at ${base} cannot be reached`, { cause })
     })
     const body: unknown = await response.json().catch(() => undefined)

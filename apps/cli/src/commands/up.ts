@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import { Command } from 'commander'
 import { serve } from '../serve.ts'
 import { defaultDataDir } from '../settings/data-dir.ts'
@@ -25,8 +26,12 @@ const up = async (flags: Record<string, unknown>): Promise<void> => {
     async (stack) => {
       const broker = createBroker({ ...settings.broker, enrollToken, createApiKey: true }, { log: log.child({ part: 'broker' }) })
       stack.defer(() => broker.close())
-      const { url: brokerUrl, apiKeyCreated } = await broker.start()
-      const agent = createAgent({ ...settings.agent, brokerUrl }, { log: log.child({ part: 'agent' }) })
+      const { url: brokerUrl, localUrl, apiKeyCreated } = await broker.start()
+      const { tls } = settings.broker
+      const agent = createAgent(
+        { ...settings.agent, brokerUrl: localUrl },
+        { log: log.child({ part: 'agent' }), ...(tls === undefined ? {} : { brokerCertificate: readFileSync(tls.cert, 'utf8') }) },
+      )
       stack.defer(() => agent.close())
       const { url: agentUrl, provider, isolation } = await agent.start()
       const key = apiKeyCreated === undefined ? {} : { api_key: apiKeyCreated }

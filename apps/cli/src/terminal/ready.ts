@@ -39,9 +39,9 @@ export const announceUp = (ready: ReadyLine, { dataDir, isDefaultDataDir }: UpDe
     'Try, in another terminal:',
     '',
     ...(settings.length > 0 ? [`  export ${settings.join(' ')}`] : []),
-    `  ${program} exec -- uname -a`,
+    `  ${program} exec -- sh -c 'uname -a | tee system.txt'`,
+    `  ${program} cp default:system.txt .`,
     `  ${program} shell`,
-    `  ${program} cp README.md default:README.md`,
     '',
     'Ctrl-C stops it.',
   ]
