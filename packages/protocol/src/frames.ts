@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { Capability } from './capabilities.ts'
+import { ErrorEnvelope } from './errors.ts'
 import { commandFields, exitFields, Signal } from './exec.ts'
 import { ExecId } from './ids.ts'
 
@@ -136,17 +137,7 @@ export const PongFrame = z.object({
   /** Bytes of stdin that the process has been given so far. */
   stdin_offset: z.number().int().optional(),
 })
-export const ErrorFrame = z.object({
-  type: z.literal('error'),
-  error: z.object({
-    code: z.string(),
-    message: z.string(),
-    retryable: z.boolean(),
-    request_id: z.string(),
-    aliases: z.array(z.string()).optional(),
-    details: z.record(z.string(), z.unknown()).optional(),
-  }),
-})
+export const ErrorFrame = z.object({ type: z.literal('error'), error: ErrorEnvelope.shape.error })
 
 export const ServerFrame = z.discriminatedUnion('type', [
   AuthOkFrame,
