@@ -20,6 +20,7 @@ export const Profile = z.object({
     .positive()
     .default(100 * 1024 * 1024),
   persistent: z.boolean().default(false),
+  idle_after_seconds: z.number().positive().default(60),
   idle_timeout_seconds: z.number().positive().default(900),
   stop_after_seconds: z.number().positive().default(3600),
   hard_ttl_seconds: z.number().positive().default(28800),

@@ -51,9 +51,6 @@ export type SessionEffect =
 /** `refused` says why an event is illegal in this state; the session is then unchanged. */
 export type Step = { session: Session; effects: readonly SessionEffect[]; refused?: string }
 
-/** Without dataplane activity for so long a session reads `idle`, for information only [C-53]. */
-export const IDLE_AFTER_MS = 60_000
-
 export function transition(session: Session, event: SessionEvent, now: number): Step {
   switch (session.state) {
     case 'provisioning':
@@ -170,7 +167,7 @@ function tickRunning(session: ActiveSession | IdleSession, suspend: readonly Sus
       ? step(terminate(session, 'idle', now), revoke, destroy)
       : step(suspended(session, mode, now), { type: 'suspend', mode })
   }
-  if (now >= session.lastActivityAt + IDLE_AFTER_MS && session.state === 'active') return step(rearm({ ...session, state: 'idle' }))
+  if (now >= idleAt(session) && session.state === 'active') return step(rearm({ ...session, state: 'idle' }))
   return step(rearm(session))
 }
 
@@ -192,6 +189,9 @@ const step = (session: Session, ...effects: SessionEffect[]): Step => ({ session
 const refuse = (session: Session, refused: string): Step => ({ session, effects: [], refused })
 const ms = (seconds: number): number => seconds * 1000
 
+/** Without dataplane activity for so long a session reads `idle`, for information only [C-53]. */
+const idleAt = ({ lastActivityAt, profile }: PlacedSession): number => lastActivityAt + ms(profile.idle_after_seconds)
+
 /** The lease is acted on when neither it nor the activity of the last `lease_seconds` holds it [C-51]. */
 const leaseDecisionAt = (session: PlacedSession): number =>
   Math.max(session.leaseExpiresAt, session.lastActivityAt + ms(session.profile.lease_seconds))
@@ -210,7 +210,7 @@ export function dueAt(session: LiveSession): number {
     case 'active':
     case 'idle': {
       if (session.busy) return hardExpiresAt
-      const idle = session.state === 'active' ? session.lastActivityAt + IDLE_AFTER_MS : Number.POSITIVE_INFINITY
+      const idle = session.state === 'active' ? idleAt(session) : Number.POSITIVE_INFINITY
       return Math.min(hardExpiresAt, idle, suspendAt(session), leaseDecisionAt(session))
     }
     case 'suspended': {
@@ -244,7 +244,7 @@ function touch(session: ActiveSession | IdleSession, now: number, lease: boolean
 function withActivity(session: ActiveSession | IdleSession, at: number, busy: boolean, now: number): ActiveSession | IdleSession {
   // What ran until now counts as used until now.
   const lastActivityAt = Math.max(session.lastActivityAt, busy || session.busy ? now : Math.min(at, now))
-  const state = lastActivityAt + IDLE_AFTER_MS > now ? 'active' : session.state
+  const state = idleAt({ ...session, lastActivityAt }) > now ? 'active' : session.state
   const next = { ...session, state, busy, lastActivityAt }
   return state === session.state && busy === session.busy ? next : rearm(next)
 }

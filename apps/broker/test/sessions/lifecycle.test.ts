@@ -1,6 +1,6 @@
 import { Profile, SESSION_STATES, type SessionState } from '@boxoffice/protocol'
 import { describe, expect, test } from 'vitest'
-import { dueAt, IDLE_AFTER_MS, type SessionEvent, transition } from '../../src/sessions/lifecycle.ts'
+import { dueAt, type SessionEvent, transition } from '../../src/sessions/lifecycle.ts'
 import { isLive, type LiveSession, type Session, type SessionBase } from '../../src/sessions/session.ts'
 
 /** A time in the life of every session below: 100 s after it was made. */
@@ -150,6 +150,14 @@ test('[4-90] provisioning past its deadline fails and is cleaned up', () => {
   expect(effects).toEqual([{ type: 'destroy' }])
 })
 
+test('[C-53] idle_after_seconds of the profile without activity: it reads idle; activity makes it active again', () => {
+  const session = { ...sessions.active, profile: { ...profile, idle_after_seconds: 5 } }
+  expect(after(session, tick, MADE + 4999).session.state).toBe('active')
+  const idle = after(session, tick, MADE + 5000)
+  expect(idle).toMatchObject({ session: { state: 'idle' }, effects: [] })
+  expect(after(idle.session, { type: 'activity', at: MADE + 5500, busy: false }, MADE + 6000).session.state).toBe('active')
+})
+
 test('[4-92] idle for the timeout: suspended by freeze, then by stop', () => {
   const frozen = after(sessions.idle, tick, MADE + 900_000)
   expect(frozen).toMatchObject({ session: { state: 'suspended', mode: 'freeze' }, effects: [{ type: 'suspend', mode: 'freeze' }] })
@@ -190,7 +198,7 @@ test('[C-53] activity from before the suspension does not wake; later activity d
 test('[C-51] what was busy until now counts as used until now', () => {
   const busy = { ...sessions.active, busy: true }
   const quiet = after(busy, { type: 'activity', at: MADE, busy: false }, NOW).session
-  expect(quiet).toMatchObject({ busy: false, lastActivityAt: NOW, dueAt: NOW + IDLE_AFTER_MS })
+  expect(quiet).toMatchObject({ busy: false, lastActivityAt: NOW, dueAt: NOW + 60_000 })
 })
 
 test('a touch moves the lease only where the table says so, and leaves dueAt alone', () => {
