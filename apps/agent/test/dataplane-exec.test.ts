@@ -209,7 +209,7 @@ describe('[4-100] refusals', () => {
     ['a negative timeout', { command: 'a', timeout: -1 }, 400, 'INVALID_REQUEST'],
     ['too large a limit', { command: 'a', max_output_bytes: 16 * 1024 * 1024 + 1 }, 400, 'INVALID_REQUEST'],
     ['two kinds of stdin', { command: 'a', stdin: 'a', stdin_base64: 'YQ==' }, 400, 'INVALID_REQUEST'],
-    ['[C-63] a command one byte too long', { command: `:${' '.repeat(128 * 1024)}` }, 413, 'PAYLOAD_TOO_LARGE'],
+    ['[C-63] a command one byte too long', { command: `:${' '.repeat(128 * 1024 - 1)}` }, 413, 'PAYLOAD_TOO_LARGE'],
     [
       '[C-63] argv and env together one byte too long',
       { argv: ['true', 'x'.repeat(1024 * 1024 - 4)], env: { A: '' } },
@@ -221,6 +221,11 @@ describe('[4-100] refusals', () => {
   test.each(refusals)('%s', async (_name, body, status, code) => {
     const response = await dp.post('/exec', body)
     expect([response.status, ((await response.json()) as { error: { code: string } }).error.code]).toEqual([status, code])
+  })
+
+  test('[C-63] the longest command runs', async () => {
+    const response = await dp.post('/exec', { command: `:${' '.repeat(128 * 1024 - 2)}` })
+    expect(await response.json()).toMatchObject({ exit_code: 0, reason: 'exited' })
   })
 
   test('[C-80] malformed JSON, another type, a body beyond 20 MiB', async () => {

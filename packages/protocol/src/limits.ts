@@ -7,7 +7,8 @@ export const LIMITS = {
   controlBodyBytes: 64 * KiB,
   /** `POST D/exec` [C-63]. */
   execBodyBytes: 20 * MiB,
-  commandBytes: 128 * KiB,
+  /** The longest argument that Linux takes is 128 KiB with the NUL at its end. */
+  commandBytes: 128 * KiB - 1,
   argvBytes: 1 * MiB,
   /** A client's WebSocket message, after and before authentication [C-36]. */
   messageBytes: 1 * MiB,
