@@ -29,7 +29,7 @@ export const AgentConfig = z
     /** Paths of a PEM certificate and key for both listeners. */
     tlsCert: z.string().optional(),
     tlsKey: z.string().optional(),
-    relay: RelayPreference.default('auto'),
+    relay: RelayPreference.default('auto').refine((when) => when !== 'always', 'this version cannot relay yet; use auto or never'),
     provider: z.enum(['auto', 'docker', 'local']).default('auto'),
     isolation: z.enum(['auto', 'bubblewrap', 'none']).default('auto'),
     /** Allows isolation `none` behind a listener that others can reach. */

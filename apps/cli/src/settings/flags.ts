@@ -31,7 +31,7 @@ const PROVIDER_FLAGS: readonly Flag[] = [
   ['--docker-host <url>', "the engine's address; default: DOCKER_HOST, else the usual sockets"],
   ['--default-image <image>', 'for profiles that name none'],
   ['--supervisor-path <file>', 'the supervisor; default: the one that ships with the agent'],
-  ['--relay <when>', 'auto, always or never; default auto'],
+  ['--relay <when>', 'whether clients go through the broker; default auto, which is never: this version cannot relay'],
   ['--control-listen <host:port>', 'where the broker reaches the agent; default a free port of 127.0.0.1'],
   ['--control-url <url>', 'the same, as the broker sees it'],
   ['--insecure-network', "the control listener's network is private, it may do without TLS"],
