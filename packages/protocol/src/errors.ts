@@ -162,5 +162,36 @@ export const describeIssues = (error: z.ZodError): string => {
   const issue = error.issues[0]
   if (issue === undefined) return 'request is not valid'
   const field = issue.path.length === 0 ? 'body' : issue.path.map(String).join('.')
-  return `${field}: ${issue.message}`
+  return `${field}: ${describeIssue(issue)}`
 }
+
+/** What zod says where a schema has no words of its own. */
+const GENERIC = /^(Invalid |Too |Unrecognized )/
+
+/** What is wrong with one value and what would be right, without its field. A schema's own words stay as they are. */
+export const describeIssue = (issue: z.core.$ZodIssue): string => {
+  if (!GENERIC.test(issue.message)) return issue.message
+  switch (issue.code) {
+    case 'invalid_type':
+      if (issue.message.endsWith('received undefined')) return `is required and must be ${withArticle(issue.expected)}`
+      return `must be ${withArticle(issue.expected)}`
+    case 'invalid_value':
+      return `must be one of ${issue.values.map(String).join(', ')}`
+    case 'too_small':
+      return `must ${sizeOf(issue.origin)} at least ${issue.minimum}${unitOf(issue.origin)}`
+    case 'too_big':
+      return `must ${sizeOf(issue.origin)} at most ${issue.maximum}${unitOf(issue.origin)}`
+    case 'invalid_key':
+      return issue.issues[0]?.message ?? issue.message
+    case 'invalid_format':
+      return issue.format === 'regex' ? `must match ${issue.pattern}` : `must be a valid ${issue.format}`
+    case 'unrecognized_keys':
+      return `has no field ${issue.keys.join(', ')}`
+    default:
+      return issue.message
+  }
+}
+
+const withArticle = (type: string): string => (/^[aeio]/.test(type) ? `an ${type}` : `a ${type}`)
+const sizeOf = (origin: string): string => (unitOf(origin) === '' ? 'be' : 'have')
+const unitOf = (origin: string): string => (origin === 'string' ? ' characters' : origin === 'array' || origin === 'set' ? ' items' : '')
