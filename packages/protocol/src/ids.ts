@@ -27,5 +27,6 @@ export const ScopeId = z
   .max(256, 'must be at most 256 characters')
   .refine((id) => !hasControlCharacter(id), 'must not contain control characters')
   .refine((id) => id.trim() === id, 'must not start or end with white space')
+  .refine((id) => id.isWellFormed(), 'must be valid Unicode, without half a surrogate pair')
 
 export const ExecId = z.string().regex(EXEC_ID_PATTERN, 'must be 1 to 64 characters of A-Z, a-z, 0-9, _ and -')

@@ -4,7 +4,12 @@ import type { Sandbox } from './sandbox.ts'
 /** A path as the supervisor takes it. `shown` is what answers call it; `given` is the client's own text, for messages. */
 export type SandboxPath = { root: FileRoot; path: string; shown: string; given: string }
 
-const refused = (given: string, why: string): BoxofficeError => new BoxofficeError('INVALID_PATH', `path ${JSON.stringify(given)} ${why}`)
+/** What Linux takes, with the NUL at its end. */
+const MAX_PATH_BYTES = 4095
+const SHOWN = 200
+
+const refused = (given: string, why: string): BoxofficeError =>
+  new BoxofficeError('INVALID_PATH', `path ${JSON.stringify(given.length > SHOWN ? `${given.slice(0, SHOWN)}…` : given)} ${why}`)
 
 /** Absolute paths below these mean the workspace; what follows the mount is group 1 [4-106]. */
 const GUEST_MOUNT = /^\/+(?:workspace|app)(?:\/(.*))?$/s
@@ -15,6 +20,7 @@ const GUEST_MOUNT = /^\/+(?:workspace|app)(?:\/(.*))?$/s
  */
 export const sandboxPath = (given: string, root: FileRoot, { isolation }: Sandbox): SandboxPath => {
   if (given.includes('\0')) throw refused(given, 'contains NUL')
+  if (Buffer.byteLength(given) > MAX_PATH_BYTES) throw refused(given, `has more than ${MAX_PATH_BYTES} bytes`)
   if (!given.isWellFormed()) throw refused(given, 'is not valid Unicode')
   if (root === 'sandbox' && isolation === 'none') {
     throw new BoxofficeError('UNSUPPORTED', 'root=sandbox: this sandbox has no file system of its own (isolation none); leave root away')

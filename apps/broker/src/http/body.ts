@@ -33,7 +33,7 @@ async function readText(request: HonoRequest): Promise<string> {
   const length = request.header('content-length')
   if (length !== undefined) {
     if (Number(length) > LIMITS.controlBodyBytes) throw tooLarge()
-    return length === '0' ? '' : request.text()
+    return length === '0' ? '' : decode(await request.arrayBuffer())
   }
   const { body } = request.raw
   if (body === null) return ''
@@ -44,7 +44,18 @@ async function readText(request: HonoRequest): Promise<string> {
     if (size > LIMITS.controlBodyBytes) throw tooLarge()
     chunks.push(chunk)
   }
-  return Buffer.concat(chunks).toString('utf8')
+  return decode(Buffer.concat(chunks))
+}
+
+const utf8 = new TextDecoder('utf-8', { fatal: true })
+
+/** Strictly: replaced bytes would make two ids one [C-08]. */
+function decode(bytes: ArrayBuffer | Buffer): string {
+  try {
+    return utf8.decode(bytes)
+  } catch (thrown) {
+    throw new BoxofficeError('INVALID_REQUEST', 'body: must be valid UTF-8', { cause: thrown })
+  }
 }
 
 const tooLarge = (): BoxofficeError => new BoxofficeError('PAYLOAD_TOO_LARGE', `the body must be at most ${LIMITS.controlBodyBytes} bytes`)

@@ -43,9 +43,14 @@ export const keyOfEndedSession = (key: string): BoxofficeError =>
 /** SHA-256 over the JSON with sorted keys, so that white space and order do not make a request another one [C-13]. */
 export const hashBody = (body: unknown): string => createHash('sha256').update(canonical(body)).digest('base64url')
 
-function canonical(value: unknown): string {
-  if (Array.isArray(value)) return `[${value.map(canonical).join(',')}]`
+/** Far more than any request has; what is deeper would only exhaust the stack. */
+const MAX_DEPTH = 100
+
+function canonical(value: unknown, depth = 0): string {
+  if (depth > MAX_DEPTH)
+    throw new BoxofficeError('INVALID_REQUEST', `body: is nested more than ${MAX_DEPTH} levels deep; send less, or no Idempotency-Key`)
+  if (Array.isArray(value)) return `[${value.map((item) => canonical(item, depth + 1)).join(',')}]`
   if (typeof value !== 'object' || value === null) return JSON.stringify(value)
   const entries = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1))
-  return `{${entries.map(([key, item]) => `${JSON.stringify(key)}:${canonical(item)}`).join(',')}}`
+  return `{${entries.map(([key, item]) => `${JSON.stringify(key)}:${canonical(item, depth + 1)}`).join(',')}}`
 }
