@@ -1,15 +1,45 @@
 import { readFile } from 'node:fs/promises'
-import { createServer, type RequestListener, type Server } from 'node:http'
+import { createServer, type RequestListener, type Server, STATUS_CODES } from 'node:http'
 import { createServer as createSecureServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
+import type { Duplex } from 'node:stream'
+import { BoxofficeError, newRequestId } from '@boxoffice/protocol'
 
 export type Tls = { cert: Buffer; key: Buffer } | undefined
 
 export const readTls = async (cert: string | undefined, key: string | undefined): Promise<Tls> =>
-  cert === undefined || key === undefined ? undefined : { cert: await readFile(cert), key: await readFile(key) }
+  cert === undefined || key === undefined ? undefined : { cert: await readPem(cert, '--tls-cert'), key: await readPem(key, '--tls-key') }
+
+const readPem = async (path: string, flag: string): Promise<Buffer> => {
+  try {
+    return await readFile(path)
+  } catch (cause) {
+    throw new BoxofficeError('INVALID_REQUEST', `${flag}: ${path} cannot be read (${(cause as NodeJS.ErrnoException).code})`, { cause })
+  }
+}
 
 export const httpServer = (tls: Tls, listener: RequestListener): Server =>
-  tls === undefined ? createServer(listener) : createSecureServer(tls, listener)
+  (tls === undefined ? createServer(listener) : secureServer(tls, listener)).on('clientError', refuseUnparsed)
+
+const secureServer = (tls: Exclude<Tls, undefined>, listener: RequestListener): Server => {
+  try {
+    return createSecureServer(tls, listener)
+  } catch (cause) {
+    throw new BoxofficeError('INVALID_REQUEST', '--tls-cert, --tls-key: are not a certificate and its key in PEM', { cause })
+  }
+}
+
+/** What is no HTTP is refused like everything else, with the envelope. */
+const refuseUnparsed = (thrown: NodeJS.ErrnoException, socket: Duplex): void => {
+  if (thrown.code === 'ECONNRESET' || !socket.writable) return void socket.destroy()
+  const late = thrown.code === 'ERR_HTTP_REQUEST_TIMEOUT'
+  const message = late ? 'the request did not arrive in time' : 'the request is not valid HTTP, or its headers are too large'
+  const error = new BoxofficeError(late ? 'TIMEOUT' : 'INVALID_REQUEST', message)
+  const requestId = newRequestId()
+  const body = JSON.stringify(error.envelope(requestId))
+  const head = [`HTTP/1.1 ${error.status} ${STATUS_CODES[error.status]}`, 'Content-Type: application/json', `X-Request-Id: ${requestId}`]
+  socket.end([...head, `Content-Length: ${Buffer.byteLength(body)}`, 'Connection: close', '', body].join('\r\n'))
+}
 
 /** Listens and answers with the URL of it; the port is known even when 0 was asked for. */
 export const listen = async (server: Server, host: string, port: number, tls: Tls): Promise<string> => {

@@ -9,9 +9,11 @@ export type OperationsOptions = {
   metrics: Registry
 }
 
+type OperationsAnswer = { status: number; type: string; body: string; headers?: Record<string, string> }
+
 /** `/healthz`, `/readyz` and `/metrics` of the agent; everything else is not found. */
 export const operations = ({ unreadiness, metrics }: OperationsOptions): RequestListener => {
-  const answers: Record<string, () => Promise<{ status: number; type: string; body: string }>> = {
+  const answers: Record<string, () => Promise<OperationsAnswer>> = {
     '/healthz': async () => json(200, { status: 'ok' }),
     '/readyz': async () => {
       const reasons = unreadiness()
@@ -25,7 +27,8 @@ export const operations = ({ unreadiness, metrics }: OperationsOptions): Request
     const open = path !== '/metrics' || isLoopback((request.socket.remoteAddress ?? '').replace(/^::ffff:/, ''))
     const answer = (open ? answers[path] : undefined) ?? notFound
     answer().then(
-      ({ status, type, body }) => response.writeHead(status, { 'content-type': type }).end(request.method === 'HEAD' ? undefined : body),
+      ({ status, type, body, headers }) =>
+        response.writeHead(status, { 'content-type': type, ...headers }).end(request.method === 'HEAD' ? undefined : body),
       () => response.writeHead(500).end(),
     )
   }
@@ -33,4 +36,11 @@ export const operations = ({ unreadiness, metrics }: OperationsOptions): Request
 
 const json = (status: number, body: unknown) => ({ status, type: 'application/json', body: JSON.stringify(body) })
 
-const notFound = async () => json(404, new BoxofficeError('NOT_FOUND', 'no such route').envelope(newRequestId()))
+const notFound = async (): Promise<OperationsAnswer> => {
+  const requestId = newRequestId()
+  const error = new BoxofficeError(
+    'NOT_FOUND',
+    "there is no such route here; the dataplane is below /sandboxes/, sessions are the broker's",
+  )
+  return { ...json(404, error.envelope(requestId)), headers: { 'x-request-id': requestId } }
+}

@@ -3,11 +3,12 @@ import { createServer as createHttpServer, type Server, STATUS_CODES } from 'nod
 import { createServer as createHttpsServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import type { Duplex } from 'node:stream'
-import { BoxofficeError, newRequestId } from '@boxoffice/protocol'
-import { createAdaptorServer } from '@hono/node-server'
+import { BoxofficeError, fromUnknown, newRequestId } from '@boxoffice/protocol'
+import { createAdaptorServer, RequestError } from '@hono/node-server'
 import type { Hono } from 'hono'
 import { StartError } from '../start-error.ts'
 import type { Env } from './app.ts'
+import { refusalResponse } from './errors.ts'
 
 export type ListenOptions = { host: string; port: number; tls?: { cert: string; key: string } | undefined }
 
@@ -16,12 +17,7 @@ const DRAIN_MS = 10_000
 
 /** A listening server: the port that it got, and how to end it. */
 export async function listen(app: Hono<Env>, { host, port, tls }: ListenOptions): Promise<{ port: number; close(): Promise<void> }> {
-  const server = createAdaptorServer({
-    fetch: app.fetch as (request: Request) => Response | Promise<Response>,
-    ...(tls === undefined
-      ? { createServer: createHttpServer }
-      : { createServer: createHttpsServer, serverOptions: { cert: readPem(tls.cert, 'cert'), key: readPem(tls.key, 'key') } }),
-  }) as Server
+  const server = createServer(app, tls)
   server.requestTimeout = 30_000
   server.on('clientError', refuseUnparsed)
   await new Promise<void>((resolve, reject) => {
@@ -31,12 +27,34 @@ export async function listen(app: Hono<Env>, { host, port, tls }: ListenOptions)
   return { port: (server.address() as AddressInfo).port, close: () => drain(server) }
 }
 
+function createServer(app: Hono<Env>, tls: ListenOptions['tls']): Server {
+  const fetch = app.fetch as (request: Request) => Response | Promise<Response>
+  // Node would answer a request without Host by itself, without the envelope.
+  const plain = { fetch, errorHandler: refuseUnroutable, createServer: createHttpServer, serverOptions: { requireHostHeader: false } }
+  if (tls === undefined) return createAdaptorServer(plain) as Server
+  const serverOptions = { ...plain.serverOptions, cert: readPem(tls.cert, 'cert'), key: readPem(tls.key, 'key') }
+  try {
+    return createAdaptorServer({ ...plain, createServer: createHttpsServer, serverOptions }) as Server
+  } catch (thrown) {
+    throw new StartError('settings --tls-cert and --tls-key: the files are not a certificate and its key in PEM', { cause: thrown })
+  }
+}
+
 async function drain(server: Server): Promise<void> {
   const closed = new Promise<void>((resolve) => server.close(() => resolve()))
   server.closeIdleConnections()
   const limit = setTimeout(() => server.closeAllConnections(), DRAIN_MS)
   await closed
   clearTimeout(limit)
+}
+
+/** HTTP whose host or path make no URL. */
+function refuseUnroutable(thrown: unknown): Response {
+  const error =
+    thrown instanceof RequestError
+      ? new BoxofficeError('INVALID_REQUEST', `the request has no valid URL: ${thrown.message}`, { cause: thrown })
+      : fromUnknown(thrown)
+  return refusalResponse(error, newRequestId(), 'full')
 }
 
 /** What is no HTTP, has too large headers or never ends is refused like everything else, with the envelope. */
