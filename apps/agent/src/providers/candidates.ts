@@ -25,6 +25,7 @@ export const providerCandidates = (options: CandidateOptions): Candidate[] => [
 const localCandidate = ({ unsafeRefused, ...options }: CandidateOptions): Candidate => ({
   name: 'local',
   async open() {
+    if (options.isolation === 'none' && unsafeRefused !== null) throw new Error(unsafeRefused)
     const provider = await createLocalProvider(options)
     if (provider.capabilities.isolation !== 'none' || unsafeRefused === null) return provider
     await provider.close()

@@ -2,8 +2,8 @@ import { BoxofficeError, type ProviderReport } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
 import type { Provider } from './provider.ts'
 
-/** One way to get a provider: it is opened only when its turn comes. */
-export type Candidate = { name: string; open: () => Promise<Provider> }
+/** One way to get a provider: it is opened only when its turn comes. Callers are told `name`; `address` is for the log. */
+export type Candidate = { name: string; address?: string; open: () => Promise<Provider> }
 
 /** The agent's provider: the first candidate that is available, once there is one. */
 export interface ProviderSlot {
@@ -31,7 +31,10 @@ export const createProviderSlot = (candidates: readonly Candidate[], log: Logger
       const status = await tried.probe()
       if (!status.available) return status.reason
       provider = tried
-      log.info({ provider: tried.name, isolation: tried.capabilities.isolation, source: candidate.name }, 'provider available')
+      log.info(
+        { provider: tried.name, isolation: tried.capabilities.isolation, source: candidate.address ?? candidate.name },
+        'provider available',
+      )
       return null
     } catch (error) {
       return error instanceof Error ? error.message : String(error)

@@ -5,7 +5,7 @@ import type { ProviderCapabilities } from '../provider.ts'
 import type { Candidate } from '../slot.ts'
 import type { Maker } from './create-options.ts'
 import { dockerProvider } from './docker.ts'
-import { within } from './engine-error.ts'
+import { messageOf, within } from './engine-error.ts'
 
 export type DockerCandidateOptions = Maker & {
   /** As in DOCKER_HOST; the environment's when it is undefined. */
@@ -16,8 +16,8 @@ export type DockerCandidateOptions = Maker & {
 /** Engines to try: the named one alone, else every socket in its usual place. */
 export const dockerCandidates = (options: DockerCandidateOptions): Candidate[] => {
   const named = options.dockerHost ?? process.env.DOCKER_HOST
-  if (named !== undefined && named !== '') return [candidate(`engine at ${named}`, () => engineAt(named), options)]
-  return usualSockets().map((path) => candidate(`engine at ${path}`, () => socketEngine(path), options))
+  if (named !== undefined && named !== '') return [candidate('engine of DOCKER_HOST', named, options)]
+  return usualSockets().map((path) => candidate(path.includes('podman') ? 'Podman' : 'Docker', `unix://${path}`, options))
 }
 
 const usualSockets = (): string[] => {
@@ -25,11 +25,16 @@ const usualSockets = (): string[] => {
   return [...(runtime === undefined ? [] : [`${runtime}/podman/podman.sock`]), '/run/podman/podman.sock', '/var/run/docker.sock']
 }
 
-const candidate = (name: string, connect: () => Docker, { installId, instanceId, log }: DockerCandidateOptions): Candidate => ({
+const candidate = (name: string, address: string, { installId, instanceId, log }: DockerCandidateOptions): Candidate => ({
   name,
+  address,
   open: async () => {
-    const docker = connect()
-    return dockerProvider({ docker, installId, instanceId, capabilities: await capabilitiesOf(docker), log })
+    const docker = engineAt(address)
+    try {
+      return dockerProvider({ docker, installId, instanceId, capabilities: await capabilitiesOf(docker), log })
+    } catch (error) {
+      throw new Error(messageOf(error), { cause: error })
+    }
   },
 })
 
@@ -39,6 +44,7 @@ const socketEngine = (path: string): Docker => {
 }
 
 const engineAt = (host: string): Docker => {
+  if (!URL.canParse(host)) throw new Error('is not an address; use unix:///path, tcp://host:port or https://host:port')
   const url = new URL(host)
   if (url.protocol === 'unix:') return socketEngine(url.pathname)
   return new Docker({ protocol: url.protocol === 'https:' ? 'https' : 'http', host: url.hostname, port: url.port || 2375 })

@@ -1,14 +1,15 @@
 import { BoxofficeError } from '@boxoffice/protocol'
 
-type EngineError = Error & { statusCode?: number; json?: { message?: string } }
+type EngineError = NodeJS.ErrnoException & { statusCode?: number; json?: { message?: string } }
 
 /** The HTTP status that the engine answered with, if it did. */
 export const statusOf = (error: unknown): number | undefined => (error instanceof Error ? (error as EngineError).statusCode : undefined)
 
-/** What the engine said, in one line. */
+/** What the engine said, in one line. Where it sits on this host is nobody's business: callers read this. */
 export const messageOf = (error: unknown): string => {
   if (!(error instanceof Error)) return String(error)
-  const { json, message } = error as EngineError
+  const { json, message, syscall, code } = error as EngineError
+  if (syscall !== undefined && code !== undefined) return `${syscall} ${code}`
   return (json?.message ?? message).trim().replace(/\s+/g, ' ')
 }
 
