@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs'
-import { BUILT_IN_PROFILES, Profile } from '@boxoffice/protocol'
+import { BUILT_IN_PROFILES, describeIssue, Profile } from '@boxoffice/protocol'
 import { z } from 'zod'
 import { StartError } from './start-error.ts'
 
@@ -14,7 +14,7 @@ export const BrokerConfig = z.object({
   dataDir: z.string().min(1),
   /** Where clients reach this broker; `iss` of its tokens. Default: where it listens. */
   publicUrl: z
-    .url({ protocol: /^https?$/ })
+    .url({ protocol: /^https?$/, error: 'must be an http:// or https:// URL' })
     .transform(withoutSlash)
     .optional(),
   /** What agents show to register. Default: made at the first start and kept in the data directory. */
@@ -30,7 +30,7 @@ export const BrokerConfig = z.object({
     .min(3600)
     .default(30 * 24 * 3600),
   /** Added to the built-in ones; one of the same name replaces it. */
-  profiles: z.array(Profile).default([]),
+  profiles: z.array(z.strictObject(Profile.shape)).default([]),
   sharedDataDir: z.boolean().default(false),
   corsOrigins: z.array(z.string()).default([]),
   /** Addresses whose X-Forwarded-For counts. */
@@ -70,7 +70,7 @@ export function resolveConfig(input: BrokerConfig): ResolvedBrokerConfig {
   if (!parsed.success) {
     const issue = parsed.error.issues[0]
     const key = issue?.path.join('.') || 'configuration'
-    throw new StartError(`setting ${key}${flagOf(key)} is not valid: ${issue?.message ?? 'unknown'}`)
+    throw new StartError(`setting ${key}${flagOf(key)} is not valid: ${issue === undefined ? 'unknown' : describeIssue(issue)}`)
   }
   const config = parsed.data
   if (!isLoopback(config.host)) {
