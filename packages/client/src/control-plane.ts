@@ -58,6 +58,12 @@ const baseUrl = (url: string): string => {
 }
 
 const secretOf = async (credential: ServerCredential): Promise<string> => {
-  if ('apiKey' in credential) return credential.apiKey
-  return typeof credential.token === 'string' ? credential.token : await credential.token()
+  if ('apiKey' in credential) return checked(credential.apiKey, 'apiKey')
+  return checked(typeof credential.token === 'string' ? credential.token : await credential.token(), 'token')
+}
+
+/** What no header can carry is refused here: the runtime's own error would show the secret. */
+const checked = (secret: string, name: string): string => {
+  if (/^[\x21-\x7e]+$/.test(secret)) return secret
+  throw new BoxofficeError('INVALID_REQUEST', `${name}: must be printable ASCII without white space; check how it was copied`)
 }
