@@ -4,7 +4,7 @@ import type { AgentHeartbeatRequest, RegisterAgentRequest } from '@boxoffice/pro
 import { getRequestListener } from '@hono/node-server'
 import { type Logger, pino } from 'pino'
 import { Gauge, Registry } from 'prom-client'
-import { type AgentConfig, hostOf, isLoopback, portOf } from './config.ts'
+import { type AgentConfig, hostOf, isLocal, isLoopback, portOf } from './config.ts'
 import { openDataDirectory } from './data-directory.ts'
 import { createDataplane } from './http/app.ts'
 import { createControlApp } from './http/control.ts'
@@ -31,6 +31,8 @@ export type AgentOverrides = {
   candidates?: readonly Candidate[]
   /** The PEM certificate by which the broker is known, where its name cannot be in one. */
   brokerCertificate?: string
+  /** A part of the same process listens where others can reach it. */
+  exposed?: boolean
 }
 
 /** What a started agent says of itself; the ready line prints it. */
@@ -70,7 +72,7 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
         providerCandidates({
           provider: config.provider,
           isolation: config.isolation,
-          unsafeRefused: unsafeRefused(config),
+          unsafeRefused: unsafeRefused(config, overrides.exposed ?? false),
           dockerHost: config.dockerHost,
           dataDirectory: directory.path,
           installId,
@@ -196,9 +198,8 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
   }
 }
 
-const unsafeRefused = ({ host, controlListen, publicUrl, allowUnsafeLocal }: AgentConfig): string | null => {
-  const local =
-    isLoopback(host) && isLoopback(hostOf(controlListen)) && (publicUrl === undefined || isLoopback(new URL(publicUrl).hostname))
+const unsafeRefused = ({ host, controlListen, publicUrl, allowUnsafeLocal }: AgentConfig, exposed: boolean): string | null => {
+  const local = isLocal(host, publicUrl) && isLoopback(hostOf(controlListen)) && !exposed
   if (allowUnsafeLocal || local) return null
   return 'isolation "none" is refused for a listener that others can reach; install bubblewrap, or allow it with --allow-unsafe-local'
 }

@@ -57,4 +57,9 @@ export type AgentConfig = z.output<typeof AgentConfig>
 export const hostOf = (address: string): string => address.slice(0, address.lastIndexOf(':')).replace(/^\[|\]$/g, '')
 export const portOf = (address: string): number => Number(address.slice(address.lastIndexOf(':') + 1))
 
-export const isLoopback = (host: string): boolean => host === 'localhost' || host === '::1' || /^127(\.\d{1,3}){3}$/.test(host)
+export const isLoopback = (host: string): boolean =>
+  host === 'localhost' || host === '::1' || host === '[::1]' || /^127(\.\d{1,3}){3}$/.test(host)
+
+/** Whether only this machine can reach what listens there and is known by that URL. */
+export const isLocal = (host: string, publicUrl: string | undefined): boolean =>
+  isLoopback(host) && (publicUrl === undefined || isLoopback(new URL(publicUrl).hostname))

@@ -1,2 +1,2 @@
 export { type Agent, type AgentOverrides, type AgentReady, createAgent } from './agent.ts'
-export { AgentConfig } from './config.ts'
+export { AgentConfig, isLocal } from './config.ts'

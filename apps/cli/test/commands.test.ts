@@ -64,6 +64,16 @@ describe('boxoffice up', () => {
     expect(await run(['exec', '--', 'true'], { env: secure.env })).toMatchObject({ code: 125 })
   })
 
+  test('[9] without isolation is refused where others can reach the broker, though not the agent', async () => {
+    const reachable = ['--host', '0.0.0.0', '--agent-host', '127.0.0.1', '--api-key', randomBytes(32).toString('hex')]
+    const exposed = await startUp([...reachable, '--isolation', 'none'])
+    onTestFinished(async () => void (await exposed.stop()))
+    expect(exposed.ready).toMatchObject({ provider: null, isolation: null })
+    const allowed = await startUp([...reachable, '--isolation', 'none', '--allow-unsafe-local'])
+    onTestFinished(async () => void (await allowed.stop()))
+    expect(allowed.ready).toMatchObject({ provider: 'local', isolation: 'none' })
+  })
+
   test('on a port that is taken says so in one line and ends with 1', async () => {
     const server = createServer()
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
@@ -212,6 +222,19 @@ describe('boxoffice cp, ls', () => {
     expect((await boxoffice(['cp', '--thread', 'copies', ':in/file', back])).code).toBe(0)
     expect(sha256(readFileSync(back))).toBe(sha256(bytes))
     expect(statSync(back).mode & 0o777).toBe(0o750)
+  })
+
+  test('show on a terminal how far they are', async () => {
+    const source = join(up.directory, 'watched')
+    writeFileSync(source, randomBytes(3_000_000))
+    for (const [from, to] of [
+      [source, 'watched:file'],
+      ['watched:file', join(up.directory, 'watched-back')],
+    ] as const) {
+      const copying = startInTerminal(['cp', from, to], { env: up.env })
+      copying.child.stdin?.end()
+      expect((await copying.ended).stdout).toMatch(/100%\s+2\.9 of 2\.9 MiB/)
+    }
   })
 
   test('carry directories both ways, with what is in them', async () => {

@@ -13,7 +13,7 @@ export const upCommand = (): Command =>
     .action(up)
 
 const up = async (flags: Record<string, unknown>): Promise<void> => {
-  const [{ AgentConfig, createAgent }, { BrokerConfig, createBroker }, { createLog }] = await Promise.all([
+  const [{ AgentConfig, createAgent, isLocal }, { BrokerConfig, createBroker }, { createLog }] = await Promise.all([
     import('@boxoffice/agent'),
     import('@boxoffice/broker'),
     import('../terminal/log.ts'),
@@ -27,10 +27,14 @@ const up = async (flags: Record<string, unknown>): Promise<void> => {
       const broker = createBroker({ ...settings.broker, enrollToken, createApiKey: true }, { log: log.child({ part: 'broker' }) })
       stack.defer(() => broker.close())
       const { url: brokerUrl, localUrl, apiKeyCreated } = await broker.start()
-      const { tls } = settings.broker
+      const { tls, host, publicUrl } = settings.broker
       const agent = createAgent(
         { ...settings.agent, brokerUrl: localUrl },
-        { log: log.child({ part: 'agent' }), ...(tls === undefined ? {} : { brokerCertificate: readFileSync(tls.cert, 'utf8') }) },
+        {
+          log: log.child({ part: 'agent' }),
+          exposed: !isLocal(host, publicUrl),
+          ...(tls === undefined ? {} : { brokerCertificate: readFileSync(tls.cert, 'utf8') }),
+        },
       )
       stack.defer(() => agent.close())
       const { url: agentUrl, provider, isolation } = await agent.start()
