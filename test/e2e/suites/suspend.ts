@@ -6,9 +6,9 @@ import { eventually } from '../support/traces.ts'
 /** Counts for as long as it may run; each count replaces the file as a whole. */
 const COUNTING = '(i=0; while :; do i=$((i+1)); echo $i > new; mv new count; sleep 0.1; done) > /dev/null 2>&1 &'
 
-/** Sessions that nobody uses give back what they hold, and are there again when somebody comes. */
+/** Sessions that nobody uses give back what they hold and are there again when somebody comes; those that end are over. */
 export const suspendSuite = (provider: ProviderName): void => {
-  describe(`${provider}: a session that nobody uses`, () => {
+  describe(`${provider}: a session that nobody uses, or that ends`, () => {
     let stack: Stack
     let broker: ReturnType<typeof brokerApi>
     beforeAll(async () => {
@@ -63,6 +63,20 @@ export const suspendSuite = (provider: ProviderName): void => {
       })
       expect((await broker.get(`/v1/sandbox/sessions/${grant.session_id}`)).status).toBe(410)
       expect((await broker.ensure('ends')).session_id).not.toBe(grant.session_id)
+    })
+
+    test('[4-34, 4-36, 4-37, C-30] a released session refuses its token within 2 s, and the next ensure gives another', async () => {
+      const grant = await broker.ensure('released')
+      expect((await dataplane(grant, 'POST', '/exec', { command: 'true' })).status).toBe(200) // from now on the agent knows the token
+      const released = await broker.release(grant.session_id)
+      expect([released.status, released.text]).toEqual([204, ''])
+      const start = performance.now()
+      await eventually('the token is refused', async () => (await dataplane(grant, 'GET', '/execs')).status === 401)
+      expect(performance.now() - start).toBeLessThan(2000)
+      expect((await dataplane(grant, 'GET', '/execs')).body).toMatchObject({
+        error: { code: 'SESSION_RELEASED', details: { reason: 'released' } },
+      })
+      expect((await broker.ensure('released')).session_id).not.toBe(grant.session_id)
     })
   })
 }
