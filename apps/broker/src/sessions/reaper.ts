@@ -73,9 +73,15 @@ export class Reaper {
     const { store, ledger, now } = this.#options
     const agent = await store.agents.byId(session.agentId)
     const suspend: readonly SuspendMode[] = agent?.provider.suspend ?? ['freeze', 'stop']
-    const audit = (after: Session) => (after.state === session.state ? [] : [entryOf(session, after, now())])
+    const audit = (after: Session) => (conditionOf(after) === conditionOf(session) ? [] : [entryOf(session, after, now())])
     await ledger.change(session, { type: 'tick', suspend }, { audit, forgetIdempotency: session.state === 'provisioning' })
   }
+}
+
+/** What the audit log tells apart [C-53]: `idle` is for information only; a freeze that becomes a stop ends what ran. */
+const conditionOf = (session: Session): string => {
+  if (session.state === 'idle') return 'active'
+  return session.state === 'suspended' ? session.mode : session.state
 }
 
 function entryOf(before: LiveSession, after: Session, ts: number) {

@@ -40,6 +40,8 @@ test('[4-92, C-53] without activity: idle, then frozen, then stopped; ensure wak
   expect([await state(session_id), sandboxOf(session_id).suspended]).toEqual(['suspended', 'freeze'])
   await pass(60 * MINUTE)
   expect([await state(session_id), sandboxOf(session_id).suspended]).toEqual(['suspended', 'stop'])
+  const { entries } = (await broker.get<{ entries: unknown[] }>('/v1/audit?event=sandbox.session.suspend')).body
+  expect(entries).toHaveLength(2)
   expect((await broker.ensure('t')).session_id).toBe(session_id)
   await broker.broker.settled()
   expect([await state(session_id), sandboxOf(session_id).suspended]).toEqual(['active', null])
