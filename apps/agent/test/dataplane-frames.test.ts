@@ -110,7 +110,7 @@ describe('[C-38, 4-56] opening', () => {
     expect(errorCode(socket)).toBe('UNAUTHENTICATED')
   })
 
-  test('[C-68] ping is answered before auth, but not without end', async () => {
+  test('[4-128, C-68] ping is answered before auth, but not without end', async () => {
     const socket = await anonymous()
     socket.send({ type: 'ping', id: 7, ts: 'then' })
     expect(await socket.frame('pong')).toEqual({ type: 'pong', id: 7, ts: 'then' })
@@ -138,7 +138,7 @@ describe('[C-38, 4-56] opening', () => {
 })
 
 describe.each(['json', 'base64', 'binary'] as const)('frames, %s', (encoding) => {
-  test('[4-123] auth_ok, ready, output, exit, close 1000', async () => {
+  test('[4-120..4-123] auth_ok, ready, output, exit, close 1000', async () => {
     const socket = await connect('exec', encoding)
     socket.start({ command: 'echo hi', exec_id: `hi-${encoding}` })
     expect((await socket.closed).code).toBe(1000)
@@ -219,7 +219,7 @@ describe.each(['json', 'base64', 'binary'] as const)('frames, %s', (encoding) =>
     expect(socket.find('exit')).toMatchObject({ exit_code: 127, reason: 'spawn_failed', spawn_error: { kind: 'not_found' } })
   })
 
-  test('[4-126, 4-133] a terminal has its size, and resize changes it', async () => {
+  test('[4-120, 4-126, 4-133, C-67] a terminal has its size, and resize changes it', async () => {
     const socket = await connect('shell', encoding)
     socket.start({ argv: ['sh', '-c', 'tty; stty size; read x; stty size; echo $TERM'], cols: 100, rows: 30 })
     expect(await socket.frame('ready')).toMatchObject({ size_owner: true, cols: 100, rows: 30 })

@@ -76,7 +76,7 @@ describe('[4-160] every refusal is the envelope', () => {
     expect(JSON.stringify(envelope)).not.toContain(dp.token)
   })
 
-  test('the hint about /v1', async () => {
+  test('[C-42] the hint about /v1', async () => {
     expect((await envelopeOf(await dp.fetch('/v1/exec', { method: 'POST' }))).detail).toContain('already ends in /v1')
   })
 

@@ -128,7 +128,7 @@ describe('[C-58] limits', () => {
     await strict.stop()
   })
 
-  test('[4-164] creating is limited: 429 with Retry-After; existing sessions still answer', async () => {
+  test('[4-164, C-59] creating is limited: 429 with Retry-After; existing sessions still answer', async () => {
     const strict = await startTestBroker({ rateLimits: { createPerPrincipal: { perSecond: 0.5, burst: 2 } } })
     await strict.startAgent()
     await Promise.all([strict.ensure('a'), strict.ensure('b')])

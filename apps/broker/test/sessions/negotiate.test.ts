@@ -165,7 +165,7 @@ describe('[4-03, C-08] what is wrong with a request is named', () => {
   })
 })
 
-describe('[4-11, C-01..C-04] who may use a thread', () => {
+describe('[4-11, 4-31, 4-35, C-01..C-04] who may use a thread', () => {
   test('the first ensure claims it; others of the tenant are refused; other tenants have their own', async () => {
     const [a1, a2, ax] = await Promise.all([broker.principal('a1'), broker.principal('a2'), broker.principal('ax', { tenant: 'other' })])
     expect((await a2.refused({ thread_id: 'owned', mode: 'get' })).status).toBe(404) // get never claims

@@ -172,7 +172,7 @@ const matrix: Record<string, Situation & { arrange: () => Promise<string> }> = {
   },
 }
 
-describe.each(Object.entries(matrix))('[2.5] a session that is %s', (_, { arrange, ...expected }) => {
+describe.each(Object.entries(matrix))('[2.5, 4-31, 4-35, C-11] a session that is %s', (_, { arrange, ...expected }) => {
   test('answers by the status matrix', async () => {
     const id = await arrange()
     const read = await broker.read(id)

@@ -13,7 +13,7 @@ afterEach(() => broker.stop())
 const noWait = { prefer: 'wait=0' }
 const ensure = (thread_id: string) => ({ thread_id, mode: 'ensure' })
 
-test('[4-13, C-17] a slow sandbox: 423 with what to ask again for, then 200 with the same id', async () => {
+test('[4-13, C-17, C-59] a slow sandbox: 423 with what to ask again for, then 200 with the same id', async () => {
   const ready = gate<undefined>()
   agent.hooks.create = () => ready.promise
   const first = await broker.negotiate<Refusal>(ensure('slow'), noWait)
@@ -64,7 +64,7 @@ test('[4-13] provisioning goes on when the client goes away', async () => {
   expect(agent.created).toBe(1)
 })
 
-test('[4-14, 4-93] a sandbox that cannot be made: 503, the row fails, nothing is left, the next ensure works', async () => {
+test('[4-14, 4-93, C-59] a sandbox that cannot be made: 503, the row fails, nothing is left, the next ensure works', async () => {
   agent.hooks.create = async () => ({ status: 503, code: 'BACKEND_UNAVAILABLE', message: 'the image is missing; pull it' })
   const { status, body, headers } = await broker.refused(ensure('broken'))
   expect([status, body.error.code, body.error.retryable]).toEqual([503, 'PROVIDER_UNAVAILABLE', true])

@@ -2,6 +2,7 @@ import { readFileSync, statSync, writeFileSync } from 'node:fs'
 import type { AddressInfo } from 'node:net'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
+import { pino } from 'pino'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { type BrokerConfig, configFromEnvironment, createBroker, StartError } from '../../src/index.ts'
 import { openDatabase } from '../../src/store/sqlite/database.ts'
@@ -146,6 +147,19 @@ describe('settings', () => {
     })
     expect([url, apiKeyCreated]).toEqual(['https://box.example', undefined])
     await broker.close()
+  })
+
+  test.each([
+    ['http://box.example', 1],
+    ['https://box.example', 0],
+    ['http://127.0.0.1:1', 0],
+  ])('[4-58] the public URL %s gives %i warnings', async (publicUrl, warnings) => {
+    const lines: string[] = []
+    const log = pino({ level: 'warn' }, { write: (line: string) => void lines.push(line) })
+    const broker = createBroker({ dataDir, port: 0, publicUrl }, { log })
+    await broker.start()
+    await broker.close()
+    expect(lines.filter((line) => line.includes('not https'))).toHaveLength(warnings)
   })
 
   test('the environment goes over the file; an unreadable file is refused by its path', () => {

@@ -276,7 +276,7 @@ export const providerSuite = ({ kind, open, cycles, accident, remains }: Exam): 
       expect(await run(sandbox, 'echo there')).toMatchObject({ stdout: 'there\n' })
     })
 
-    test('processes beyond the limit are refused, memory beyond it is killed and said to be', async () => {
+    test('[C-32] processes beyond the limit are refused, memory beyond it is killed and said to be', async () => {
       const { capabilities } = (await begin()).provider
       expect(capabilities.limits).toEqual(expect.arrayContaining(['cpus', 'memory_mb', 'pids_limit', 'read_only_rootfs']))
       const sandbox = await (host as Host).ensure('s1', { pids_limit: 24, memory_mb: 64 })
