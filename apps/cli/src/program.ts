@@ -17,7 +17,6 @@ export const createProgram = (): Command => {
     .version('0.1.0')
     // What follows a command's name belongs to it: `boxoffice exec ls -l` needs no --.
     .enablePositionalOptions()
-    .showHelpAfterError('(--help shows what there is)')
   for (const command of [
     upCommand(),
     brokerCommand(),
@@ -32,6 +31,14 @@ export const createProgram = (): Command => {
   ]) {
     program.addCommand(command)
   }
-  for (const command of [program, ...program.commands, ...program.commands.flatMap((command) => command.commands)]) command.exitOverride()
+  for (const command of [program, ...program.commands, ...program.commands.flatMap((command) => command.commands)])
+    command.exitOverride().configureOutput({ outputError: (message, write) => write(usageLine(message)) })
   return program
 }
+
+/** Commander's message, which may have a suggestion on a second line, as one of ours. */
+const usageLine = (message: string): string =>
+  `boxoffice: ${message
+    .replace(/^error: /, '')
+    .trim()
+    .replace(/\s*\n\s*/g, ' ')}; --help shows what there is\n`
