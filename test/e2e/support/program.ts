@@ -54,3 +54,20 @@ export const startProgram = async (args: string[], env: Record<string, string> =
     },
   }
 }
+
+/** One `boxoffice …` that runs to its end. */
+export const runProgram = async (
+  args: string[],
+  env: Record<string, string> = {},
+): Promise<{ code: number | null; stdout: string; stderr: string }> => {
+  const child = spawn(BOXOFFICE, args, { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, ...env } })
+  let [stdout, stderr] = ['', '']
+  child.stdout.setEncoding('utf8').on('data', (text: string) => {
+    stdout += text
+  })
+  child.stderr.setEncoding('utf8').on('data', (text: string) => {
+    stderr += text
+  })
+  await once(child, 'close')
+  return { code: child.exitCode, stdout, stderr }
+}
