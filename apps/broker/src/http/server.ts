@@ -8,23 +8,22 @@ import { createAdaptorServer, RequestError } from '@hono/node-server'
 import type { Hono } from 'hono'
 import { StartError } from '../start-error.ts'
 import type { Env } from './app.ts'
+import { drainable } from './drain.ts'
 import { refusalResponse } from './errors.ts'
 
 export type ListenOptions = { host: string; port: number; tls?: { cert: string; key: string } | undefined }
 
-/** How long requests in flight may take after the listener has closed [contract 2.14]. */
-const DRAIN_MS = 10_000
-
 /** A listening server: the port that it got, and how to end it. */
 export async function listen(app: Hono<Env>, { host, port, tls }: ListenOptions): Promise<{ port: number; close(): Promise<void> }> {
   const server = createServer(app, tls)
+  const close = drainable(server, tls === undefined ? 'connection' : 'secureConnection')
   server.requestTimeout = 30_000
   server.on('clientError', refuseUnparsed)
   await new Promise<void>((resolve, reject) => {
     server.once('error', (thrown: NodeJS.ErrnoException) => reject(cannotListen(thrown, host, port)))
     server.listen(port, host, resolve)
   })
-  return { port: (server.address() as AddressInfo).port, close: () => drain(server) }
+  return { port: (server.address() as AddressInfo).port, close }
 }
 
 function createServer(app: Hono<Env>, tls: ListenOptions['tls']): Server {
@@ -38,14 +37,6 @@ function createServer(app: Hono<Env>, tls: ListenOptions['tls']): Server {
   } catch (thrown) {
     throw new StartError('settings --tls-cert and --tls-key: the files are not a certificate and its key in PEM', { cause: thrown })
   }
-}
-
-async function drain(server: Server): Promise<void> {
-  const closed = new Promise<void>((resolve) => server.close(() => resolve()))
-  server.closeIdleConnections()
-  const limit = setTimeout(() => server.closeAllConnections(), DRAIN_MS)
-  await closed
-  clearTimeout(limit)
 }
 
 /** HTTP whose host or path make no URL. */

@@ -1,3 +1,5 @@
+import { once } from 'node:events'
+import { connect } from 'node:net'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { API_KEY, type BrokerProcess, ENROLL_TOKEN, startBrokerProcess } from '../support/broker-process.ts'
 import { type FakeAgent, startFakeAgent } from '../support/fake-agent.ts'
@@ -188,4 +190,20 @@ test('[4-57, 9] the log of a full run holds no token, key or enroll token', { ti
   const secrets = [token, fresh, made, API_KEY, ENROLL_TOKEN, 'a-forged-enroll-token', agent.registration.agent_token]
   expect(a.log()).toContain('engine down')
   for (const secret of secrets) expect(a.log()).not.toContain(secret)
+})
+
+test('[2.14] SIGTERM: a request in flight is answered; a silent connection does not hold up the end', { timeout: 60_000 }, async () => {
+  const a = await start()
+  await join(a)
+  const ready = gate<undefined>()
+  agent.hooks.create = () => ready.promise
+  const silent = connect(Number(a.port), '127.0.0.1')
+  await once(silent, 'connect')
+  const answer = a.negotiate({ thread_id: 't', mode: 'ensure' }, patient)
+  await agent.until(() => putsOf() === 1)
+  const end = a.stop()
+  await once(silent.resume(), 'end')
+  ready.open(undefined)
+  expect((await answer).status).toBe(200)
+  expect(await end).toBe(0)
 })
