@@ -8,7 +8,7 @@ import { parseArgs } from 'node:util'
 import { type Program, startProgram } from '../e2e/support/program.ts'
 import type { Row, RowContext, StackAddress } from './rows/row.ts'
 
-const ROWS = ['exec-latency', 'exec-throughput', 'ensure-new', 'ensure-live', 'stdout', 'files', 'memory']
+const ROWS = ['exec-latency', 'exec-throughput', 'ensure-new', 'ensure-local', 'ensure-live', 'stdout', 'files', 'memory']
 const IMAGE = process.env.BOXOFFICE_IMAGE ?? 'boxoffice/sandbox:latest'
 const UNLIMITED = { per_second: 100_000, burst: 100_000 }
 

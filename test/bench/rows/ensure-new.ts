@@ -61,11 +61,10 @@ const until = async (holds: () => Promise<boolean>): Promise<void> => {
   throw new Error('the stack did not settle within two minutes')
 }
 
-/** `ensure` of a new thread: warm pool, docker without a pool, local without a pool. */
-export const run = async ({ docker: stack, local, image }: RowContext): Promise<Row[]> => {
+/** `ensure` of a new thread on docker, with a warm pool and without. */
+export const run = async ({ docker: stack, image }: RowContext): Promise<Row[]> => {
   const docker = new Docker()
   const broker = brokerClient(stack.brokerUrl, stack.apiKey)
-  const localBroker = brokerClient(local.brokerUrl, local.apiKey)
   const managed = async () => docker.listContainers({ filters: { label: ['boxoffice.managed=true'] } })
   const gone = async (grants: Grant[]) => {
     const ids = new Set(grants.map((grant) => grant.sandbox.id))
@@ -92,10 +91,6 @@ export const run = async ({ docker: stack, local, image }: RowContext): Promise<
     () => ensureBlock(broker, 'default', gone),
     () => engineBlock(docker, image),
   )
-  const bubblewrap: number[] = []
-  await ensureBlock(localBroker, 'default', async () => {})
-  for (let i = 0; i < 5; i++) bubblewrap.push(await ensureBlock(localBroker, 'default', async () => {}))
-  const localP50 = median(bubblewrap)
   return [
     {
       row: 'ensure of a new thread, warm pool, docker, p50',
@@ -114,15 +109,6 @@ export const run = async ({ docker: stack, local, image }: RowContext): Promise<
       stretch: '',
       passed: cold.ratio <= 1.15,
       figures: { ...cold },
-    },
-    {
-      row: 'ensure of a new thread, local (bwrap), no pool, p50',
-      measured: `${round(localP50)} ms`,
-      comparison: '',
-      must: '≤ 15 ms',
-      stretch: '≤ 8 ms',
-      passed: localP50 <= 15,
-      figures: { ours: localP50 },
     },
   ]
 }

@@ -21,8 +21,9 @@ export interface Launchers {
   close(): Promise<void>
 }
 
-const READY = 2
-const REFILL_AFTER_MS = 25
+const READY = 8
+const FEW = 3
+const QUIET_MS = 50
 
 type Waiting = { launcher: Launcher; child: ChildProcess; group: CgroupGroup }
 
@@ -79,15 +80,17 @@ export const createLaunchers = (cgroups: Cgroups): Launchers => {
       return waiting?.launcher
     },
     refill(supervisorPath) {
-      clearTimeout(timer)
-      // Forking holds the agent up: not while the sandbox that was just started is about to dial.
+      // Forking holds the agent up: in a burst of new sandboxes not before it is over, unless the last ones are being taken.
+      if (ready.length >= FEW) clearTimeout(timer)
+      else if (timer !== undefined) return
       timer = setTimeout(() => {
+        timer = undefined
         for (let missing = READY - ready.length - making.size; missing > 0 && !closed; missing--) {
           const made = make(supervisorPath).catch(() => {})
           making.add(made)
           void made.finally(() => making.delete(made))
         }
-      }, REFILL_AFTER_MS).unref()
+      }, QUIET_MS).unref()
     },
     async close() {
       closed = true
