@@ -77,6 +77,14 @@ describe('a stranger at the door', () => {
     expect(await liveSessions(stack.brokerUrl)).toEqual(before)
   })
 
+  test.each(['/v1/agents/register', '/v1/agents/agt_x/heartbeat'])(
+    'plays an agent at %s: 401 before its body is looked at',
+    async (path) => {
+      const headers = { ...JSON_TYPE, authorization: `Bearer ${API_KEY}` }
+      expectRefusal(await request(stack.brokerUrl + path, { method: 'POST', headers, body: '{' }), 401, 'UNAUTHENTICATED')
+    },
+  )
+
   test('sends the broker a session token in the place of a key', async () => {
     expectRefusal(await brokerApi(stack.brokerUrl, grant.token).negotiate({ thread_id: 't', mode: 'ensure' }), 401, 'UNAUTHENTICATED')
   })

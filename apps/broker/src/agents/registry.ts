@@ -42,11 +42,22 @@ export class AgentRegistry {
     this.#options = options
   }
 
+  requireEnrolled(enrollToken: string): void {
+    if (!sameSecret(enrollToken, this.#options.enrollToken))
+      throw new BoxofficeError('UNAUTHENTICATED', 'the enroll token is not the one of this broker; see its --enroll-token')
+  }
+
+  /** 401 unless the token is that of this agent's latest registration. */
+  async requireAgent(id: string, token: string): Promise<AgentRecord> {
+    const agent = await this.#options.store.agents.byId(id)
+    if (agent === undefined || !sameSecret(hash(token), agent.tokenHash)) throw unknownAgent()
+    return agent
+  }
+
   /** 401 unless the caller holds the enroll token. Gives the agent a credential of its own, once per registration. */
   async register(enrollToken: string, request: RegisterAgentRequest, origin: Origin): Promise<RegisterAgentResponse> {
     const { store, keys, issuer, log, now, tokenTtlSeconds } = this.#options
-    if (!sameSecret(enrollToken, this.#options.enrollToken))
-      throw new BoxofficeError('UNAUTHENTICATED', 'the enroll token is not the one of this broker; see its --enroll-token')
+    this.requireEnrolled(enrollToken)
     const agentToken = `bxa_${randomBytes(32).toString('base64url')}`
     const drift = Date.parse(request.clock) - now()
     const agent: AgentRecord = {
@@ -84,9 +95,8 @@ export class AgentRegistry {
   /** 401 unless the token is that of this agent's latest registration. */
   async heartbeat(id: string, token: string, request: AgentHeartbeatRequest): Promise<AgentInstructions> {
     const { store, now } = this.#options
-    const agent = await store.agents.byId(id)
-    if (agent === undefined || !sameSecret(hash(token), agent.tokenHash) || agent.instanceId !== request.instance_id)
-      throw new BoxofficeError('UNAUTHENTICATED', 'the agent token is not valid any more; register again')
+    const agent = await this.requireAgent(id, token)
+    if (agent.instanceId !== request.instance_id) throw unknownAgent()
     await store.agents.seen(id, now(), request.provider)
     return this.#instructions(
       { ...agent, provider: request.provider },
@@ -112,6 +122,8 @@ export class AgentRegistry {
     }
   }
 }
+
+const unknownAgent = (): BoxofficeError => new BoxofficeError('UNAUTHENTICATED', 'the agent token is not valid any more; register again')
 
 const hash = (secret: string): string => createHash('sha256').update(secret).digest('base64url')
 

@@ -32,6 +32,7 @@ export const agentRoutes = (registry: AgentRegistry, isHeard: (agent: AgentRecor
     path: '/v1/agents/register',
     summary: 'Register an agent; the credential is the enroll token',
     auth: 'enroll',
+    admit: (credential) => registry.requireEnrolled(credential),
     body: RegisterAgentRequest,
     responses: { 200: { description: 'What the agent is told', schema: RegisterAgentResponse } },
     async handle({ credential, body, origin }) {
@@ -43,6 +44,7 @@ export const agentRoutes = (registry: AgentRegistry, isHeard: (agent: AgentRecor
     path: '/v1/agents/:id/heartbeat',
     summary: 'Report sandboxes; the credential is the agent token',
     auth: 'agent',
+    admit: (credential, id) => registry.requireAgent(id, credential).then(() => {}),
     body: AgentHeartbeatRequest,
     responses: { 200: { description: 'What the agent is told', schema: AgentInstructions } },
     async handle({ credential, id, body }) {

@@ -62,6 +62,7 @@ async function serve(c: Context<Env>, route: AnyRoute, options: AppOptions, addr
     const header = (name: string) => c.req.header(name)
     const known = await authorize(route, header, address, options)
     principal = known.principal
+    await route.admit?.(known.credential, c.req.param('id') ?? '')
     const rawBody = route.body === undefined ? undefined : await readJson(c.req)
     if (typeof route.naming === 'function') naming = route.naming(rawBody)
     const answer = await route.handle({

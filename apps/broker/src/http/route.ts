@@ -39,6 +39,8 @@ export type Route<A extends Auth = Auth, Body = unknown, Query = unknown> = {
   query?: z.ZodType<Query>
   /** Successful answers; refusals are the same everywhere. */
   responses: Record<number, ResponseSpec>
+  /** Checks the credential of an `enroll` or `agent` route before the body is looked at [C-19]; throws the refusal. */
+  admit?(credential: string, id: string): Promise<void> | void
   /** Request headers worth documenting. */
   headers?: Record<string, string>
   /** Which of its two names an error shows here [C-45]; by default the full one. */
