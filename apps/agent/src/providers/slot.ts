@@ -78,7 +78,8 @@ export const createProviderSlot = (candidates: readonly Candidate[], log: Logger
         const status = await provider.probe()
         reason = status.available ? null : status.reason
       }
-      if (reason !== null && reason !== before) log.warn({ reason }, 'no provider is available')
+      if (reason !== null && reason !== before)
+        log.warn({ reason, tried: candidates.map(({ name, address }) => address ?? name) }, 'no provider is available')
       return reason === null
     },
     async close() {

@@ -16,7 +16,8 @@ export type DockerCandidateOptions = Maker & {
 /** Engines to try: the named one alone, else every socket in its usual place. */
 export const dockerCandidates = (options: DockerCandidateOptions): Candidate[] => {
   const named = options.dockerHost ?? process.env.DOCKER_HOST
-  if (named !== undefined && named !== '') return [candidate('engine of DOCKER_HOST', named, options)]
+  if (named !== undefined && named !== '')
+    return [candidate(`engine of ${options.dockerHost === undefined ? 'DOCKER_HOST' : '--docker-host'}`, named, options)]
   return usualSockets().map((path) => candidate(path.includes('podman') ? 'Podman' : 'Docker', `unix://${path}`, options))
 }
 
@@ -39,7 +40,7 @@ const candidate = (name: string, address: string, { installId, instanceId, log }
 })
 
 const socketEngine = (path: string): Docker => {
-  if (!existsSync(path)) throw new Error('no such socket')
+  if (!existsSync(path)) throw new Error('no such socket; start it, or name another')
   return new Docker({ socketPath: path })
 }
 
