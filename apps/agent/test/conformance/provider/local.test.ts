@@ -14,8 +14,15 @@ const remains = async ({ installId }: Host): Promise<string[]> =>
       ? readdirSync(group, { withFileTypes: true })
           .filter((entry) => entry.isDirectory())
           .map(({ name }) => join(group, name))
+          .filter((path) => !holdsLauncher(path))
       : []
   })
+
+/** A process that waits to become a sandbox is none of one; the group is in use as long as it waits. */
+const holdsLauncher = (group: string): boolean => {
+  const [pid] = readFileSync(join(group, 'cgroup.procs'), 'utf8').split('\n')
+  return pid !== undefined && pid !== '' && readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes('--launch')
+}
 
 /** Kills PID 1 of the sandbox from the host. */
 const accident = async (host: Host, sandbox: LiveSandbox): Promise<void> => {
