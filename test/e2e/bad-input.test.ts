@@ -203,6 +203,17 @@ describe('a stranger at the door', () => {
     }
   })
 
+  test.each(['GET / HTTP/1.1', 'GET / HTTP/1.1\r\nHost: a b<>', 'OPTIONS * HTTP/1.1\r\nHost: x'])(
+    'asks the broker with no URL: %j',
+    async (head) => {
+      const socket = connect(Number(new URL(stack.brokerUrl).port), '127.0.0.1')
+      socket.write(`${head}\r\nConnection: close\r\n\r\n`)
+      const answer = await text(socket)
+      expect(answer).toMatch(/^HTTP\/1\.1 400 /)
+      expect(answer).toMatch(/"code":"INVALID_REQUEST","message":"the request has no valid URL: /)
+    },
+  )
+
   test('afterwards both serve as before', async () => {
     expect((await dataplane(grant, 'POST', '/exec', { command: 'echo alive' })).body).toMatchObject({ stdout: 'alive\n' })
     expect((await brokerApi(stack.brokerUrl).ensure('mine')).session_id).toBe(grant.session_id)

@@ -4,7 +4,7 @@ import { createServer as createHttpsServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { BoxofficeError, fromUnknown, newRequestId } from '@boxoffice/protocol'
-import { createAdaptorServer, RequestError } from '@hono/node-server'
+import { getRequestListener, RequestError } from '@hono/node-server'
 import type { Hono } from 'hono'
 import { StartError } from '../start-error.ts'
 import type { Env } from './app.ts'
@@ -28,12 +28,13 @@ export async function listen(app: Hono<Env>, { host, port, tls }: ListenOptions)
 
 function createServer(app: Hono<Env>, tls: ListenOptions['tls']): Server {
   const fetch = app.fetch as (request: Request) => Response | Promise<Response>
+  const listener = getRequestListener(fetch, { errorHandler: refuseUnroutable })
   // Node would answer a request without Host by itself, without the envelope.
-  const plain = { fetch, errorHandler: refuseUnroutable, createServer: createHttpServer, serverOptions: { requireHostHeader: false } }
-  if (tls === undefined) return createAdaptorServer(plain) as Server
-  const serverOptions = { ...plain.serverOptions, cert: readPem(tls.cert, 'cert'), key: readPem(tls.key, 'key') }
+  const options = { requireHostHeader: false }
+  if (tls === undefined) return createHttpServer(options, listener)
+  const pems = { cert: readPem(tls.cert, 'cert'), key: readPem(tls.key, 'key') }
   try {
-    return createAdaptorServer({ ...plain, createServer: createHttpsServer, serverOptions }) as Server
+    return createHttpsServer({ ...options, ...pems }, listener)
   } catch (thrown) {
     throw new StartError('settings --tls-cert and --tls-key: the files are not a certificate and its key in PEM', { cause: thrown })
   }
