@@ -190,10 +190,11 @@ describe('output', () => {
 
   test('200 MiB of output: the process is drained, memory is not', async () => {
     const before = process.memoryUsage()
-    const result = await dp.exec({ command: 'head -c 209715200 /dev/zero' })
+    const result = await dp.exec({ command: 'yes | head -c 209715200' })
     const after = process.memoryUsage()
     expect(result).toMatchObject({ stdout_bytes: 209715200, stdout_truncated: true, exit_code: 0 })
-    expect(after.external + after.arrayBuffers - before.external - before.arrayBuffers).toBeLessThan(20 * 1024 * 1024)
+    // `external` has the array buffers in it.
+    expect(after.external - before.external).toBeLessThan(20 * 1024 * 1024)
   })
 })
 

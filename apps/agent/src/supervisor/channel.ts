@@ -6,6 +6,9 @@ import { encodeDataHeader, encodeFrame, FRAME, MAX_DATA_BYTES, WireViolation } f
 /** Stdin that nobody will read is not worth keeping a connection for: above this the channel is closed instead of reused. */
 const REUSABLE_BACKLOG_BYTES = 64 * 1024
 
+/** What a channel takes of an upload or of stdin before it says wait: enough that sender, agent and supervisor work at the same time. */
+const BUFFER_BYTES = 512 * 1024
+
 /** Frames that end an operation, by the frame that began it. A `file` that reads or lists ends with `end`, others with `result`. */
 const endsOperation = (type: number, streaming: boolean): boolean =>
   type === FRAME.exit || type === FRAME.error || type === FRAME.end || (type === FRAME.result && !streaming)
@@ -119,7 +122,7 @@ class Lease implements Channel {
       if (part.length > 0) this.#socket.write(part)
     }
     this.#socket.uncork()
-    return !this.#socket.writableNeedDrain
+    return this.#socket.writableLength < BUFFER_BYTES
   }
 
   drained(signal?: AbortSignal): Promise<void> {

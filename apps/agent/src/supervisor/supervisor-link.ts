@@ -24,8 +24,6 @@ export type SupervisorLinkOptions = {
 const DEFAULT_SPARE = 6
 /** Above this the agent closes idle channels. Only the agent does: the supervisor cannot know that one is being lent at that moment. */
 const MAX_IDLE = 32
-/** What a channel takes of an upload or of stdin before it says wait: enough that sender, agent and supervisor work at the same time. */
-const BUFFER_BYTES = 512 * 1024
 const DIAL_WITHIN_MS = 10_000
 
 type Waiter = { handler: ChannelHandler; resolve: (channel: Channel) => void; reject: (reason: unknown) => void }
@@ -53,7 +51,7 @@ class UnixSupervisorLink implements SupervisorLink {
   constructor(options: SupervisorLinkOptions) {
     this.#options = options
     this.#secretHash = options.secretHash
-    this.#server = createServer({ highWaterMark: BUFFER_BYTES }, (socket) => this.#accept(socket))
+    this.#server = createServer((socket) => this.#accept(socket))
   }
 
   async listen(): Promise<void> {

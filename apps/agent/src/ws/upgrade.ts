@@ -66,7 +66,7 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
     const kind = target === undefined ? undefined : KINDS[target.path]
     if (target === undefined || kind === undefined)
       throw new BoxofficeError('NOT_FOUND', 'No such socket; ws_base_url ends in /v1, append /exec/ws or /shell/ws')
-    if (!origins.allowed(request)) throw new BoxofficeError('FORBIDDEN', 'This origin may not connect; list it in cors.origins')
+    if (!origins.allowed(request)) throw new BoxofficeError('FORBIDDEN', 'This origin may not connect; list it in cors_origins')
     if (closing) throw new BoxofficeError('BACKEND_UNAVAILABLE', 'The agent is restarting; try again', { retryAfter: 1 })
     const token = tokenOf(request) ?? subprotocolToken(request)
     if (token === undefined) return { kind, target, claims: undefined }
