@@ -36,9 +36,14 @@ stop_engine() {
   engine_pid=
 }
 
-# A machine restored from an image may carry the pid file of an engine that never ran here; dockerd believes it
-# as soon as any process has that number.
+# An engine that was killed, or a machine restored from an image, leaves a pid file behind; dockerd believes it as soon as any
+# process has that number, also one that has ended and that nobody has waited for.
 drop_stale_pid() {
   [ -f "$1" ] || return 0
-  case $(cat "/proc/$(cat "$1")/comm" 2>/dev/null) in dockerd | containerd) ;; *) rm -f "$1" ;; esac
+  status=/proc/$(cat "$1")/status
+  if grep -qs '^State:[[:space:]]*Z' "$status"; then
+    rm -f "$1"
+    return 0
+  fi
+  case $(sed -n 's/^Name:[[:space:]]*//p' "$status" 2>/dev/null) in dockerd | containerd) ;; *) rm -f "$1" ;; esac
 }
