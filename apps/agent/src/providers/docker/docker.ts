@@ -15,6 +15,7 @@ export type DockerProviderOptions = Maker & {
 const NOT_MODIFIED = 304
 const NOT_FOUND = 404
 const CONFLICT = 409
+const REMOVE_TRIES = 10
 
 /** Sandboxes as hardened containers of any engine with Docker's API, Podman included. */
 export const dockerProvider = ({ docker, installId, instanceId, capabilities, log }: DockerProviderOptions): Provider => {
@@ -94,12 +95,16 @@ export const dockerProvider = ({ docker, installId, instanceId, capabilities, lo
       if (!thawed) await lostIfGone(unless([NOT_MODIFIED], container(handle).start()), 'wake the sandbox')
     },
     async destroy(handle) {
-      try {
-        await unless([NOT_FOUND], container(handle).remove({ force: true, v: true }))
-      } catch (error) {
-        // Somebody else is removing it: wait until it is gone.
-        if (statusOf(error) !== CONFLICT) throw engineFailed('remove the sandbox', error)
-        await unless([NOT_FOUND], container(handle).wait({ condition: 'removed' }))
+      for (let attempt = 0; ; attempt++) {
+        try {
+          return await unless([NOT_FOUND], container(handle).remove({ force: true, v: true }))
+        } catch (error) {
+          // It ended by itself between the engine's look and its kill; the next try finds it ended and only removes it.
+          if (attempt < REMOVE_TRIES && /is not running/i.test(messageOf(error))) continue
+          // Somebody else is removing it: wait until it is gone.
+          if (statusOf(error) !== CONFLICT) throw engineFailed('remove the sandbox', error)
+          return await unless([NOT_FOUND], container(handle).wait({ condition: 'removed' }))
+        }
       }
     },
     async close() {
