@@ -78,6 +78,19 @@ describe('[C-38, 4-56] opening', () => {
     }
   })
 
+  test.each([
+    ['another actor', { sub: 'agent' }],
+    ['another session', { sid: 'ssn_other' }],
+    ['another session with its own sandbox', { sid: 'ssn_other', aud: 'sb_other', sandbox_id: 'sb_other' }],
+    ['another session that has ended', { sid: 'ssn_ended', aud: 'sb_ended', sandbox_id: 'sb_ended' }],
+  ])('a frame with the token of %s than the header: 4401', async (_name, claims) => {
+    dp.revocations.apply({ sessions: [{ session_id: 'ssn_ended', reason: 'released', until: Date.now() / 1000 + 600 }], tokens: [] })
+    const socket = await connect()
+    socket.send({ type: 'auth', token: await dp.sign(claims) })
+    expect((await socket.closed).code).toBe(4401)
+    expect(errorCode(socket)).toBe('UNAUTHENTICATED')
+  })
+
   test('[C-69] a foreign origin is refused, the same origin is not; cookies and queries never authenticate', async () => {
     expect(
       (await new TestSocket(`${dp.wsBase}/exec/ws`, 'json', { token: dp.token, origin: 'http://evil.example' }).refused()).status,

@@ -24,13 +24,19 @@ export type AuthOptions = {
 
 /** Who may do what where, checked at every request and at each frame that starts work (contract 9). */
 export interface Authenticator {
-  /** Verifies a token for the sandbox in the URL. At once (no promise) when the token has been seen before. */
-  authenticate(token: string, sandboxId: string): SessionTokenClaims | Promise<SessionTokenClaims>
+  /**
+   * Verifies a token for the sandbox in the URL; on a socket that has been authenticated, also that it is the same session and
+   * actor (`renews`). At once (no promise) when the token has been seen before.
+   */
+  authenticate(token: string, sandboxId: string, renews?: Bearer): SessionTokenClaims | Promise<SessionTokenClaims>
   /** The part that changes while a token is in date: deny-list and expiry. Throws like `authenticate`. */
   recheck(claims: SessionTokenClaims): void
   /** The sandbox of an authenticated token; throws SANDBOX_LOST when it is not here, SESSION_EXPIRED for an earlier incarnation. */
   sandbox(claims: SessionTokenClaims): Sandbox
 }
+
+/** Whose token it is. */
+export type Bearer = Pick<SessionTokenClaims, 'sid' | 'sub'>
 
 const MAX_CACHED_TOKENS = 10_000
 const MAX_TOKEN_LENGTH = 8192
@@ -69,7 +75,10 @@ export const createAuthenticator = ({
     if (claims.iat < revocations.minimumIssuedAt(claims.sandbox_id)) throw unauthenticated('The session token was revoked; refresh it')
   }
 
-  const authorize = (claims: SessionTokenClaims, sandboxId: string): SessionTokenClaims => {
+  const authorize = (claims: SessionTokenClaims, sandboxId: string, renews: Bearer | undefined): SessionTokenClaims => {
+    // First: on a socket, whatever else is true of another one's token, it is no credential [C-38].
+    if (renews !== undefined && (claims.sid !== renews.sid || claims.sub !== renews.sub))
+      throw unauthenticated('This token is for another session or actor than the one that opened the socket; open another socket')
     recheck(claims)
     if (claims.aud !== sandboxId) throw new BoxofficeError('FORBIDDEN', 'The session token is for another sandbox')
     return claims
@@ -93,10 +102,10 @@ export const createAuthenticator = ({
   }
 
   return {
-    authenticate(token, sandboxId) {
+    authenticate(token, sandboxId, renews) {
       const known = verified.get(token)
-      if (known !== undefined) return authorize(known, sandboxId)
-      return verify(token).then((claims) => authorize(claims, sandboxId))
+      if (known !== undefined) return authorize(known, sandboxId, renews)
+      return verify(token).then((claims) => authorize(claims, sandboxId, renews))
     },
     recheck,
     sandbox(claims) {

@@ -181,11 +181,7 @@ export class ClientSocket implements AttachmentOwner {
   // Who.
 
   async #authenticate(token: string): Promise<void> {
-    const claims = await this.#options.auth.authenticate(token, this.#options.sandboxId)
-    if (this.#claims !== undefined && (claims.sid !== this.#claims.sid || claims.sub !== this.#claims.sub)) {
-      throw new BoxofficeError('UNAUTHENTICATED', 'This token is for another session or actor than the one before')
-    }
-    await this.#accept(claims)
+    await this.#accept(await this.#options.auth.authenticate(token, this.#options.sandboxId, this.#claims))
   }
 
   async #accept(claims: SessionTokenClaims): Promise<void> {
