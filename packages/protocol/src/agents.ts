@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { Capability } from './capabilities.ts'
 import { Profile } from './profiles.ts'
 import { RelayPreference } from './sessions.ts'
 import { Jwks } from './token.ts'
@@ -66,6 +67,10 @@ export const Revocations = z.object({
   tokens: z.array(z.object({ jti: z.string(), until: z.number() })),
   /** Every token of the sandbox issued before `min_iat` is refused. */
   sandboxes: z.array(z.object({ sandbox_id: z.string(), min_iat: z.number(), until: z.number() })).optional(),
+  /** An actor's rights in a session were narrowed: its tokens with `iat` ≤ `before` grant no more than `caps` [C-57]. */
+  grants: z
+    .array(z.object({ session_id: z.string(), sub: z.string(), caps: z.array(Capability), before: z.number(), until: z.number() }))
+    .optional(),
 })
 export type Revocations = z.infer<typeof Revocations>
 
@@ -75,6 +80,8 @@ export const AgentInstructions = z.object({
   /** Profiles that want a warm pool (`pool_size` > 0). */
   pools: z.array(Profile),
   heartbeat_seconds: z.number(),
+  /** The broker's clock, Unix milliseconds: the one by which agents judge tokens [C-77]. */
+  broker_time_ms: z.number().optional(),
 })
 export type AgentInstructions = z.infer<typeof AgentInstructions>
 

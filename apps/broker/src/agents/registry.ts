@@ -76,10 +76,7 @@ export class AgentRegistry {
     }
     agent.id = await store.agents.register(agent, [auditEntry('agent.register', { ...origin, caller: agent.installId }, { ts: now() })])
     if (Math.abs(agent.clockDriftMs) > DRIFT_WARNING_MS)
-      log.warn(
-        { agent_id: agent.id, clock_drift_ms: agent.clockDriftMs },
-        "an agent's clock differs; tokens may be refused too early or too late",
-      )
+      log.warn({ agent_id: agent.id, clock_drift_ms: agent.clockDriftMs }, "an agent's clock differs; it judges tokens by this broker's")
     log.info({ agent_id: agent.id, instance_id: agent.instanceId, provider: agent.provider.name }, 'agent registered')
     await keys.reload()
     return {
@@ -111,7 +108,7 @@ export class AgentRegistry {
   }
 
   async #instructions(agent: AgentRecord, reports: SandboxReport[], complete: boolean, revokedSince: number): Promise<AgentInstructions> {
-    const { store, inventory, profiles, heartbeatSeconds, tokenTtlSeconds } = this.#options
+    const { store, inventory, profiles, heartbeatSeconds, tokenTtlSeconds, now } = this.#options
     const decisions = await inventory.reconcile(agent, reports, complete)
     const ended = await store.sessions.endedOn(agent.id, revokedSince)
     return {
@@ -119,6 +116,7 @@ export class AgentRegistry {
       revocations: revocationOf(ended, tokenTtlSeconds),
       pools: [...profiles.values()].filter((profile) => profile.pool_size > 0),
       heartbeat_seconds: heartbeatSeconds,
+      broker_time_ms: now(),
     }
   }
 }
