@@ -1,4 +1,4 @@
-import type { Scope } from '@boxoffice/protocol'
+import { CAPABILITIES, type Capability, type Scope } from '@boxoffice/protocol'
 import type { Ownership } from '../store/store.ts'
 import { hasRight, type Principal } from './principals.ts'
 
@@ -7,18 +7,31 @@ import { hasRight, type Principal } from './principals.ts'
  */
 export type Access = 'owner' | 'member' | 'claimable' | 'denied'
 
-/** Decides who may use a scope [C-01]. Later also: the thread's own server, a webhook. */
+/** What the access is wanted for; `use` is every call on a session that exists: read, refresh, heartbeat, events. */
+export type AccessMode = 'get' | 'ensure' | 'create_only' | 'use' | 'release' | 'members'
+
+/** `capabilities` bounds what tokens may carry; never more than profile and key allow. */
+export type Decision = { access: Access; capabilities: readonly Capability[] }
+
+/** Decides who may use a scope [C-01]. Fails closed: 503 when who should know cannot be asked. */
 export interface Authorizer {
-  access(principal: Principal, scope: Scope, ownership: Ownership): Promise<Access>
+  access(principal: Principal, scope: Scope, ownership: Ownership, mode: AccessMode): Promise<Decision>
 }
+
+export const decision = (access: Access, capabilities: readonly Capability[] = CAPABILITIES): Decision => ({ access, capabilities })
+
+const OWNER = decision('owner')
+const MEMBER = decision('member')
+const CLAIMABLE = decision('claimable')
+const DENIED = decision('denied')
 
 /** The default: there is no thread registry, whoever ensures a scope first owns it [C-02]. */
 export const claimAuthorizer: Authorizer = {
   access: async (principal, _scope, { owner, members }) => {
-    if (owner === null) return 'claimable'
+    if (owner === null) return CLAIMABLE
     // An operator is as good as the owner of everything in its tenant.
-    if (owner === principal.id || principal.role === 'operator') return 'owner'
-    return members.includes(principal.id) ? 'member' : 'denied'
+    if (owner === principal.id || principal.role === 'operator') return OWNER
+    return members.includes(principal.id) ? MEMBER : DENIED
   },
 }
 

@@ -1,16 +1,19 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { BoxofficeError } from '@boxoffice/protocol'
 import type { KeyRecord, KeyRight, KeyRole, KeyStore } from '../store/store.ts'
+import type { Credential } from './credential.ts'
 
-/** Who authenticated. */
-export type Principal = {
+/** Whom a credential stands for. */
+export type Identity = {
   id: string
   tenant: string
   role: KeyRole
   rights: ReadonlySet<KeyRight>
   actorType: 'human' | 'agent'
-  keyId: string
 }
+
+/** Who authenticated, and with what. */
+export type Principal = Identity & { credential: Credential }
 
 /** The tenant of the deployment itself: its operators make keys for every tenant. */
 export const ROOT_TENANT = 'default'
@@ -18,8 +21,8 @@ export const ROOT_TENANT = 'default'
 const ALL_RIGHTS: readonly KeyRight[] = ['act_as', 'release', 'box']
 
 /** An operator may do everything in its tenant [contract 2.8]. */
-export const hasRight = (principal: Principal, right: KeyRight): boolean => principal.role === 'operator' || principal.rights.has(right)
-export const isRootOperator = (principal: Principal): boolean => principal.role === 'operator' && principal.tenant === ROOT_TENANT
+export const hasRight = (principal: Identity, right: KeyRight): boolean => principal.role === 'operator' || principal.rights.has(right)
+export const isRootOperator = (principal: Identity): boolean => principal.role === 'operator' && principal.tenant === ROOT_TENANT
 
 /** `bxo_` and 43 base64url characters: 256 random bits. */
 export const newApiKey = (): string => `bxo_${randomBytes(32).toString('base64url')}`
@@ -36,31 +39,31 @@ const CACHE_SIZE = 10_000
  */
 export class Principals {
   readonly #keys: KeyStore
-  readonly #configured = new Map<string, Principal>()
-  readonly #cache = new Map<string, { principal: Principal; until: number }>()
+  readonly #configured = new Map<string, Identity>()
+  readonly #cache = new Map<string, { identity: Identity; until: number }>()
 
   constructor(keys: KeyStore, configuredKey: string | undefined) {
     this.#keys = keys
     if (configuredKey !== undefined) this.#configured.set(hashKey(configuredKey), configuredOperator)
   }
 
-  /** The principal of a valid key; 401 `UNAUTHENTICATED` for anything else. */
-  async authenticate(key: string): Promise<Principal> {
+  /** Whom a valid key stands for; 401 `UNAUTHENTICATED` for anything else. */
+  async authenticate(key: string): Promise<Identity> {
     const hash = hashKey(key)
     const configured = this.#configured.get(hash)
     if (configured !== undefined) return configured
     const now = performance.now()
     const cached = this.#cache.get(hash)
-    if (cached !== undefined && cached.until > now) return cached.principal
+    if (cached !== undefined && cached.until > now) return cached.identity
     const record = await this.#keys.byHash(hash)
     if (record === undefined || record.revokedAt !== null) {
       this.#cache.delete(hash)
       throw new BoxofficeError('UNAUTHENTICATED', 'the credential is not a valid API key; send Authorization: Bearer <API key>')
     }
-    const principal = principalOf(record)
+    const identity = identityOf(record)
     if (this.#cache.size >= CACHE_SIZE) this.#cache.clear()
-    this.#cache.set(hash, { principal, until: now + CACHE_MS })
-    return principal
+    this.#cache.set(hash, { identity, until: now + CACHE_MS })
+    return identity
   }
 
   /** Revocation in this process is effective at once. */
@@ -69,20 +72,18 @@ export class Principals {
   }
 }
 
-const configuredOperator: Principal = {
+const configuredOperator: Identity = {
   id: 'operator',
   tenant: ROOT_TENANT,
   role: 'operator',
   rights: new Set(ALL_RIGHTS),
   actorType: 'human',
-  keyId: 'configured',
 }
 
-const principalOf = (record: KeyRecord): Principal => ({
+const identityOf = (record: KeyRecord): Identity => ({
   id: record.principal,
   tenant: record.tenant,
   role: record.role,
   rights: new Set(record.rights),
   actorType: record.actorType,
-  keyId: record.id,
 })

@@ -96,7 +96,7 @@ async function authorize(
       return { principal: null, credential: '' }
     case 'enroll':
     case 'agent':
-      return { principal: null, credential: credentialOf(header) }
+      return { principal: null, credential: credentialOf(header).reveal() }
     case 'loopback':
       // A forwarded request only looks local.
       if (isLoopback(address) && header('x-forwarded-for') === undefined) return { principal: null, credential: '' }

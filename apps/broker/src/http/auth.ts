@@ -1,4 +1,5 @@
 import { BoxofficeError } from '@boxoffice/protocol'
+import { Credential } from '../access/credential.ts'
 import type { Principal, Principals } from '../access/principals.ts'
 import type { RateLimit } from '../access/rate-limits.ts'
 
@@ -8,7 +9,7 @@ const BEARER = /^bearer +(\S+) *$/i
 const JWT = /^[\w-]+\.[\w-]+\.[\w-]+$/
 
 /** The one credential of a request: `Authorization: Bearer` or `X-Api-Key`; both only if they are equal [contract 2.1]. */
-export function credentialOf(header: Headers): string {
+export function credentialOf(header: Headers): Credential {
   const authorization = header('authorization')
   const apiKey = header('x-api-key')
   const bearer = authorization === undefined ? undefined : BEARER.exec(authorization)?.[1]
@@ -17,15 +18,16 @@ export function credentialOf(header: Headers): string {
     throw unauthenticated('Authorization and X-Api-Key carry different credentials; send one')
   const credential = bearer ?? apiKey
   if (credential === undefined || credential === '') throw unauthenticated('send Authorization: Bearer <API key>')
-  return credential
+  return new Credential(credential, bearer === undefined ? 'x-api-key' : 'authorization')
 }
 
 /** The principal behind a request. A failure counts against the caller's address [C-58]. */
 export async function authenticate(header: Headers, principals: Principals, failures: RateLimit, address: string): Promise<Principal> {
   try {
     const credential = credentialOf(header)
-    if (JWT.test(credential)) throw unauthenticated('a session token is no server credential; send an API key') // [4-33]
-    return await principals.authenticate(credential)
+    const key = credential.reveal()
+    if (JWT.test(key)) throw unauthenticated('a session token is no server credential; send an API key') // [4-33]
+    return { ...(await principals.authenticate(key)), credential }
   } catch (thrown) {
     if (thrown instanceof BoxofficeError && thrown.code === 'UNAUTHENTICATED') failures.require(address, 'auth_failure')
     throw thrown

@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { BoxofficeError, newSessionId, type Profile, type Scope } from '@boxoffice/protocol'
+import { BoxofficeError, newSessionId, type Profile } from '@boxoffice/protocol'
 import type { Access, Authorizer } from '../access/authorizer.ts'
 import type { Principal } from '../access/principals.ts'
 import type { RateLimit } from '../access/rate-limits.ts'
@@ -11,7 +11,7 @@ import type { SessionLedger } from './ledger.ts'
 import { dueAt } from './lifecycle.ts'
 import { type Provisioner, provisionError } from './provisioner.ts'
 import { forbidden, noSession, starting, superseded } from './refusals.ts'
-import { threadOf } from './scopes.ts'
+import { threadOf, workspaceIdOf } from './scopes.ts'
 import type { NegotiateRequest } from './service.ts'
 import { isLive, isPlaced, type LiveSession, type PlacedSession, type ProvisioningSession } from './session.ts'
 
@@ -47,7 +47,7 @@ export class Acquisition {
     const { store, now } = this.#options
     if (request.relay === 'always') throw new BoxofficeError('UNSUPPORTED', 'relay: this broker cannot relay; use "auto" or "never"')
     const profile = this.#profile(request.profile)
-    const access = await this.#access(principal, request.scope)
+    const access = await this.#access(principal, request)
     // A key has no meaning for what creates nothing [C-16].
     const repeatable = request.mode === 'ensure' ? request.repeatable : null
     const recorded = repeatable && (await findRepeat(store, principal, repeatable, now()))
@@ -62,7 +62,7 @@ export class Acquisition {
         continue
       }
       // Somebody else may have claimed it since; the claim is in the database before the session is [C-02].
-      if (access === 'claimable') await this.#access(principal, request.scope)
+      if (access === 'claimable') await this.#access(principal, request)
       if (live.state === 'provisioning' && request.mode === 'get') throw starting(live)
       const warnings = mismatches(live, profile, request)
       const session = live.state === 'provisioning' ? await this.#ready(live, deadline) : live
@@ -77,9 +77,9 @@ export class Acquisition {
   }
 
   /** 403 when the caller may not use the scope. */
-  async #access(principal: Principal, scope: Scope): Promise<Access> {
+  async #access(principal: Principal, { scope, mode }: NegotiateRequest): Promise<Access> {
     const { store, authorizer } = this.#options
-    const access = await authorizer.access(principal, scope, await store.scopes.ownership(principal.tenant, scope))
+    const { access } = await authorizer.access(principal, scope, await store.scopes.ownership(principal.tenant, scope), mode)
     if (access === 'denied') throw forbidden(scope)
     return access
   }
@@ -124,7 +124,8 @@ export class Acquisition {
     const { store, placement, provisioner, limits, maxSessions, now, brokerId } = this.#options
     limits.principal.require(`${principal.tenant}/${principal.id}`, 'create')
     limits.tenant.require(principal.tenant, 'create')
-    const agent = await placement.choose()
+    const preferred = await store.workspaces.holders(workspaceIdOf(principal.tenant, request.scope))
+    const agent = await placement.choose({ preferred })
     const session = newSession(principal, request, profile, { agentId: agent.id, brokerId, now: now() })
     const created = await store.sessions.create(session, {
       claimFor: access === 'claimable' ? principal.id : null,

@@ -1,5 +1,5 @@
 import { BoxofficeError, type RelayPreference, type Scope, type SessionState } from '@boxoffice/protocol'
-import { type Access, type Authorizer, mayRelease } from '../access/authorizer.ts'
+import { type Access, type AccessMode, type Authorizer, mayRelease } from '../access/authorizer.ts'
 import type { Principal } from '../access/principals.ts'
 import { type AuditEvent, auditEntry, type Origin } from '../audit/audit.ts'
 import type { AgentRecord, Store } from '../store/store.ts'
@@ -99,13 +99,13 @@ export class SessionService {
   /** Ends the session for everyone on the scope [C-54]; what it made is torn down in the background [C-25]. */
   async release(principal: Principal, id: string, keepWorkspace: boolean, origin: Origin): Promise<void> {
     const { ledger, acquisition } = this.#options
-    const { session, access } = await this.#load(principal, id)
+    const { session, access } = await this.#load(principal, id, 'release')
     if (!mayRelease(principal, access))
       throw new BoxofficeError('FORBIDDEN', 'releasing a session takes its owner or a key with the right "release"')
     const change = await ledger.change(
       session,
-      { type: 'released' },
-      { keepWorkspace, audit: (after) => [this.#entry('sandbox.session.release', origin, after, null)] },
+      { type: 'released', keepWorkspace },
+      { audit: (after) => [this.#entry('sandbox.session.release', origin, after, null)] },
     )
     if (change.refused !== undefined) throw noSession('the session has been released')
     acquisition.cancel(id)
@@ -118,11 +118,11 @@ export class SessionService {
   }
 
   /** Finds a session that the caller may use: 404 for another tenant's, 403 without access [C-04]. */
-  async #load(principal: Principal, id: string): Promise<{ session: Session; access: Access }> {
+  async #load(principal: Principal, id: string, mode: AccessMode = 'use'): Promise<{ session: Session; access: Access }> {
     const { store, authorizer, ledger, now } = this.#options
     const found = await store.sessions.byId(id)
     if (found === undefined || found.tenant !== principal.tenant) throw noSession()
-    const access = await authorizer.access(principal, found.scope, await store.scopes.ownership(found.tenant, found.scope))
+    const { access } = await authorizer.access(principal, found.scope, await store.scopes.ownership(found.tenant, found.scope), mode)
     if (access === 'denied' || access === 'claimable') throw new BoxofficeError('FORBIDDEN', 'the caller may not use this session')
     // The reaper may be a second late; the hard TTL is not [4-92].
     const session =
