@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { CAPABILITIES, Capability } from './capabilities.ts'
 
 /** A named set of image, limits, network, suspend policy and pool size (contract 4.1). Times in seconds, memory in MiB. */
 export const Profile = z.object({
@@ -25,6 +26,8 @@ export const Profile = z.object({
   stop_after_seconds: z.number().positive().default(3600),
   hard_ttl_seconds: z.number().positive().default(28800),
   lease_seconds: z.number().positive().default(900),
+  /** What its sessions can be granted at most [4-75]. */
+  capabilities: z.array(Capability).default([...CAPABILITIES]),
   on_lease_expiry: z.enum(['suspend', 'terminate']).default('suspend'),
   provision_timeout_seconds: z.number().positive().default(120),
   /** Fields that a caller cannot override. */

@@ -15,7 +15,20 @@ export type RelayPreference = z.infer<typeof RelayPreference>
 
 const Labels = z.record(z.string().max(128), z.string().max(256)).refine((labels) => Object.keys(labels).length <= 64, 'at most 64 labels')
 
-/** `POST /v1/sandbox/sessions`, MVP shape. Unknown fields are ignored [4-18]. */
+/** Principals by their names, as keys and tokens have them. */
+export const Members = z
+  .array(z.string().min(1).max(256))
+  .max(256)
+  .transform((names) => [...new Set(names)])
+
+/** `get` is `attach_only` by its MVP name [4-73]. */
+export const NEGOTIATE_MODES = ['get', 'ensure', 'attach_only', 'create_only'] as const
+
+/** On whose behalf a request is made: a claim, not a credential [4-74]. */
+export const Actor = z.object({ type: z.enum(['human', 'agent']), id: ScopeId })
+export type Actor = z.infer<typeof Actor>
+
+/** The MVP's own fields; removed with its last use. */
 export const MvpNegotiateRequest = z.object({
   thread_id: ScopeId,
   mode: z.enum(['get', 'ensure']),
@@ -24,7 +37,36 @@ export const MvpNegotiateRequest = z.object({
   labels: Labels.optional(),
   on_mismatch: z.enum(['warn', 'fail']).optional(),
 })
-export type MvpNegotiateRequest = z.infer<typeof MvpNegotiateRequest>
+
+/** `POST /v1/sandbox/sessions` in both shapes: `thread_id` (MVP) or `scope` (full). Unknown fields are ignored [4-18]. */
+export const NegotiateRequest = z
+  .object({
+    thread_id: ScopeId.optional(),
+    scope: Scope.optional(),
+    mode: z.enum(NEGOTIATE_MODES),
+    /** Default: the caller. */
+    actor: Actor.optional(),
+    /** Default: everything that policy allows; `[]` for nothing. Names that nobody knows are ignored with a warning [C-56]. */
+    requested_capabilities: z.array(z.string().min(1).max(64)).max(64).optional(),
+    /** A sandbox id; used only when it is the sandbox that the scope has anyhow [C-22]. */
+    sandbox_hint: z.string().max(256).optional(),
+    /** `auto` or the name of a provider [4-79]. */
+    provider_preference: z.string().min(1).max(64).optional(),
+    profile: z.string().min(1).max(64).optional(),
+    relay: RelayPreference.optional(),
+    labels: Labels.optional(),
+    on_mismatch: z.enum(['warn', 'fail']).optional(),
+    /** Who else may use the scope; by its owner only. */
+    members: Members.optional(),
+  })
+  .superRefine(({ thread_id, scope }, context) => {
+    const refuse = (field: string, message: string) => context.addIssue({ code: 'custom', path: [field], message })
+    if (thread_id === undefined && scope === undefined) refuse('thread_id', 'is required and must be a string')
+    // Both may be given when they say the same [C-09].
+    if (thread_id !== undefined && scope !== undefined && (scope.type !== 'thread' || scope.id !== thread_id))
+      refuse('scope', 'must be the thread of thread_id when both are given; send one of them')
+  })
+export type NegotiateRequest = z.infer<typeof NegotiateRequest>
 
 export const SandboxCoordinates = z.object({
   id: z.string(),
@@ -87,6 +129,18 @@ export type NegotiateResponse = z.infer<typeof NegotiateResponse>
 
 export const RefreshResponse = z.object({ token: z.string(), expires_at: z.string() })
 export type RefreshResponse = z.infer<typeof RefreshResponse>
+
+/** `POST …/{id}/refresh` and `POST …/{id}/refresh-token`. Default actor: the one that the caller negotiated for last. */
+export const RefreshRequest = z.object({ actor: Actor.optional() })
+export type RefreshRequest = z.infer<typeof RefreshRequest>
+
+/** What `POST …/{id}/refresh-token` answers [4-83]. */
+export const RefreshTokenResponse = RefreshResponse.extend({ credentials: Credentials })
+export type RefreshTokenResponse = z.infer<typeof RefreshTokenResponse>
+
+/** What `POST …/{id}/heartbeat` answers: the lease as it is now, no token [4-84]. */
+export const HeartbeatResponse = z.object({ binding: Binding, lease_expires_at: z.string() })
+export type HeartbeatResponse = z.infer<typeof HeartbeatResponse>
 
 export const ListSessionsResponse = z.object({ sessions: z.array(Binding), next_cursor: z.string().nullable() })
 export type ListSessionsResponse = z.infer<typeof ListSessionsResponse>

@@ -3,7 +3,7 @@ import {
   BUILT_IN_PROFILES,
   describeIssues,
   ExecRequest,
-  MvpNegotiateRequest,
+  NegotiateRequest,
   newSandboxId,
   newSessionId,
   ResizeFrame,
@@ -29,19 +29,36 @@ test('[C-07] ids are what their patterns say', () => {
 
 describe('[4-03] a refused request names its field', () => {
   test.each([
-    [{}, 'thread_id'],
+    [{}, 'mode'],
+    [{ mode: 'get' }, 'thread_id'],
     [{ thread_id: 't' }, 'mode'],
     [{ thread_id: '', mode: 'get' }, 'thread_id'],
     [{ thread_id: 7, mode: 'get' }, 'thread_id'],
     [{ thread_id: 't', mode: 'x' }, 'mode'],
     [{ thread_id: 't', mode: null }, 'mode'],
+    [{ scope: { type: 'team', id: 't' }, mode: 'get' }, 'scope.type'],
+    [{ scope: { type: 'thread' }, mode: 'get' }, 'scope.id'],
+    [{ scope: { type: 'thread', id: 't ' }, mode: 'get' }, 'scope.id'],
+    [{ scope: 't', mode: 'get' }, 'scope'],
+    [{ thread_id: 't', scope: { type: 'thread', id: 'u' }, mode: 'get' }, 'scope'],
+    [{ thread_id: 't', scope: { type: 'workspace', id: 't' }, mode: 'get' }, 'scope'],
+    [{ thread_id: 't', mode: 'get', actor: { type: 'robot', id: 'r' } }, 'actor.type'],
+    [{ thread_id: 't', mode: 'get', actor: { type: 'human' } }, 'actor.id'],
+    [{ thread_id: 't', mode: 'get', requested_capabilities: 'exec' }, 'requested_capabilities'],
+    [{ thread_id: 't', mode: 'get', requested_capabilities: [1] }, 'requested_capabilities.0'],
+    [{ thread_id: 't', mode: 'get', sandbox_hint: 1 }, 'sandbox_hint'],
+    [{ thread_id: 't', mode: 'get', provider_preference: '' }, 'provider_preference'],
+    [{ thread_id: 't', mode: 'get', members: ['a', ''] }, 'members.1'],
   ])('%j → %s', (body, field) => {
-    const parsed = MvpNegotiateRequest.safeParse(body)
+    const parsed = NegotiateRequest.safeParse(body)
     expect(parsed.success).toBe(false)
     if (!parsed.success) expect(describeIssues(parsed.error)).toMatch(new RegExp(`^${field}: `))
   })
+  test('[4-81, C-09] thread_id and scope may both be given when they are equal', () => {
+    expect(NegotiateRequest.safeParse({ thread_id: 't', scope: { type: 'thread', id: 't' }, mode: 'get' }).success).toBe(true)
+  })
   test('[4-18] unknown fields are ignored', () => {
-    expect(MvpNegotiateRequest.parse({ thread_id: 't', mode: 'get', future: 1 })).toEqual({ thread_id: 't', mode: 'get' })
+    expect(NegotiateRequest.parse({ thread_id: 't', mode: 'get', future: 1 })).toEqual({ thread_id: 't', mode: 'get' })
   })
 })
 
