@@ -21,7 +21,9 @@ import { createRecovery } from './sandbox/recovery.ts'
 import { claimOwners, createUids } from './sandbox/uids.ts'
 import { createWatch } from './sandbox/watch.ts'
 import { type BrokerClient, createBrokerClient } from './uplink/broker-client.ts'
+import { createBrokerClock, listenForTime } from './uplink/broker-clock.ts'
 import { createUplink } from './uplink/heartbeat.ts'
+import { keepRevocations } from './uplink/revocation-file.ts'
 import { loadTrust, saveTrust } from './uplink/trust.ts'
 
 /** Parts that tests and `boxoffice up` bring along instead of the usual ones. */
@@ -33,6 +35,8 @@ export type AgentOverrides = {
   brokerCertificate?: string
   /** A part of the same process listens where others can reach it. */
   exposed?: boolean
+  /** This machine's clock, Unix milliseconds. */
+  wall?: () => number
 }
 
 /** What a started agent says of itself; the ready line prints it. */
@@ -53,6 +57,8 @@ export interface Agent {
 
 const VERSION = '0.1.0'
 const DRAIN_MS = 10_000
+/** Smaller changes of the clocks' difference are not worth a write. */
+const OFFSET_CHANGE_MS = 1000
 
 /** Builds the agent from its parts. Nothing runs before `start`. */
 export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {}): Agent => {
@@ -88,10 +94,21 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
     teardown.defer(() => layout.close())
     const uids = createUids(installId)
     await claimOwners(uids, join(directory.path, 'workspaces'))
-    const revocations = createRevocationStore()
-    const broker = overrides.broker ?? createBrokerClient(config.brokerUrl, config.enrollToken, overrides.brokerCertificate)
-    const keys = createKeySource({ load: () => broker.jwks() })
+    const wall = overrides.wall ?? Date.now
     let trust = await loadTrust(directory.path)
+    const clock = createBrokerClock({ offsetMs: trust?.clock_offset_ms ?? 0, wall })
+    const broker = listenForTime(
+      overrides.broker ?? createBrokerClient(config.brokerUrl, config.enrollToken, overrides.brokerCertificate),
+      clock,
+      async () => {
+        if (trust === undefined || Math.abs(clock.offsetMs - trust.clock_offset_ms) < OFFSET_CHANGE_MS) return
+        trust = { ...trust, clock_offset_ms: clock.offsetMs }
+        await saveTrust(directory.path, trust)
+      },
+    )
+    const revocations = createRevocationStore(clock.now)
+    teardown.defer(await keepRevocations(directory.path, revocations, log))
+    const keys = createKeySource({ load: () => broker.jwks() })
     if (trust !== undefined) keys.seed(trust.jwks)
     const issuer = () => trust?.issuer
 
@@ -120,6 +137,7 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
       keys,
       revocations,
       issuer,
+      now: clock.now,
       corsOrigins: config.corsOrigins,
       log,
       metrics,
@@ -140,7 +158,7 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
       await drain(server, DRAIN_MS)
     })
 
-    const verify = createControlVerifier({ keys, issuer, agentId: () => uplink.agentId })
+    const verify = createControlVerifier({ keys, issuer, agentId: () => uplink.agentId, now: clock.now })
     // A loopback listener needs no TLS [C-79], and no certificate is for it.
     const controlTls = isLoopback(hostOf(config.controlListen)) ? undefined : tls
     const control = httpServer(controlTls, getRequestListener(createControlApp({ manager, revocations, verify, log }).fetch))
@@ -159,7 +177,7 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
       relay: config.relay,
       provider: slot.report(),
       sandboxes: manager.reports(),
-      clock: new Date().toISOString(),
+      clock: new Date(wall()).toISOString(),
       version: VERSION,
     })
     const uplink = createUplink({
@@ -167,7 +185,7 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
       inventory,
       heartbeat,
       onRegistered: async ({ issuer: signer, jwks }) => {
-        trust = { issuer: signer, jwks }
+        trust = { issuer: signer, jwks, clock_offset_ms: clock.offsetMs }
         keys.seed(jwks)
         await saveTrust(directory.path, trust)
       },

@@ -1,11 +1,11 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Duplex } from 'node:stream'
-import { BoxofficeError, fromUnknown, type SessionTokenClaims } from '@boxoffice/protocol'
+import { BoxofficeError, type Capability, fromUnknown, type SessionTokenClaims } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
 import type { Registry } from 'prom-client'
 import type { SandboxDirectory } from '../sandbox/sandbox.ts'
 import { createSocketServer } from '../ws/upgrade.ts'
-import { type Authenticator, assertCapability, createAuthenticator, tokenOf } from './auth.ts'
+import { type Authenticator, createAuthenticator, tokenOf } from './auth.ts'
 import type { Call } from './call.ts'
 import { execRoutes } from './exec.ts'
 import { fileRoutes } from './files.ts'
@@ -24,6 +24,8 @@ export type DataplaneOptions = {
   revocations: RevocationStore
   /** The `iss` of valid tokens; undefined until the agent has registered. */
   issuer: () => string | undefined
+  /** Unix seconds by the broker's clock, which judges tokens [C-77]. */
+  now: () => number
   /** Web pages that may connect [C-69]. */
   corsOrigins: readonly string[]
   log: Logger
@@ -46,11 +48,11 @@ export const createDataplane = (options: DataplaneOptions): Dataplane => {
   const origins = createOrigins(options.corsOrigins)
   const metrics = createDataplaneMetrics(options.metrics)
   const router = createRouter([...execRoutes, ...fileRoutes])
-  const sockets = createSocketServer({ auth, origins, revocations: options.revocations, metrics, log })
+  const sockets = createSocketServer({ auth, origins, revocations: options.revocations, metrics, log, now: options.now })
 
   const running = new Set<Watch>()
   options.revocations.onChange(() => {
-    for (const { claims, listener } of [...running]) if (listener !== undefined) tellSessionEnd(auth, claims, listener)
+    for (const watch of [...running]) tellSessionEnd(auth, watch)
   })
 
   const serve = async (incoming: IncomingMessage, outgoing: ServerResponse, context: RequestContext): Promise<void> => {
@@ -66,7 +68,7 @@ export const createDataplane = (options: DataplaneOptions): Dataplane => {
     context.route = route.path
     context.alias = route.alias === true
     const sandbox = auth.sandbox(claims)
-    assertCapability(claims, route.requires)
+    auth.require(claims, route.requires)
     sandbox.activity.touch()
     const detach = sandbox.activity.attach()
     const aborter = new AbortController()
@@ -76,11 +78,13 @@ export const createDataplane = (options: DataplaneOptions): Dataplane => {
       metrics.latency.labels(route.path).observe((performance.now() - context.startedAt) / 1000)
     })
     if (sandbox.lost !== undefined) throw new BoxofficeError('SANDBOX_LOST', 'The sandbox is gone; negotiate again')
-    const watch: Watch = { claims, listener: undefined }
+    const watch: Watch = { claims, requires: route.requires, listener: undefined }
     running.add(watch)
     outgoing.once('close', () => running.delete(watch))
     const onSessionEnd: Call['onSessionEnd'] = (listener) => {
       watch.listener = listener
+      // It may have ended while the body came in.
+      tellSessionEnd(auth, watch)
     }
     await route.handler({
       incoming,
@@ -128,13 +132,15 @@ export const createDataplane = (options: DataplaneOptions): Dataplane => {
   }
 }
 
-/** A request in flight, and who wants to know when its session ends. */
-type Watch = { claims: SessionTokenClaims; listener: ((reason: BoxofficeError) => void) | undefined }
+/** A request in flight, and who wants to know when its session, token or right ends. */
+type Watch = { claims: SessionTokenClaims; requires: Capability; listener: ((reason: BoxofficeError) => void) | undefined }
 
 /** A request was authorised at its start, so expiry meanwhile is nothing [C-27]. */
-const tellSessionEnd = (auth: Authenticator, claims: SessionTokenClaims, listener: (reason: BoxofficeError) => void): void => {
+const tellSessionEnd = (auth: Authenticator, { claims, requires, listener }: Watch): void => {
+  if (listener === undefined) return
   try {
     auth.recheck(claims)
+    auth.require(claims, requires)
   } catch (thrown) {
     const reason = fromUnknown(thrown)
     if (reason.code !== 'TOKEN_EXPIRED') listener(reason)

@@ -18,8 +18,8 @@ export type AuthOptions = {
   sandboxes: SandboxDirectory
   /** The `iss` of the broker's tokens; undefined until the agent has registered. */
   issuer: () => string | undefined
-  /** Unix seconds. */
-  now?: () => number
+  /** Unix seconds by the broker's clock [C-77]. */
+  now: () => number
 }
 
 /** Who may do what where, checked at every request and at each frame that starts work (contract 9). */
@@ -31,6 +31,10 @@ export interface Authenticator {
   authenticate(token: string, sandboxId: string, renews?: Bearer): SessionTokenClaims | Promise<SessionTokenClaims>
   /** The part that changes while a token is in date: deny-list and expiry. Throws like `authenticate`. */
   recheck(claims: SessionTokenClaims): void
+  /** What the token grants now: narrowed rights count at once, also for tokens that were issued before [C-57]. */
+  granted(claims: SessionTokenClaims): readonly Capability[]
+  /** Throws CAPABILITY_DENIED unless the token grants it now [C-39]. */
+  require(claims: SessionTokenClaims, capability: Capability): void
   /** The sandbox of an authenticated token; throws SANDBOX_LOST when it is not here, SESSION_EXPIRED for an earlier incarnation. */
   sandbox(claims: SessionTokenClaims): Sandbox
 }
@@ -43,13 +47,7 @@ const MAX_TOKEN_LENGTH = 8192
 
 const unauthenticated = (message: string): BoxofficeError => new BoxofficeError('UNAUTHENTICATED', message)
 
-export const createAuthenticator = ({
-  keys,
-  revocations,
-  sandboxes,
-  issuer,
-  now = () => Date.now() / 1000,
-}: AuthOptions): Authenticator => {
+export const createAuthenticator = ({ keys, revocations, sandboxes, issuer, now }: AuthOptions): Authenticator => {
   /** Verified tokens by their text. Signature and claims of a token never change; everything else is checked again each time. */
   const verified = new Map<string, SessionTokenClaims>()
 
@@ -108,6 +106,10 @@ export const createAuthenticator = ({
       return verify(token).then((claims) => authorize(claims, sandboxId, renews))
     },
     recheck,
+    granted: (claims) => revocations.granted(claims),
+    require(claims, capability) {
+      if (!revocations.granted(claims).includes(capability)) throw capabilityDenied(capability)
+    },
     sandbox(claims) {
       const sandbox = sandboxes.get(claims.sandbox_id)
       if (sandbox === undefined) throw new BoxofficeError('SANDBOX_LOST', 'The sandbox is gone; negotiate again')
@@ -164,11 +166,11 @@ const bearerOf = (authorization: string): string => {
   return token
 }
 
-export const assertCapability = (claims: SessionTokenClaims, capability: Capability): void => {
-  if (!claims.caps.includes(capability)) throw capabilityDenied(capability)
-}
-
-export const capabilityDenied = (capability: Capability): BoxofficeError =>
-  new BoxofficeError('CAPABILITY_DENIED', `This needs the capability "${capability}", which the session token does not grant`, {
-    details: { capability },
-  })
+const capabilityDenied = (capability: Capability): BoxofficeError =>
+  new BoxofficeError(
+    'CAPABILITY_DENIED',
+    `${capability} not granted: this session token lacks the capability; negotiate for one that has it`,
+    {
+      details: { capability },
+    },
+  )

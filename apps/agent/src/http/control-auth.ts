@@ -7,8 +7,8 @@ export type ControlAuthOptions = {
   issuer: () => string | undefined
   /** The `aud` of tokens for this agent; undefined until it has registered. */
   agentId: () => string | undefined
-  /** Unix seconds. */
-  now?: () => number
+  /** Unix seconds by the broker's clock [C-77]. */
+  now: () => number
 }
 
 /** Checks a control token: broker-signed, for this agent, good for at most a minute [C-79]. Throws UNAUTHENTICATED. */
@@ -23,7 +23,7 @@ const refuse = (message: string, cause?: unknown): never => {
   throw new BoxofficeError('UNAUTHENTICATED', message, { cause })
 }
 
-export const createControlVerifier = ({ keys, issuer, agentId, now = () => Date.now() / 1000 }: ControlAuthOptions): VerifyControlToken => {
+export const createControlVerifier = ({ keys, issuer, agentId, now }: ControlAuthOptions): VerifyControlToken => {
   /** Tokens whose signature has been checked; the broker uses one for as long as it lasts. */
   const verified = new Map<string, ControlTokenClaims>()
 

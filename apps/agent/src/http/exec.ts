@@ -1,4 +1,4 @@
-import { BoxofficeError, ExecRequest, type ExecSummary, LIMITS, Signal } from '@boxoffice/protocol'
+import { BoxofficeError, ExecRequest, type ExecResult, type ExecSummary, LIMITS, Signal } from '@boxoffice/protocol'
 import { z } from 'zod'
 import { toExitFields } from '../sandbox/exit.ts'
 import { parseMeta } from '../sandbox/meta.ts'
@@ -25,14 +25,28 @@ const postExec = async (call: Call): Promise<void> => {
   const gone = (): void => run.leave()
   outgoing.on('close', gone)
   if (outgoing.destroyed) gone()
-  call.onSessionEnd((reason) => run.kill(killCause(reason)))
+  let denied: BoxofficeError | undefined
+  call.onSessionEnd((reason) => {
+    denied ??= reason
+    run.kill(killCause(reason))
+  })
   if (request.detach === true) {
     const ended = await run.started
     run.leave()
     return sendJson(outgoing, 202, { exec_id: run.execId, state: ended ? 'exited' : 'running' })
   }
-  sendJson(outgoing, 200, await run.result)
+  const result = await run.result
+  if (denied !== undefined) throw withResult(denied, result)
+  sendJson(outgoing, 200, result)
 }
+
+/** What the caller had when it lost its right to go on [C-28]. */
+const withResult = ({ code, message, details }: BoxofficeError, result: ExecResult): BoxofficeError =>
+  code === 'UNAUTHENTICATED'
+    ? new BoxofficeError('SESSION_EXPIRED', 'The session token was revoked while this ran; refresh it', {
+        details: { reason: 'revoked', result },
+      })
+    : new BoxofficeError(code, message, { details: { ...details, result } })
 
 const listExecs = async ({ sandbox, outgoing, query, signal }: Call): Promise<void> => {
   const state = query.choice('state', ['running', 'exited', 'all'], 'all')

@@ -1,4 +1,4 @@
-import type { Revocations } from '@boxoffice/protocol'
+import type { Capability, Revocations, SessionTokenClaims } from '@boxoffice/protocol'
 
 export type SessionEnd = Revocations['sessions'][number]['reason']
 
@@ -9,40 +9,99 @@ export interface RevocationStore {
   deniedToken(jti: string): boolean
   /** Tokens of this sandbox issued before this (Unix seconds) are refused; 0 when there is no such bound. */
   minimumIssuedAt(sandboxId: string): number
-  /** Adds what the broker pushed; listeners hear of it before this returns. */
+  /** What a token still grants: its `caps`, less what its actor has lost since it was issued [C-57]. */
+  granted(claims: Pick<SessionTokenClaims, 'sid' | 'sub' | 'iat' | 'caps'>): readonly Capability[]
+  /** Adds what the broker pushed; listeners hear of it before this returns. What is known already changes nothing. */
   apply(revocations: Revocations): void
+  /** All that is in force, as `apply` takes it. */
+  snapshot(): Required<Revocations>
   /** For what is open already. Returns a function that takes the listener off again. */
   onChange(listener: () => void): () => void
 }
 
-type Entry<T> = { value: T; until: number }
+type Kind = keyof Revocations
+type Entry<K extends Kind> = Required<Revocations>[K][number]
 
-/** Entries go when their time is over: by then no token that they deny is in date. */
-export const createRevocationStore = (now: () => number = () => Date.now() / 1000): RevocationStore => {
-  const sessions = new Map<string, Entry<SessionEnd>>()
-  const tokens = new Map<string, Entry<true>>()
-  const sandboxes = new Map<string, Entry<number>>()
+/** Two pushes of one narrowing are one entry; a later narrowing of the same actor stands beside it. */
+const KEYS: { [K in Kind]: (entry: Entry<K>) => string } = {
+  sessions: ({ session_id }) => session_id,
+  tokens: ({ jti }) => jti,
+  sandboxes: ({ sandbox_id }) => sandbox_id,
+  grants: ({ session_id, sub, caps, before }) => JSON.stringify([session_id, sub, before, [...caps].sort()]),
+}
+
+/** The entries of one kind. They go when their time is over: by then no token that they deny is in date. */
+class Entries<K extends Kind> {
+  readonly #key: (entry: Entry<K>) => string
+  readonly #entries = new Map<string, Entry<K>>()
+
+  constructor(kind: K) {
+    this.#key = KEYS[kind]
+  }
+
+  get size(): number {
+    return this.#entries.size
+  }
+
+  find(key: string, now: number): Entry<K> | undefined {
+    const entry = this.#entries.get(key)
+    return entry === undefined || entry.until < now ? undefined : entry
+  }
+
+  *inForce(now: number): Generator<Entry<K>> {
+    for (const entry of this.#entries.values()) if (entry.until >= now) yield entry
+  }
+
+  /** True when this says something new. */
+  add(added: readonly Entry<K>[], now: number): boolean {
+    for (const [key, { until }] of this.#entries) if (until < now) this.#entries.delete(key)
+    let changed = false
+    for (const entry of added) {
+      if (entry.until < now) continue
+      const key = this.#key(entry)
+      changed ||= JSON.stringify(this.#entries.get(key)) !== JSON.stringify(entry)
+      this.#entries.set(key, entry)
+    }
+    return changed
+  }
+}
+
+/** `now` is in Unix seconds, by the broker's clock [C-77]. */
+export const createRevocationStore = (now: () => number): RevocationStore => {
+  const sessions = new Entries('sessions')
+  const tokens = new Entries('tokens')
+  const sandboxes = new Entries('sandboxes')
+  const grants = new Entries('grants')
   const listeners = new Set<() => void>()
 
-  const find = <T>(entries: Map<string, Entry<T>>, key: string): T | undefined => {
-    const entry = entries.get(key)
-    return entry === undefined || entry.until < now() ? undefined : entry.value
-  }
-
-  const expire = <T>(entries: Map<string, Entry<T>>): void => {
-    for (const [key, { until }] of entries) if (until < now()) entries.delete(key)
-  }
-
+  // Every request asks: nothing is looked up, and no clock read, where there is nothing to find.
   return {
-    deniedSession: (sessionId) => (sessions.size === 0 ? undefined : find(sessions, sessionId)),
-    deniedToken: (jti) => tokens.size > 0 && find(tokens, jti) === true,
-    minimumIssuedAt: (sandboxId) => (sandboxes.size === 0 ? 0 : (find(sandboxes, sandboxId) ?? 0)),
-    apply(revocations) {
-      for (const entries of [sessions, tokens, sandboxes]) expire<unknown>(entries)
-      for (const { session_id, reason, until } of revocations.sessions) sessions.set(session_id, { value: reason, until })
-      for (const { jti, until } of revocations.tokens) tokens.set(jti, { value: true, until })
-      for (const { sandbox_id, min_iat, until } of revocations.sandboxes ?? []) sandboxes.set(sandbox_id, { value: min_iat, until })
-      for (const listener of [...listeners]) listener()
+    deniedSession: (sessionId) => (sessions.size === 0 ? undefined : sessions.find(sessionId, now())?.reason),
+    deniedToken: (jti) => tokens.size > 0 && tokens.find(jti, now()) !== undefined,
+    minimumIssuedAt: (sandboxId) => (sandboxes.size === 0 ? 0 : (sandboxes.find(sandboxId, now())?.min_iat ?? 0)),
+    granted({ sid, sub, iat, caps }) {
+      if (grants.size === 0) return caps
+      const narrowings = [...grants.inForce(now())].filter((one) => one.session_id === sid && one.sub === sub && iat <= one.before)
+      return caps.filter((capability) => narrowings.every((one) => one.caps.includes(capability)))
+    },
+    apply(added) {
+      const at = now()
+      const changes = [
+        sessions.add(added.sessions, at),
+        tokens.add(added.tokens, at),
+        sandboxes.add(added.sandboxes ?? [], at),
+        grants.add(added.grants ?? [], at),
+      ]
+      if (changes.includes(true)) for (const listener of [...listeners]) listener()
+    },
+    snapshot() {
+      const at = now()
+      return {
+        sessions: [...sessions.inForce(at)],
+        tokens: [...tokens.inForce(at)],
+        sandboxes: [...sandboxes.inForce(at)],
+        grants: [...grants.inForce(at)],
+      }
     },
     onChange(listener) {
       listeners.add(listener)

@@ -24,7 +24,10 @@ export const register = async ({ broker, request, onFailure, log, signal }: Regi
     try {
       const registered = await broker.register(request(), signal)
       if (Math.abs(registered.clock_drift_ms) > REPORTED_DRIFT_MS) {
-        log.warn({ clock_drift_ms: registered.clock_drift_ms }, 'the clocks of agent and broker differ; tokens may be refused')
+        log.warn(
+          { clock_drift_ms: registered.clock_drift_ms },
+          'the clocks of agent and broker differ; tokens are judged by that of the broker',
+        )
       }
       log.info({ agent_id: registered.agent_id }, 'registered with the broker')
       return registered

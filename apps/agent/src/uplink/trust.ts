@@ -3,9 +3,14 @@ import { join } from 'node:path'
 import { Jwks } from '@boxoffice/protocol'
 import { z } from 'zod'
 
-const Trust = z.object({ issuer: z.string(), jwks: Jwks })
+const Trust = z.object({
+  issuer: z.string(),
+  jwks: Jwks,
+  /** How far the broker's clock, which judges them, is ahead of this machine's. */
+  clock_offset_ms: z.number().default(0),
+})
 
-/** Whose tokens the agent believes: the broker's `iss` and its public keys. */
+/** Whose tokens the agent believes: the broker's `iss`, its public keys and its clock. */
 export type Trust = z.infer<typeof Trust>
 
 const NAME = 'broker-trust.json'
@@ -22,8 +27,8 @@ export const loadTrust = async (directory: string): Promise<Trust | undefined> =
   }
 }
 
-export const saveTrust = async (directory: string, { issuer, jwks }: Trust): Promise<void> => {
+export const saveTrust = async (directory: string, trust: Trust): Promise<void> => {
   const path = join(directory, NAME)
-  await writeFile(`${path}.new`, JSON.stringify({ issuer, jwks }), { mode: 0o600 })
+  await writeFile(`${path}.new`, JSON.stringify(trust), { mode: 0o600 })
   await rename(`${path}.new`, path)
 }

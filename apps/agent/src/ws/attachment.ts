@@ -16,6 +16,8 @@ import type { SocketWriter } from './writer.ts'
 export interface AttachmentOwner {
   readonly writer: SocketWriter
   readonly binary: boolean
+  /** False when the client may not use this process any more. */
+  readonly entitled: boolean
   /** Stop reading the client, or go on. */
   holdReading(held: boolean): void
   /** The process has ended and everything has been handed to the network. */
@@ -62,6 +64,15 @@ export class Attachment implements ProcessReader, Attached {
 
   get id(): string {
     return this.#stream.id
+  }
+
+  get entitled(): boolean {
+    return this.#options.owner.entitled
+  }
+
+  /** Somebody else who may is attached too. */
+  get shared(): boolean {
+    return this.#options.attachments.others(this.#options.sandbox.id, this.id, this).some(({ entitled }) => entitled)
   }
 
   /** Until the exit has been seen. */

@@ -5,6 +5,8 @@ export type AttachMode = NonNullable<StartExecFrame['mode']>
 /** One socket that reads a process, as the others of that process see it. */
 export interface Attached {
   readonly mode: AttachMode
+  /** Its client may still use the process. */
+  readonly entitled: boolean
   /** A newer socket has taken the process over. */
   takenOver(): void
   /** This socket's size counts from now on. */
@@ -16,6 +18,7 @@ export interface Attachments {
   /** True when the newcomer owns the size. A takeover ends the others. */
   join(sandboxId: string, processId: string, member: Attached): boolean
   leave(sandboxId: string, processId: string, member: Attached): void
+  others(sandboxId: string, processId: string, member: Attached): Attached[]
   owns(sandboxId: string, processId: string, member: Attached): boolean
   claim(sandboxId: string, processId: string, member: Attached): void
 }
@@ -50,6 +53,7 @@ export const createAttachments = (): Attachments => {
       entry.owner = entry.members.find(({ mode }) => mode !== 'viewer')
       entry.owner?.becameOwner()
     },
+    others: (sandboxId, processId, member) => find(sandboxId, processId)?.members.filter((one) => one !== member) ?? [],
     owns: (sandboxId, processId, member) => find(sandboxId, processId)?.owner === member,
     claim(sandboxId, processId, member) {
       const entry = find(sandboxId, processId)

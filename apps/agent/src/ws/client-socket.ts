@@ -2,7 +2,7 @@ import type { Duplex } from 'node:stream'
 import { BoxofficeError, CLOSE, fromUnknown, LIMITS, type SessionTokenClaims, STREAM_STDIN, TIMES } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
 import type { WebSocket } from 'ws'
-import { type Authenticator, assertCapability, capabilityDenied } from '../http/auth.ts'
+import type { Authenticator } from '../http/auth.ts'
 import { type endedWith, KILL_GRACE_MS, killCause } from '../http/ended.ts'
 import type { DataplaneMetrics } from '../http/metrics.ts'
 import type { Sandbox } from '../sandbox/sandbox.ts'
@@ -28,6 +28,8 @@ export type ClientSocketOptions = {
   auth: Authenticator
   attachments: Attachments
   metrics: DataplaneMetrics
+  /** Unix seconds by the broker's clock. */
+  now: () => number
   log: Logger
 }
 
@@ -53,6 +55,8 @@ export class ClientSocket implements AttachmentOwner {
   #release: (() => void) | undefined
   #offEnd: (() => void) | undefined
   #expiry: NodeJS.Timeout | undefined
+  /** Its token granted what this kind of socket needs: from then on, losing that ends it [C-57]. */
+  #capable = false
   #started = false
   #closing = false
   /** The session has ended: how to close once the exit has been told. */
@@ -128,14 +132,26 @@ export class ClientSocket implements AttachmentOwner {
 
   /** The deny-list has changed. */
   recheck(): void {
-    if (this.#claims === undefined || this.#closing) return
+    const denied = this.#denied()
+    if (denied !== undefined && !this.#closing) this.#endSession(denied)
+  }
+
+  get entitled(): boolean {
+    return this.#denied() === undefined
+  }
+
+  /** Why this socket may not go on. Expiry has its own time [C-27]. */
+  #denied(): BoxofficeError | undefined {
+    if (this.#claims === undefined) return undefined
+    const { auth, kind } = this.#options
     try {
-      this.#options.auth.recheck(this.#claims)
+      auth.recheck(this.#claims)
+      if (this.#capable) auth.require(this.#claims, kind)
     } catch (thrown) {
       const error = fromUnknown(thrown)
-      // Expiry has its own time on a socket [C-27].
-      if (error.code !== 'TOKEN_EXPIRED') this.#endSession(error)
+      if (error.code !== 'TOKEN_EXPIRED') return error
     }
+    return undefined
   }
 
   // Frames.
@@ -190,24 +206,28 @@ export class ClientSocket implements AttachmentOwner {
     if (sandbox.lost !== undefined) throw sandboxGone()
     await sandbox.ready(this.#aborter.signal)
     if (this.#closing) return
+    // The wait may have been long.
+    this.#options.auth.recheck(claims)
     if (this.#sandbox === undefined) this.#offEnd = sandbox.onEnd((end) => this.#onSandboxEnd(end))
     this.#claims = claims
     this.#sandbox = sandbox
     clearTimeout(this.#expiry)
-    const remaining = (claims.exp + TIMES.tokenGraceOnSocket) * 1000 - Date.now()
+    const remaining = (claims.exp + TIMES.tokenGraceOnSocket - this.#options.now()) * 1000
     this.#expiry = setTimeout(
       () => this.fail(new BoxofficeError('TOKEN_EXPIRED', 'The session token has expired; attach again with a new one')),
       Math.max(0, remaining),
     )
+    const granted = this.#options.auth.granted(claims)
     this.writer.json({
       type: 'auth_ok',
       session_id: claims.sid,
       sandbox_id: claims.sandbox_id,
       expires_at: new Date(claims.exp * 1000).toISOString().replace('.000Z', 'Z'),
-      granted_capabilities: claims.caps,
+      granted_capabilities: granted,
     })
     // A renewal that grants less ends what needs more [C-28].
-    if (this.#started && !claims.caps.includes(this.#options.kind)) this.#endSession(capabilityDenied(this.#options.kind))
+    this.recheck()
+    this.#capable ||= granted.includes(this.#options.kind)
   }
 
   #onSandboxEnd(end: { lost: boolean; reason: string }): void {
@@ -225,8 +245,11 @@ export class ClientSocket implements AttachmentOwner {
     this.#verdict = error
     const attachment = this.#attachment
     if (attachment?.running !== true || error.code === 'SANDBOX_LOST') return this.fail(error)
-    if (attachment.mode !== 'viewer') attachment.kill(killCause(error))
-    this.#lastWord = setTimeout(() => this.fail(error), attachment.mode === 'viewer' ? 0 : KILL_GRACE_MS + LAST_WORD_MS)
+    // Only this client's token or right has gone: what others use goes on without it.
+    const alone = error.code === 'CAPABILITY_DENIED' || error.code === 'UNAUTHENTICATED'
+    if (alone && (attachment.mode === 'viewer' || attachment.shared)) return this.fail(error)
+    attachment.kill(killCause(error))
+    this.#lastWord = setTimeout(() => this.fail(error), KILL_GRACE_MS + LAST_WORD_MS)
   }
 
   // What.
@@ -235,7 +258,7 @@ export class ClientSocket implements AttachmentOwner {
     if (this.#started) throw new BoxofficeError('INVALID_REQUEST', 'start: a socket carries one process; open another socket')
     const { kind, auth, attachments } = this.#options
     auth.recheck(claims)
-    assertCapability(claims, kind)
+    auth.require(claims, kind)
     this.#started = true
     await sandbox.ready(this.#aborter.signal)
     const attachment = new Attachment({ kind, sandbox, beginning: await beginning(kind, frame, sandbox), attachments, owner: this })

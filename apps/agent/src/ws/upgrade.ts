@@ -26,6 +26,8 @@ export type SocketServerOptions = {
   origins: Origins
   revocations: RevocationStore
   metrics: DataplaneMetrics
+  /** Unix seconds by the broker's clock. */
+  now: () => number
   log: Logger
 }
 
@@ -42,7 +44,7 @@ const KINDS: Readonly<Record<string, SocketKind>> = { 'exec/ws': 'exec', 'shell/
 const CLOSE_WITHIN_MS = 2000
 
 export const createSocketServer = (options: SocketServerOptions): SocketServer => {
-  const { auth, origins, revocations, metrics, log } = options
+  const { auth, origins, revocations, metrics, log, now } = options
   const attachments = createAttachments()
   const clients = new Set<ClientSocket>()
   const wss = new WebSocketServer({
@@ -100,6 +102,7 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
           auth,
           attachments,
           metrics,
+          now,
           log,
         })
         clients.add(client)

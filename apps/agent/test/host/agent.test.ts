@@ -3,7 +3,7 @@ import { chmod, mkdir, mkdtemp, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Profile } from '@boxoffice/protocol'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import { type Agent, AgentConfig, type AgentReady, createAgent } from '../../src/index.ts'
+import { type Agent, AgentConfig, type AgentOverrides, type AgentReady, createAgent } from '../../src/index.ts'
 import { ENROLL_TOKEN, TestBroker } from './support/broker.ts'
 import { silent } from './support/host.ts'
 
@@ -22,8 +22,8 @@ const configure = (fields: Record<string, unknown> = {}): AgentConfig =>
     ...fields,
   })
 
-const begin = async (fields: Record<string, unknown> = {}): Promise<AgentReady & { agent: Agent }> => {
-  const agent = createAgent(configure(fields), { log: silent })
+const begin = async (fields: Record<string, unknown> = {}, overrides: AgentOverrides = {}): Promise<AgentReady & { agent: Agent }> => {
+  const agent = createAgent(configure(fields), { log: silent, ...overrides })
   agents.add(agent)
   return { agent, ...(await agent.start()) }
 }
@@ -240,6 +240,93 @@ describe('restart', () => {
       await end(agent)
     }
     expect(await readFile('/proc/self/mountinfo', 'utf8')).not.toContain(deep)
+  })
+})
+
+/** Status and code of a dataplane request with a token of these claims. */
+const ask = async (ready: AgentReady, sandboxId: string, claims: Record<string, unknown> = {}): Promise<[number, string | undefined]> => {
+  const now = Math.floor(Date.now() / 1000)
+  const token = broker.sign({
+    iss: broker.url,
+    aud: sandboxId,
+    sandbox_id: sandboxId,
+    sub: 'human',
+    sid: 's1',
+    thread_id: null,
+    tid: 't',
+    caps: ['exec'],
+    gen: 1,
+    iat: now,
+    exp: now + 600,
+    jti: randomUUID(),
+    ver: 1,
+    ...claims,
+  })
+  const response = await fetch(`${ready.url}/sandboxes/${sandboxId}/v1/execs`, { headers: { authorization: `Bearer ${token}` } })
+  return [response.status, ((await response.json()) as { error?: { code: string } }).error?.code]
+}
+
+describe('[C-77] the clock of the broker', () => {
+  const HOUR_MS = 3600_000
+  test.each([
+    ['ahead', HOUR_MS],
+    ['behind', -HOUR_MS],
+  ])(
+    'an agent whose own clock is an hour %s takes good tokens and refuses bad ones, also when it comes back without its broker',
+    async (_, skew) => {
+      const overrides = { wall: () => Date.now() + skew }
+      const { agent, ...first } = await begin({ destroyOnExit: false }, overrides)
+      expect(Math.abs(Date.parse(String(broker.registrations[0]?.clock)) - Date.now() - skew)).toBeLessThan(60_000)
+      const sandbox = String((await create(first, 's1')).body?.sandbox_id)
+      const judged = async (ready: AgentReady): Promise<void> => {
+        const now = Math.floor(Date.now() / 1000)
+        expect(await ask(ready, sandbox)).toEqual([200, undefined])
+        expect(await ask(ready, sandbox, { exp: now - 60 })).toEqual([401, 'TOKEN_EXPIRED'])
+        expect(await ask(ready, sandbox, { iat: now + 60 })).toEqual([401, 'UNAUTHENTICATED'])
+      }
+      await judged(first)
+      await end(agent)
+      broker.refuses = { status: 503 }
+      const ready = await begin({}, overrides)
+      expect(ready.agentId).toBeUndefined()
+      await judged(ready)
+    },
+  )
+
+  test('a clock that is set while the agent runs changes nothing, and is known at the next start', async () => {
+    let skew = 0
+    const overrides = { wall: () => Date.now() + skew }
+    const { agent, ...first } = await begin({ destroyOnExit: false }, overrides)
+    const sandbox = String((await create(first, 's1')).body?.sandbox_id)
+    skew = -HOUR_MS
+    expect(await ask(first, sandbox)).toEqual([200, undefined])
+    const beats = broker.heartbeats.length
+    await broker.heartbeat(() => broker.heartbeats.length > beats + 1)
+    await end(agent)
+    broker.refuses = { status: 503 }
+    expect(await ask(await begin({}, overrides), sandbox)).toEqual([200, undefined])
+  })
+})
+
+describe('[C-30] what the broker denied', () => {
+  test('is denied by an agent that comes back while its broker is away', async () => {
+    const { agent, ...first } = await begin({ destroyOnExit: false })
+    const sandbox = String((await create(first, 's1')).body?.sandbox_id)
+    const now = Math.floor(Date.now() / 1000)
+    const until = now + 600
+    const pushed = await control(first, 'POST', '/control/v1/revocations', {
+      sessions: [],
+      tokens: [{ jti: 'denied', until }],
+      grants: [{ session_id: 's1', sub: 'narrowed', caps: ['fs_read'], before: now, until }],
+    })
+    expect(pushed.status).toBe(204)
+    await end(agent)
+    broker.refuses = { status: 503 }
+    const ready = await begin()
+    expect(await ask(ready, sandbox)).toEqual([200, undefined])
+    expect(await ask(ready, sandbox, { jti: 'denied' })).toEqual([401, 'UNAUTHENTICATED'])
+    expect(await ask(ready, sandbox, { sub: 'narrowed', iat: now })).toEqual([403, 'CAPABILITY_DENIED'])
+    expect(await ask(ready, sandbox, { sub: 'narrowed', iat: now + 1 })).toEqual([200, undefined])
   })
 })
 

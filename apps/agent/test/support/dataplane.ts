@@ -36,13 +36,15 @@ export class TestDataplane {
 
   static async start(options: { profile?: Partial<Profile>; corsOrigins?: string[] } = {}): Promise<TestDataplane> {
     const sandbox = await TestSandbox.start(options.profile)
+    const now = (): number => Date.now() / 1000
     const issuer = createTestIssuer({ sandboxId: sandbox.id, sessionId: sandbox.sessionId })
-    const revocations = createRevocationStore()
+    const revocations = createRevocationStore(now)
     const dataplane = createDataplane({
       sandboxes: { get: (id) => (id === sandbox.id ? sandbox : undefined) },
       keys: createKeySource({ load: () => Promise.resolve(issuer.jwks) }),
       revocations,
       issuer: () => ISSUER,
+      now,
       corsOrigins: options.corsOrigins ?? [],
       log: quiet,
       metrics: new Registry(),

@@ -106,7 +106,13 @@ export class TestBroker {
         sandbox_id,
         action: keeps === undefined || keeps.has(session_id ?? '') ? ('keep' as const) : ('destroy' as const),
       }))
-    return { decisions, revocations: this.revocations, pools: this.pools, heartbeat_seconds: this.heartbeatSeconds }
+    return {
+      decisions,
+      revocations: this.revocations,
+      pools: this.pools,
+      heartbeat_seconds: this.heartbeatSeconds,
+      broker_time_ms: Date.now(),
+    }
   }
 
   #jwks() {

@@ -65,7 +65,12 @@ export class Host {
       poolConcurrency: 2,
       log: silent,
     })
-    const recovery = createRecovery({ manager, revocations: createRevocationStore(), dataDirectory: path, log: silent })
+    const recovery = createRecovery({
+      manager,
+      revocations: createRevocationStore(() => Date.now() / 1000),
+      dataDirectory: path,
+      log: silent,
+    })
     await recovery.adopt(provider)
     return new Host({ provider, manager, recovery, dataDirectory: path, installId, open, release })
   }
