@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { Capability } from './capabilities.ts'
+import { JOURNAL_BATCH, JournalEntry } from './journal.ts'
 import { Profile } from './profiles.ts'
 import { RelayPreference } from './sessions.ts'
 import { Jwks } from './token.ts'
@@ -82,6 +83,8 @@ export const AgentInstructions = z.object({
   heartbeat_seconds: z.number(),
   /** The broker's clock, Unix milliseconds: the one by which agents judge tokens [C-77]. */
   broker_time_ms: z.number().optional(),
+  /** Entries of the agent's journal up to this number are stored. */
+  journal_seq: z.number().int().nonnegative().optional(),
 })
 export type AgentInstructions = z.infer<typeof AgentInstructions>
 
@@ -102,5 +105,7 @@ export const AgentHeartbeatRequest = z.object({
   /** All sandboxes, or with `partial` only those that changed. */
   sandboxes: z.array(SandboxReport),
   partial: z.boolean(),
+  /** What has happened and is not acknowledged yet, oldest first. */
+  journal: z.array(JournalEntry).max(JOURNAL_BATCH).optional(),
 })
 export type AgentHeartbeatRequest = z.infer<typeof AgentHeartbeatRequest>
