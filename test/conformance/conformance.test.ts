@@ -1,0 +1,3 @@
+import { conformanceSuite } from './vitest-suite.ts'
+
+conformanceSuite('local')
