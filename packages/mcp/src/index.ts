@@ -1,0 +1,3 @@
+export type { BrokerOptions } from './broker.ts'
+export { JSON_RPC_CODES } from './errors.ts'
+export { mountEnvironment } from './mount.ts'

@@ -1,0 +1,104 @@
+import { Credentials, NegotiateResponse, RefreshResponse } from '@boxoffice/protocol'
+import type { CallToolResult, McpServer, ServerContext } from '@modelcontextprotocol/server'
+import { z } from 'zod'
+import type { Broker } from './broker.ts'
+import { type ErrorData, toProtocolError } from './errors.ts'
+import { AcquireParams, acquire, perform, RefreshParams, ReleaseParams, refresh, release } from './methods.ts'
+
+const IncludeToken = z.object({
+  include_token: z.boolean().default(false).describe('Put the token into the structured content. Models do not need it; programs may'),
+})
+
+/** What the tools answer: fields that these schemas do not name are left out, so no secret of a newer broker slips through. */
+const AcquireOutput = NegotiateResponse.extend({ credentials: Credentials.partial({ access_token: true }) }).partial({
+  token: true,
+  token_type: true,
+  warnings: true,
+  binding: true,
+  dataplane: true,
+  credentials: true,
+  policy: true,
+})
+const RefreshOutput = RefreshResponse.partial({ token: true }).extend({ session_id: z.string() })
+const ReleaseOutput = z.object({ session_id: z.string(), released: z.literal(true) })
+
+/** The mirror of the methods for models [C-73]. A token is never in the text, and in the structured content only when asked for. */
+export const mountTools = (server: McpServer, broker: Broker, report: (error: Error) => void): void => {
+  const answering = answeringWith(report)
+  server.registerTool(
+    'environment_acquire',
+    {
+      title: 'Acquire a sandbox',
+      description: 'Gets the sandbox session of a thread (mode get), or makes sure that there is one (mode ensure)',
+      inputSchema: AcquireParams.extend(IncludeToken.shape),
+      outputSchema: AcquireOutput,
+      annotations: { readOnlyHint: false, destructiveHint: false, idempotentHint: true, openWorldHint: false },
+    },
+    answering(async ({ include_token, ...params }, context) => {
+      const output = AcquireOutput.parse(await perform(acquire, params, broker, context))
+      const { session_id, sandbox, binding, warnings = [], expires_at } = output
+      const state = binding === undefined ? '' : `, ${binding.state}`
+      return {
+        text: [`Session ${session_id} has sandbox ${sandbox.id} (${sandbox.provider}${state}); access until ${expires_at}.`, ...warnings],
+        structuredContent: include_token ? output : withoutToken(output),
+      }
+    }),
+  )
+  server.registerTool(
+    'environment_refresh',
+    {
+      title: 'Refresh access to a sandbox',
+      description: 'Issues a new token for a session; the old one stays good until its own end',
+      inputSchema: RefreshParams.extend(IncludeToken.shape),
+      outputSchema: RefreshOutput,
+      annotations: { readOnlyHint: false, destructiveHint: false, idempotentHint: true, openWorldHint: false },
+    },
+    answering(async ({ include_token, session_id }, context) => {
+      const output = RefreshOutput.parse({ ...(await perform(refresh, { session_id }, broker, context)), session_id })
+      return {
+        text: [`Access to session ${session_id} lasts until ${output.expires_at}.`],
+        structuredContent: include_token ? output : withoutToken(output),
+      }
+    }),
+  )
+  server.registerTool(
+    'environment_release',
+    {
+      title: 'Release a sandbox',
+      description: 'Ends a session for everyone who uses it, with its processes and, unless kept, its files',
+      inputSchema: ReleaseParams,
+      outputSchema: ReleaseOutput,
+      annotations: { readOnlyHint: false, destructiveHint: true, idempotentHint: true, openWorldHint: false },
+    },
+    answering(async (params, context) => {
+      await perform(release, params, broker, context)
+      const { session_id } = params
+      return { text: [`Session ${session_id} is released.`], structuredContent: { session_id, released: true } }
+    }),
+  )
+}
+
+type Answer = { text: string[]; structuredContent: Record<string, unknown> }
+
+/** A refusal is a result that the model reads, not a JSON-RPC error. */
+const answeringWith =
+  (report: (error: Error) => void) =>
+  <A>(work: (args: A, context: ServerContext) => Promise<Answer>) =>
+  async (args: A, context: ServerContext): Promise<CallToolResult> => {
+    try {
+      const { text, structuredContent } = await work(args, context)
+      return { content: [{ type: 'text', text: text.join('\n') }], structuredContent }
+    } catch (thrown) {
+      const error = toProtocolError(thrown, report)
+      const code = (error.data as ErrorData | undefined)?.error.code
+      return { isError: true, content: [{ type: 'text', text: code === undefined ? error.message : `${code}: ${error.message}` }] }
+    }
+  }
+
+type WithToken = { token?: string | undefined; credentials?: { access_token?: string | undefined } | undefined }
+
+const withoutToken = ({ token: _token, credentials, ...rest }: WithToken): Record<string, unknown> => {
+  if (credentials === undefined) return rest
+  const { access_token: _accessToken, ...others } = credentials
+  return { ...rest, credentials: others }
+}
