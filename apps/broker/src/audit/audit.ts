@@ -14,6 +14,8 @@ export type AuditEntry = {
   code: string | null
   ip: string | null
   tokenHash: string | null
+  /** What the event tells beyond these; never a secret. */
+  data: Readonly<Record<string, unknown>> | null
 }
 
 export type AuditEvent =
@@ -31,6 +33,10 @@ export type AuditEvent =
   | 'key.revoke'
   | 'agent.register'
   | 'access.refused'
+  | 'dataplane.open'
+  | 'dataplane.refused'
+  | 'exec.exit'
+  | 'process.exit'
 
 export type AuditRow = AuditEntry & { id: number }
 
@@ -60,7 +66,7 @@ export type Origin = {
 /** What the broker does by itself (reaper, agents' reports). */
 export const systemOrigin = (tenant: string | null): Origin => ({ requestId: null, tenant, caller: 'system', actor: null, ip: null })
 
-const NOTHING = { threadId: null, sessionId: null, sandboxId: null, outcome: 'ok', code: null, tokenHash: null } as const
+const NOTHING = { threadId: null, sessionId: null, sandboxId: null, outcome: 'ok', code: null, tokenHash: null, data: null } as const
 
 export const auditEntry = (
   event: AuditEvent,

@@ -33,6 +33,8 @@ const Entry = z.object({
   code: z.string().nullable(),
   ip: z.string().nullable(),
   token_hash: z.string().nullable(),
+  /** What the event tells beyond these: `jti`, `route`, `exec_id` and so on. */
+  data: z.record(z.string(), z.unknown()).nullable(),
 })
 
 /** The audit log [C-72]; operators see their tenant, those of the root tenant everything. */
@@ -78,4 +80,5 @@ const toEntry = (row: AuditRow): z.infer<typeof Entry> => ({
   code: row.code,
   ip: row.ip,
   token_hash: row.tokenHash,
+  data: row.data,
 })

@@ -5,6 +5,7 @@ import type { Principal } from '../access/principals.ts'
 import type { RateLimit } from '../access/rate-limits.ts'
 import type { Placement } from '../agents/placement.ts'
 import { auditEntry, type Origin } from '../audit/audit.ts'
+import { eventsOf } from '../events/session-events.ts'
 import type { IdempotencyRecord, Store } from '../store/store.ts'
 import { findRepeat, keyOfEndedSession, recordOf } from './idempotency.ts'
 import type { SessionLedger } from './ledger.ts'
@@ -138,6 +139,7 @@ export class Acquisition {
           sessionId: session.id,
         }),
       ],
+      events: eventsOf(null, session, session.createdAt),
     })
     if (created.outcome === 'created') provisioner.begin(session)
     if (created.outcome === 'claimed') throw forbidden(request.scope)

@@ -1,12 +1,15 @@
 import type { AuditEntry } from '../audit/audit.ts'
+import { eventsOf, type NewSessionEvent } from '../events/session-events.ts'
 import type { SaveOptions, Store } from '../store/store.ts'
 import type { SessionEffects } from './effects.ts'
 import { type SessionEvent, transition } from './lifecycle.ts'
 import type { Session } from './session.ts'
 
-export type ChangeOptions = Omit<SaveOptions, 'audit'> & {
+export type ChangeOptions = Omit<SaveOptions, 'audit' | 'events'> & {
   /** Entries for the session as it becomes; called again when another writer was faster. */
   audit?: (after: Session) => AuditEntry[]
+  /** Events beyond those that every change of its kind has. */
+  events?: (before: Session, after: Session) => NewSessionEvent[]
   keepWorkspace?: boolean
 }
 
@@ -28,7 +31,11 @@ export class SessionLedger {
     this.#now = now
   }
 
-  async change(session: Session, event: SessionEvent, { audit, keepWorkspace = false, ...options }: ChangeOptions = {}): Promise<Change> {
+  async change(
+    session: Session,
+    event: SessionEvent,
+    { audit, events, keepWorkspace = false, ...options }: ChangeOptions = {},
+  ): Promise<Change> {
     let before = session
     for (let round = 0; round < ROUNDS; round++) {
       const step = transition(before, event, this.#now())
@@ -39,7 +46,8 @@ export class SessionLedger {
         if (entries.length > 0) await this.#store.audit.append(entries)
         return { session: before }
       }
-      if (await this.#store.sessions.save(before, after, { ...options, audit: entries })) {
+      const told = [...eventsOf(before, after, this.#now()), ...(events?.(before, after) ?? [])]
+      if (await this.#store.sessions.save(before, after, { ...options, audit: entries, events: told })) {
         for (const effect of step.effects) this.#effects.perform(after, effect, keepWorkspace)
         return { session: { ...after, revision: before.revision + 1 } }
       }

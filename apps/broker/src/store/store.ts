@@ -1,5 +1,6 @@
 import type { ProviderReport, RelayPreference, Scope, SessionState } from '@boxoffice/protocol'
 import type { AuditEntry, AuditFilter, AuditRow } from '../audit/audit.ts'
+import type { NewSessionEvent } from '../events/session-events.ts'
 import type { EndedSession, LiveSession, PlacedSession, ProvisioningSession, Session } from '../sessions/session.ts'
 
 /**
@@ -13,6 +14,8 @@ export interface Store extends AsyncDisposable {
   readonly agents: AgentStore
   readonly keys: KeyStore
   readonly audit: AuditStore
+  readonly events: EventStore
+  readonly journal: JournalStore
   readonly brokers: BrokerStore
   /** Cheap proof that it answers, for `/readyz`. */
   ping(): Promise<void>
@@ -28,6 +31,7 @@ export type CreateOptions = {
   maxLive: number
   idempotency: IdempotencyRecord | null
   audit: readonly AuditEntry[]
+  events: readonly NewSessionEvent[]
 }
 
 export type CreateOutcome =
@@ -40,6 +44,8 @@ export type CreateOutcome =
 
 export type SaveOptions = {
   audit?: readonly AuditEntry[]
+  /** What the change tells those who follow the session. */
+  events?: readonly NewSessionEvent[]
   /** Recorded (or marked complete) with the change. */
   idempotency?: IdempotencyRecord | null
   /** Forgets what is recorded under this session: its creation failed and may be tried again [C-16]. */
@@ -151,6 +157,33 @@ export interface KeyStore {
 export interface AuditStore {
   append(entries: readonly AuditEntry[]): Promise<void>
   query(filter: AuditFilter): Promise<AuditRow[]>
+}
+
+/** What the events of a session are read by; they are written with what they tell of. `data` is JSON. */
+export type SessionEventRow = { id: number; ts: number; type: string; data: string }
+
+export interface EventStore {
+  /** Those after `id`, oldest first. */
+  after(sessionId: string, id: number, limit: number): Promise<SessionEventRow[]>
+  /** The latest id; 0 when there is none. */
+  last(sessionId: string): Promise<number>
+  /** Hears of each session that this process has committed events for. */
+  onAppended(listener: (sessionId: string) => void): () => void
+  /** Cheap: whether another process has committed anything since the last call. */
+  changedElsewhere(): Promise<boolean>
+}
+
+/** One entry of an agent's journal as it is stored; its session is checked to live. */
+export type JournalRecord = {
+  seq: number
+  sessionId: string | null
+  events: readonly NewSessionEvent[]
+  audit: readonly AuditEntry[]
+}
+
+export interface JournalStore {
+  /** Stores, in one transaction, what is new after the instance's last stored number; gives the one that holds then. */
+  accept(agentId: string, instanceId: string, entries: readonly JournalRecord[], now: number): Promise<number>
 }
 
 /** Brokers on this database; one whose `heartbeatAt` is old has lost its right to what it was creating. */

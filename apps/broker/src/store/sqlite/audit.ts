@@ -18,6 +18,7 @@ type Row = {
   code: string | null
   ip: string | null
   token_hash: string | null
+  data: string | null
 }
 
 /** Inside a transaction: adds entries to the change that they record [C-72]. */
@@ -25,14 +26,14 @@ export type AppendAudit = (entries: readonly AuditEntry[]) => void
 
 export function sqliteAudit(db: Db, write: Write): { store: AuditStore; append: AppendAudit } {
   const insert = db.prepare(
-    `INSERT INTO audit (ts, request_id, event, tenant, caller, actor, thread_id, session_id, sandbox_id, outcome, code, ip, token_hash)
-     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+    `INSERT INTO audit (ts, request_id, event, tenant, caller, actor, thread_id, session_id, sandbox_id, outcome, code, ip, token_hash, data)
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
   )
   const append: AppendAudit = (entries) => {
     for (const e of entries)
       insert.run(
         ...[e.ts, e.requestId, e.event, e.tenant, e.caller, e.actor, e.threadId, e.sessionId, e.sandboxId, e.outcome, e.code, e.ip],
-        e.tokenHash,
+        ...[e.tokenHash, e.data === null ? null : JSON.stringify(e.data)],
       )
   }
   return {
@@ -81,4 +82,5 @@ const toAuditRow = (row: Row): AuditRow => ({
   code: row.code,
   ip: row.ip,
   tokenHash: row.token_hash,
+  data: row.data === null ? null : (JSON.parse(row.data) as Record<string, unknown>),
 })

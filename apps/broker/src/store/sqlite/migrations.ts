@@ -150,4 +150,27 @@ export const MIGRATIONS: readonly string[] = [
   CREATE TRIGGER audit_no_update BEFORE UPDATE ON audit BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
   CREATE TRIGGER audit_no_delete BEFORE DELETE ON audit BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
   `,
+  `
+  -- The last thousand of each session; they go with its tombstone.
+  CREATE TABLE session_events (
+    session_id TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
+    id INTEGER NOT NULL,
+    ts INTEGER NOT NULL,
+    type TEXT NOT NULL,
+    data TEXT NOT NULL,
+    PRIMARY KEY (session_id, id)
+  ) STRICT, WITHOUT ROWID;
+
+  -- How far the journal of each instance of an agent is stored.
+  CREATE TABLE agent_journals (
+    agent_id TEXT NOT NULL,
+    instance_id TEXT NOT NULL,
+    seq INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    PRIMARY KEY (agent_id, instance_id)
+  ) STRICT, WITHOUT ROWID;
+
+  -- What an event tells beyond the columns, as JSON: the jti and the route of an access, the end of a process.
+  ALTER TABLE audit ADD COLUMN data TEXT;
+  `,
 ]

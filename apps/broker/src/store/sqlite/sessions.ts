@@ -4,13 +4,21 @@ import type { EndedSession, LiveSession, PlacedSession, ProvisioningSession, Ses
 import type { CreateOptions, CreateOutcome, SaveOptions, SessionStore } from '../store.ts'
 import type { AppendAudit } from './audit.ts'
 import { type Db, isUniqueViolation } from './database.ts'
+import type { AppendEvents } from './events.ts'
 import type { Idempotency } from './idempotency.ts'
 import type { Scopes } from './scopes.ts'
 import { LIVE, listSessions } from './session-list.ts'
 import { type SessionRow, toRow, toSession } from './session-row.ts'
 import type { Write } from './writer.ts'
 
-export function sqliteSessions(db: Db, write: Write, appendAudit: AppendAudit, scopes: Scopes, idempotency: Idempotency): SessionStore {
+/** What is written with a session, in its transaction. */
+export type WrittenWith = { audit: AppendAudit; events: AppendEvents; scopes: Scopes; idempotency: Idempotency }
+
+export function sqliteSessions(
+  db: Db,
+  write: Write,
+  { audit: appendAudit, events: appendEvents, scopes, idempotency }: WrittenWith,
+): SessionStore {
   const one = (where: string) => db.prepare<unknown[], SessionRow>(`SELECT * FROM sessions WHERE ${where}`)
   const byId = one('id = ?')
   const live = one(`tenant = ? AND scope_type = ? AND scope_id = ? AND ${LIVE}`)
@@ -107,7 +115,8 @@ export function sqliteSessions(db: Db, write: Write, appendAudit: AppendAudit, s
     return { outcome: 'created' }
   }
 
-  function record(session: Session, { audit = [], idempotency: key, forgetIdempotency }: SaveOptions): void {
+  function record(session: Session, { audit = [], events = [], idempotency: key, forgetIdempotency }: SaveOptions): void {
+    appendEvents(session.id, events)
     if (forgetIdempotency) idempotency.forget(session.id)
     if (key) idempotency.put(key)
     appendAudit(audit)

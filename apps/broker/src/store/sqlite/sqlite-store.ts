@@ -3,7 +3,9 @@ import { sqliteAgents } from './agents.ts'
 import { sqliteAudit } from './audit.ts'
 import { sqliteBrokers } from './brokers.ts'
 import { openDatabase } from './database.ts'
+import { sqliteEvents } from './events.ts'
 import { sqliteIdempotency } from './idempotency.ts'
+import { sqliteJournal } from './journal.ts'
 import { sqliteKeys } from './keys.ts'
 import { sqliteScopes } from './scopes.ts'
 import { sqliteSessions } from './sessions.ts'
@@ -12,18 +14,21 @@ import { groupCommit } from './writer.ts'
 /** The store in one SQLite file. Throws `StartError` for a file that it must not touch. */
 export async function openSqliteStore(path: string): Promise<Store> {
   const db = await openDatabase(path)
-  const write = groupCommit(db)
+  const events = sqliteEvents(db)
+  const write = groupCommit(db, events.committed)
   const audit = sqliteAudit(db, write)
   const scopes = sqliteScopes(db)
   const idempotency = sqliteIdempotency(db, write)
   const ping = db.prepare('SELECT 1')
   return {
-    sessions: sqliteSessions(db, write, audit.append, scopes, idempotency),
+    sessions: sqliteSessions(db, write, { audit: audit.append, events: events.append, scopes, idempotency }),
     scopes,
     idempotency,
     agents: sqliteAgents(db, write, audit.append),
     keys: sqliteKeys(db, write, audit.append),
     audit: audit.store,
+    events: events.store,
+    journal: sqliteJournal(db, write, audit.append, events.append),
     brokers: sqliteBrokers(db, write),
     ping: async () => void ping.get(),
     [Symbol.asyncDispose]: async () => void db.close(),

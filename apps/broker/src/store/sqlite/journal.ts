@@ -1,0 +1,38 @@
+import type { JournalStore } from '../store.ts'
+import type { AppendAudit } from './audit.ts'
+import type { Db } from './database.ts'
+import type { AppendEvents } from './events.ts'
+import { LIVE } from './session-list.ts'
+import type { Write } from './writer.ts'
+
+/** How long the place of an instance that is gone is kept: nothing of it can still be under way then. */
+const INSTANCE_KEPT_MS = 24 * 3600 * 1000
+
+/** What agents tell, once per instance and number: the place in the journal moves in the transaction that stores its entries. */
+export function sqliteJournal(db: Db, write: Write, appendAudit: AppendAudit, appendEvents: AppendEvents): JournalStore {
+  const place = db.prepare<[string, string]>('SELECT seq FROM agent_journals WHERE agent_id = ? AND instance_id = ?').pluck()
+  const move = db.prepare(
+    `INSERT INTO agent_journals (agent_id, instance_id, seq, at) VALUES (?, ?, ?, ?)
+     ON CONFLICT (agent_id, instance_id) DO UPDATE SET seq = excluded.seq, at = excluded.at`,
+  )
+  const forget = db.prepare('DELETE FROM agent_journals WHERE agent_id = ? AND instance_id <> ? AND at < ?')
+  // An event after the end of its session would follow the one that ends the stream.
+  const isLive = db.prepare<[string]>(`SELECT 1 FROM sessions WHERE id = ? AND ${LIVE}`)
+  return {
+    accept: async (agentId, instanceId, entries, now) =>
+      write(() => {
+        const before = place.get(agentId, instanceId) as number | undefined
+        let at = before ?? 0
+        for (const { seq, sessionId, events, audit } of entries) {
+          if (seq <= at) continue
+          at = seq
+          appendAudit(audit)
+          if (sessionId === null || events.length === 0 || isLive.get(sessionId) === undefined) continue
+          appendEvents(sessionId, events)
+        }
+        if (at !== before) move.run(agentId, instanceId, at, now)
+        if (before === undefined) forget.run(agentId, instanceId, now - INSTANCE_KEPT_MS)
+        return at
+      }),
+  }
+}
