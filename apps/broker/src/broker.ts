@@ -1,14 +1,14 @@
 import { randomUUID } from 'node:crypto'
 import { join } from 'node:path'
-import { claimAuthorizer } from './access/authorizer.ts'
+import { authorizerOf } from './access/authorizers.ts'
 import { KeyService } from './access/key-service.ts'
 import { hashKey, newApiKey, newKeyId, Principals, ROOT_TENANT } from './access/principals.ts'
-import { RateLimit } from './access/rate-limits.ts'
+import { PrincipalLimit, RateLimit } from './access/rate-limits.ts'
 import { type AgentClient, httpAgentClient } from './agents/agent-client.ts'
 import { Inventory } from './agents/inventory.ts'
 import { Placement } from './agents/placement.ts'
 import { AgentRegistry } from './agents/registry.ts'
-import { type BrokerConfig, isLoopback, profilesOf, type ResolvedBrokerConfig, resolveConfig } from './config.ts'
+import { type BrokerConfig, isLoopback, profilesOf, type ResolvedBrokerConfig, resolveConfig, targetPolicy } from './config.ts'
 import { enrollTokenOf, openDataDir, readSecret, writeSecret } from './data-dir.ts'
 import { agentRoutes } from './http/agents.ts'
 import { createApp } from './http/app.ts'
@@ -21,6 +21,7 @@ import { listen } from './http/server.ts'
 import { sessionRoutes } from './http/sessions.ts'
 import { createLog, type Log } from './log.ts'
 import { Metrics } from './metrics.ts'
+import { type OutboundCall, outboundCall } from './outbound/call.ts'
 import { Acquisition } from './sessions/acquisition.ts'
 import { SessionEffects } from './sessions/effects.ts'
 import { SessionLedger } from './sessions/ledger.ts'
@@ -33,6 +34,8 @@ import { openSqliteStore } from './store/sqlite/sqlite-store.ts'
 import type { Store } from './store/store.ts'
 import { TokenIssuer } from './tokens/issuer.ts'
 import { SigningKeys } from './tokens/keys.ts'
+import { OidcVerifier } from './tokens/oidc.ts'
+import { RemoteKeys } from './tokens/remote-keys.ts'
 
 /** What tests put in the place of the real thing. */
 export type BrokerOverrides = { now?: () => number; client?: AgentClient; log?: Log }
@@ -105,17 +108,18 @@ async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, p
   parts.defer(() => store.brokers.forget(brokerId))
   parts.defer(() => provisioner.close(PROVISIONING_DRAIN_MS))
 
-  const authorizer = claimAuthorizer
+  const outbound = outboundCall(targetPolicy(settings), settings.authorizerTimeoutMs)
+  const authorizer = authorizerOf(settings, outbound, now)
   const acquisition = new Acquisition({
     ...{ store, ledger, provisioner, placement, authorizer, profiles, brokerId, now },
     maxSessions: settings.maxSessions,
     limits: {
-      principal: new RateLimit(settings.rateLimits.createPerPrincipal),
-      tenant: new RateLimit(settings.rateLimits.createPerTenant),
+      principal: new RateLimit(settings.rateLimits.createPerPrincipal, now),
+      tenant: new RateLimit(settings.rateLimits.createPerTenant, now),
     },
   })
   const sessions = new SessionService({ store, ledger, acquisition, authorizer, issuer, now })
-  const principals = new Principals(store.keys, settings.apiKey)
+  const principals = new Principals(store.keys, settings.apiKey, oidcOf(settings, outbound, keys, now))
   const metrics = new Metrics(store)
   const registry = new AgentRegistry({
     ...{ store, keys, issuer, enrollToken, profiles, log, now },
@@ -142,7 +146,12 @@ async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, p
   routes.push(...documentationRoutes(routes, () => url))
   const app = createApp({
     ...{ routes, principals, store, metrics, log, now },
-    authFailures: new RateLimit(settings.rateLimits.authFailures),
+    authFailures: new RateLimit(settings.rateLimits.authFailures, now),
+    controlLimit: new PrincipalLimit(
+      'control',
+      { principal: settings.rateLimits.controlPerPrincipal, tenant: settings.rateLimits.controlPerTenant },
+      now,
+    ),
     corsOrigins: settings.corsOrigins,
     trustedProxies: settings.trustedProxies,
   })
@@ -189,6 +198,18 @@ async function operatorKey(settings: ResolvedBrokerConfig, store: Store, now: nu
   writeSecret(settings.dataDir, 'api-key', key)
   await store.keys.insert({ ...record, actorType: 'human', role: 'operator', rights: ['act_as', 'release', 'box'], revokedAt: null }, [])
   return key
+}
+
+/** Undefined when the configuration names no identity provider. */
+function oidcOf(settings: ResolvedBrokerConfig, call: OutboundCall, own: SigningKeys, now: () => number): OidcVerifier | undefined {
+  const { oidcIssuer: issuer, oidcJwksUrl, oidcAudience: audience, oidcAlgorithms: algorithms, oidcTenant: tenant } = settings
+  if (issuer === undefined || oidcJwksUrl === undefined || audience === undefined) return undefined
+  const keys = new RemoteKeys(oidcJwksUrl, call, now)
+  return new OidcVerifier({
+    ...{ issuer, audience, algorithms, tenant, keys, now },
+    claims: settings.oidcClaims,
+    isOwnKey: (kid) => own.has(kid),
+  })
 }
 
 async function notReady(store: Store, placement: Placement): Promise<string[]> {

@@ -1,7 +1,14 @@
 import { readFileSync } from 'node:fs'
 import { BUILT_IN_PROFILES, describeIssue, Profile } from '@boxoffice/protocol'
 import { z } from 'zod'
+import { literalAddress, permits, type TargetPolicy } from './outbound/targets.ts'
 import { StartError } from './start-error.ts'
+import { OIDC_ALGORITHMS } from './tokens/oidc.ts'
+
+/** Dialled by the broker itself, always as it stands here. */
+const outboundUrl = z
+  .url({ protocol: /^https?$/, error: 'must be an http:// or https:// URL' })
+  .refine((url) => !URL.canParse(url) || new URL(url).username === '', 'must not hold a user name or password')
 
 const Rate = z.strictObject({ perSecond: z.number().positive(), burst: z.number().int().min(1) })
 
@@ -43,6 +50,37 @@ export const BrokerConfig = z.object({
       createPerPrincipal: Rate.default({ perSecond: 50, burst: 200 }),
       createPerTenant: Rate.default({ perSecond: 200, burst: 400 }),
       authFailures: Rate.default({ perSecond: 10, burst: 50 }),
+      /** Every authenticated request; off unless it is set. */
+      controlPerPrincipal: Rate.optional(),
+      controlPerTenant: Rate.optional(),
+    })
+    .prefault({}),
+  /** Who decides who may use a scope [C-01]. */
+  authorizer: z.enum(['claim', 'langgraph', 'webhook']).default('claim'),
+  /** Of the LangGraph server (what comes before `/threads`), or of the webhook. */
+  authorizerUrl: outboundUrl.optional(),
+  /** Signs what the webhook is asked. */
+  authorizerSecret: z.string().min(32, 'must have at least 32 characters; generate one with: openssl rand -base64 33').optional(),
+  /** Seconds that a remote authorizer's yes is remembered; a no at most 5. */
+  authorizerCache: z.coerce.number().int().min(0).max(60).default(60),
+  authorizerTimeoutMs: z.number().int().min(10).max(3000).default(3000),
+  /** The authorizer and the JWKS may be at addresses that are not public [C-60]. */
+  allowPrivateUrls: z.boolean().default(false),
+  /** Tokens of this issuer are accepted beside API keys. */
+  oidcIssuer: z.string().min(1).optional(),
+  oidcJwksUrl: outboundUrl.optional(),
+  /** One of these must be in `aud`. */
+  oidcAudience: z.array(z.string().min(1)).min(1).optional(),
+  oidcAlgorithms: z.array(z.enum(OIDC_ALGORITHMS)).min(1).default(['RS256', 'ES256', 'EdDSA']),
+  /** The tenant of tokens whose claims name none. */
+  oidcTenant: z.string().min(1).max(128).default('default'),
+  oidcClaims: z
+    .strictObject({
+      principal: z.string().min(1).default('sub'),
+      tenant: z.string().min(1).optional(),
+      role: z.string().min(1).optional(),
+      rights: z.string().min(1).optional(),
+      actorType: z.string().min(1).optional(),
     })
     .prefault({}),
   agentHeartbeat: z.number().positive().default(2),
@@ -74,7 +112,7 @@ export function resolveConfig(input: BrokerConfig): ResolvedBrokerConfig {
   }
   const config = parsed.data
   if (!isLoopback(config.host)) {
-    for (const name of ['apiKey', 'enrollToken'] as const)
+    for (const name of ['apiKey', 'enrollToken', 'authorizerSecret'] as const)
       if (config[name] !== undefined && KNOWN_SECRETS.test(config[name]))
         throw new StartError(
           `setting ${name}${flagOf(name)} is a known example or too simple for a listener on ${config.host}; generate one with: openssl rand -base64 33`,
@@ -82,8 +120,43 @@ export function resolveConfig(input: BrokerConfig): ResolvedBrokerConfig {
     if (config.enrollToken !== undefined && config.enrollToken.length < 32)
       throw new StartError(`setting enrollToken (--enroll-token) needs at least 32 characters for a listener on ${config.host}`)
   }
+  requireWhole(config)
+  for (const name of ['authorizerUrl', 'oidcJwksUrl'] as const) requireDialable(config, name)
   return config
 }
+
+/** Settings that mean nothing without each other. */
+function requireWhole(config: ResolvedBrokerConfig): void {
+  const needs = (name: keyof ResolvedBrokerConfig, why: string): void => {
+    if (config[name] === undefined) throw new StartError(`setting ${name}${flagOf(name)} is required ${why}`)
+  }
+  if (config.authorizer !== 'claim') needs('authorizerUrl', `with authorizer "${config.authorizer}"`)
+  if (config.authorizer === 'webhook') needs('authorizerSecret', 'with authorizer "webhook"')
+  const oidc = ['oidcIssuer', 'oidcJwksUrl', 'oidcAudience'] as const
+  const given = oidc.find((name) => config[name] !== undefined)
+  if (given !== undefined) for (const name of oidc) needs(name, `with ${given}`)
+  if (given !== undefined && config.oidcIssuer === config.publicUrl)
+    throw new StartError(`setting oidcIssuer${flagOf('oidcIssuer')} is this broker itself: session tokens are no server credentials`)
+}
+
+/** What the configuration says plainly is refused at the start; where a name leads is checked at each call [C-60]. */
+function requireDialable(config: ResolvedBrokerConfig, name: 'authorizerUrl' | 'oidcJwksUrl'): void {
+  const text = config[name]
+  if (text === undefined || config.allowPrivateUrls) return
+  const url = new URL(text)
+  const setting = `setting ${name}${flagOf(name)}`
+  const address = literalAddress(url)
+  if (address !== undefined && !permits(targetPolicy(config), address))
+    throw new StartError(`${setting} is at ${address}, which is not public; set allowPrivateUrls (--allow-private-urls) if that is meant`)
+  if (url.protocol === 'http:' && !isLoopback(url.hostname))
+    throw new StartError(
+      `${setting} must be https: credentials and decisions cross the network; or set allowPrivateUrls (--allow-private-urls) for a private one`,
+    )
+}
+
+/** A broker that only its own machine reaches may have its authorizer and identity provider there too. */
+export const targetPolicy = ({ allowPrivateUrls, host }: ResolvedBrokerConfig): TargetPolicy =>
+  allowPrivateUrls ? 'any' : isLoopback(host) ? 'loopback' : 'public'
 
 /** Built-in profiles and the configured ones, by name. */
 export const profilesOf = (config: ResolvedBrokerConfig): ReadonlyMap<string, Profile> =>
@@ -119,10 +192,10 @@ function readConfigFile(path: string): Record<string, unknown> {
   throw new StartError(`the configuration file ${path} must hold a JSON object`)
 }
 
-const LISTS = new Set(['corsOrigins', 'trustedProxies'])
-const FLAGS = new Set(['createApiKey', 'sharedDataDir'])
-const JSON_VALUES = new Set(['profiles', 'tls', 'rateLimits'])
-const NUMBERS = new Set(['agentHeartbeat', 'agentTimeout', 'brokerTimeout', 'reaperIntervalMs'])
+const LISTS = new Set(['corsOrigins', 'trustedProxies', 'oidcAudience', 'oidcAlgorithms'])
+const FLAGS = new Set(['createApiKey', 'sharedDataDir', 'allowPrivateUrls'])
+const JSON_VALUES = new Set(['profiles', 'tls', 'rateLimits', 'oidcClaims'])
+const NUMBERS = new Set(['agentHeartbeat', 'agentTimeout', 'brokerTimeout', 'reaperIntervalMs', 'authorizerTimeoutMs'])
 
 function parseValue(key: string, value: string): unknown {
   if (LISTS.has(key)) return value.split(',').filter(Boolean)

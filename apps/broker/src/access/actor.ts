@@ -1,8 +1,5 @@
-import { BoxofficeError } from '@boxoffice/protocol'
+import { type Actor, BoxofficeError } from '@boxoffice/protocol'
 import { hasRight, type Principal } from './principals.ts'
-
-/** On whose behalf a request is made: `sub` of the tokens, `actor` of the audit [4-74]. */
-export type Actor = { type: 'human' | 'agent'; id: string }
 
 /**
  * The actor of a request. It is a claim, not a credential: who names somebody else needs the right `act_as`. Without one it is

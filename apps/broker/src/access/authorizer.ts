@@ -1,4 +1,4 @@
-import { CAPABILITIES, type Capability, type Scope } from '@boxoffice/protocol'
+import { CAPABILITIES, type Capability, type NEGOTIATE_MODES, type Scope } from '@boxoffice/protocol'
 import type { Ownership } from '../store/store.ts'
 import { hasRight, type Principal } from './principals.ts'
 
@@ -7,8 +7,8 @@ import { hasRight, type Principal } from './principals.ts'
  */
 export type Access = 'owner' | 'member' | 'claimable' | 'denied'
 
-/** What the access is wanted for; `use` is every call on a session that exists: read, refresh, heartbeat, events. */
-export type AccessMode = 'get' | 'ensure' | 'create_only' | 'use' | 'release' | 'members'
+/** What the access is wanted for: the mode of a negotiate, or with a session that exists: `use` (read, refresh, heartbeat, events), … */
+export type AccessMode = (typeof NEGOTIATE_MODES)[number] | 'use' | 'release' | 'members'
 
 /** `capabilities` bounds what tokens may carry; never more than profile and key allow. */
 export type Decision = { access: Access; capabilities: readonly Capability[] }

@@ -33,8 +33,16 @@ export const newKeyId = (): string => `key_${crypto.randomUUID()}`
 const CACHE_MS = 1000
 const CACHE_SIZE = 10_000
 
+/** Checks the tokens of an identity provider. */
+export interface TokenVerifier {
+  /** 401 for a token that does not hold. */
+  verify(token: string): Promise<Identity>
+}
+
+const JWT = /^[\w-]+\.[\w-]+\.[\w-]+$/
+
 /**
- * Finds the principal of an API key. Keys are compared by their SHA-256, so neither a lookup nor a comparison leaks by its
+ * Finds whom a server credential stands for: an API key, or a token of the configured identity provider. Keys are compared by their SHA-256, so neither a lookup nor a comparison leaks by its
  * time how much of a guess was right.
  */
 export class Principals {
@@ -42,13 +50,22 @@ export class Principals {
   readonly #configured = new Map<string, Identity>()
   readonly #cache = new Map<string, { identity: Identity; until: number }>()
 
-  constructor(keys: KeyStore, configuredKey: string | undefined) {
+  readonly #tokens: TokenVerifier | undefined
+
+  constructor(keys: KeyStore, configuredKey: string | undefined, tokens: TokenVerifier | undefined) {
     this.#keys = keys
+    this.#tokens = tokens
     if (configuredKey !== undefined) this.#configured.set(hashKey(configuredKey), configuredOperator)
   }
 
-  /** Whom a valid key stands for; 401 `UNAUTHENTICATED` for anything else. */
-  async authenticate(key: string): Promise<Identity> {
+  /** Whom a valid credential stands for; 401 `UNAUTHENTICATED` for anything else. */
+  async authenticate(credential: string): Promise<Identity> {
+    if (!JWT.test(credential)) return this.#ofKey(credential)
+    if (this.#tokens !== undefined) return this.#tokens.verify(credential)
+    throw new BoxofficeError('UNAUTHENTICATED', 'a session token is no server credential; send an API key') // [4-33]
+  }
+
+  async #ofKey(key: string): Promise<Identity> {
     const hash = hashKey(key)
     const configured = this.#configured.get(hash)
     if (configured !== undefined) return configured

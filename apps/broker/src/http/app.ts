@@ -1,7 +1,7 @@
 import { BoxofficeError, type ErrorNaming, fromUnknown, newRequestId, REQUEST_ID_PATTERN } from '@boxoffice/protocol'
 import { type Context, Hono } from 'hono'
 import type { Principal, Principals } from '../access/principals.ts'
-import { RateLimit } from '../access/rate-limits.ts'
+import { type PrincipalLimit, RateLimit } from '../access/rate-limits.ts'
 import { auditEntry, type Origin } from '../audit/audit.ts'
 import { isLoopback } from '../config.ts'
 import type { Log } from '../log.ts'
@@ -19,6 +19,8 @@ export type AppOptions = {
   principals: Principals
   store: Store
   authFailures: RateLimit
+  /** Of every route with a principal. */
+  controlLimit: PrincipalLimit
   metrics: Metrics
   corsOrigins: readonly string[]
   trustedProxies: readonly string[]
@@ -62,15 +64,21 @@ async function serve(c: Context<Env>, route: AnyRoute, options: AppOptions, addr
     const header = (name: string) => c.req.header(name)
     const known = await authorize(route, header, address, options)
     principal = known.principal
+    // Counted here and told below: what is wrong with a request is told first [C-19], but it is not for nothing.
+    const limited = principal === null ? undefined : options.controlLimit.refusal(principal)
     await route.admit?.(known.credential, c.req.param('id') ?? '')
     const rawBody = route.body === undefined ? undefined : await readJson(c.req)
     if (typeof route.naming === 'function') naming = route.naming(rawBody)
+    const body = route.body === undefined ? undefined : validate(route.body, rawBody)
+    const query = route.query === undefined ? undefined : validate(route.query, c.req.query())
+    if (principal !== null && route.auth !== 'key') requireOperator(principal)
+    if (limited !== undefined) throw limited
     const answer = await route.handle({
       principal: principal as never,
       credential: known.credential,
-      body: route.body === undefined ? undefined : validate(route.body, rawBody),
+      body,
       rawBody,
-      query: route.query === undefined ? undefined : validate(route.query, c.req.query()),
+      query,
       id: c.req.param('id') ?? '',
       header,
       origin: { requestId, tenant: principal?.tenant ?? null, caller: principal?.id ?? null, actor: principal?.id ?? null, ip: address },
@@ -104,9 +112,7 @@ async function authorize(
     case 'key':
     case 'operator':
   }
-  const principal = await authenticate(header, options.principals, options.authFailures, address)
-  if (route.auth !== 'key') requireOperator(principal)
-  return { principal, credential: '' }
+  return { principal: await authenticate(header, options.principals, options.authFailures, address), credential: '' }
 }
 
 function answerResponse({ status, json, text, headers }: Answer, requestId: string): Response {
@@ -126,7 +132,7 @@ type Refuse = (
 ) => Promise<Response>
 
 function refuser({ log, metrics, store, now }: AppOptions, addressOf: AddressOf): Refuse {
-  const audited = new RateLimit(AUDITED_REFUSALS)
+  const audited = new RateLimit(AUDITED_REFUSALS, now)
   return async (c, error, requestId, naming = 'full', principal, headers) => {
     metrics.refused(error.code)
     if (error.status >= 500)
@@ -154,7 +160,8 @@ function pathOf(request: Request): string {
   const start = url.indexOf('/', url.indexOf('://') + 3)
   const end = url.indexOf('?', start)
   const path = end === -1 ? url.slice(start) : url.slice(start, end)
-  const decoded = path.includes('%') ? decodeOr(path) : path
+  // An encoded percent sign stays as it is: the router decodes parameters once more, and `%2F` in an id is not `/`.
+  const decoded = path.includes('%') ? decodeOr(path.replaceAll('%25', '%2525')) : path
   return decoded.length > 1 && decoded.endsWith('/') ? decoded.slice(0, -1) : decoded
 }
 

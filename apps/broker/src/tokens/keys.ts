@@ -53,6 +53,11 @@ export class SigningKeys {
     return { keys: this.#keys.map(({ jwk }) => jwk) }
   }
 
+  /** Whether a key is one of these; those of other brokers are known since the last look. */
+  has(kid: string): boolean {
+    return this.#keys.some((key) => key.kid === kid)
+  }
+
   /** Adds the next key. It is published at once and signs once every JWKS cache has it; `immediately` for a leaked key. */
   async rotate(immediately = false): Promise<void> {
     await this.#add(this.#now() + (immediately ? 0 : PUBLISH_AHEAD_MS))

@@ -1,0 +1,15 @@
+import type { ResolvedBrokerConfig } from '../config.ts'
+import type { OutboundCall } from '../outbound/call.ts'
+import { type Authorizer, claimAuthorizer } from './authorizer.ts'
+import { langgraphAuthorizer } from './langgraph.ts'
+import { RemoteAnswers } from './remote-answers.ts'
+import { webhookAuthorizer } from './webhook.ts'
+
+/** The authorizer that the configuration names. */
+export function authorizerOf(config: ResolvedBrokerConfig, call: OutboundCall, now: () => number): Authorizer {
+  const { authorizer: name, authorizerUrl = '', authorizerSecret: secret = '', authorizerCache: cacheSeconds } = config
+  if (name === 'claim') return claimAuthorizer
+  const answers = new RemoteAnswers({ name, cacheSeconds, now })
+  if (name === 'langgraph') return langgraphAuthorizer(authorizerUrl.replace(/\/+$/, ''), call, answers)
+  return webhookAuthorizer({ url: authorizerUrl, secret, now }, call, answers)
+}

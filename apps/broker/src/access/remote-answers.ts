@@ -1,0 +1,63 @@
+import { BoxofficeError, type Capability } from '@boxoffice/protocol'
+
+/** What somebody else says of a principal and a scope. `role` null: it has no opinion, the first to ensure is the owner. */
+export type RemoteAnswer = { allow: true; role: 'owner' | 'member' | null; capabilities: readonly Capability[] } | { allow: false }
+
+export type RemoteAnswersOptions = {
+  /** Of the authorizer, for the refusal. */
+  name: string
+  cacheSeconds: number
+  now: () => number
+}
+
+/** A refusal is forgotten sooner: whoever has just been let in should not wait a minute. */
+const MAX_DENIAL_MS = 5000
+const MAX_ANSWERS = 10_000
+
+/** Remembers answers for a while, asks one question once at a time, and makes every failure the same 503 [C-01]. */
+export class RemoteAnswers {
+  readonly #options: RemoteAnswersOptions
+  readonly #known = new Map<string, { answer: RemoteAnswer; until: number }>()
+  readonly #asking = new Map<string, Promise<RemoteAnswer>>()
+
+  constructor(options: RemoteAnswersOptions) {
+    this.#options = options
+  }
+
+  async get(question: string, ask: () => Promise<RemoteAnswer>): Promise<RemoteAnswer> {
+    const known = this.#known.get(question)
+    if (known !== undefined && this.#options.now() < known.until) return known.answer
+    const asking = this.#asking.get(question) ?? this.#ask(question, ask)
+    return asking
+  }
+
+  #ask(question: string, ask: () => Promise<RemoteAnswer>): Promise<RemoteAnswer> {
+    const { name } = this.#options
+    const asking = ask()
+      .then((answer) => {
+        this.#remember(question, answer)
+        return answer
+      })
+      .catch((thrown: unknown) => {
+        throw new BoxofficeError('BACKEND_UNAVAILABLE', `the authorizer "${name}" could not be asked; try again`, {
+          retryAfter: 2,
+          cause: thrown,
+        })
+      })
+      .finally(() => this.#asking.delete(question))
+    this.#asking.set(question, asking)
+    return asking
+  }
+
+  #remember(question: string, answer: RemoteAnswer): void {
+    const { cacheSeconds, now } = this.#options
+    const ms = answer.allow ? cacheSeconds * 1000 : Math.min(cacheSeconds * 1000, MAX_DENIAL_MS)
+    // Deleted first, so that the order of the map is that of the answers and the oldest goes when it is full.
+    this.#known.delete(question)
+    for (const [oldest, { until }] of this.#known) {
+      if (this.#known.size < MAX_ANSWERS && until > now()) break
+      this.#known.delete(oldest)
+    }
+    if (ms > 0) this.#known.set(question, { answer, until: now() + ms })
+  }
+}

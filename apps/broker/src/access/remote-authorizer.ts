@@ -1,0 +1,24 @@
+import type { Scope } from '@boxoffice/protocol'
+import type { Ownership } from '../store/store.ts'
+import { type AccessMode, type Authorizer, claimAuthorizer, type Decision, decision } from './authorizer.ts'
+import type { Principal } from './principals.ts'
+import type { RemoteAnswer } from './remote-answers.ts'
+
+/** The same question has the same answer, whoever's ownership it is. */
+export type Ask = (principal: Principal, scope: Scope, ownership: Ownership, mode: AccessMode) => Promise<RemoteAnswer>
+
+/** Operators are not asked about: everything in their tenant is theirs, and their credential goes nowhere. */
+export const remoteAuthorizer = (ask: Ask): Authorizer => ({
+  async access(principal, scope, ownership, mode) {
+    if (principal.role === 'operator') return claimAuthorizer.access(principal, scope, ownership, mode)
+    return decide(await ask(principal, scope, ownership, mode), principal, ownership, mode)
+  },
+})
+
+function decide(answer: RemoteAnswer, principal: Principal, { owner }: Ownership, mode: AccessMode): Decision {
+  if (!answer.allow) return decision('denied')
+  const { role, capabilities } = answer
+  const creates = mode === 'ensure' || mode === 'create_only'
+  if (role !== 'member' && owner === null && creates) return decision('claimable', capabilities)
+  return decision(role ?? (owner === principal.id ? 'owner' : 'member'), capabilities)
+}

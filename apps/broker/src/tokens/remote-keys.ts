@@ -1,0 +1,75 @@
+import { BoxofficeError } from '@boxoffice/protocol'
+import {
+  type CompactJWSHeaderParameters,
+  type CryptoKey,
+  createLocalJWKSet,
+  errors,
+  type FlattenedJWSInput,
+  type JSONWebKeySet,
+} from 'jose'
+import type { OutboundCall } from '../outbound/call.ts'
+
+const CACHE_MS = 300_000
+/** An unknown `kid` may be a new key, or anybody's invention: it makes us look again at most this often. */
+const COOLDOWN_MS = 30_000
+/** Requests that come while the keys cannot be had are refused for so long without another attempt. */
+const FAILURE_MS = 2000
+
+type Keys = ReturnType<typeof createLocalJWKSet>
+
+/** The keys of a JWKS URL. By the broker's clock, and through the guarded call; jose's own reader knows neither. */
+export class RemoteKeys {
+  readonly #url: URL
+  readonly #call: OutboundCall
+  readonly #now: () => number
+  #keys: { find: Keys; loadedAt: number } | undefined
+  #failed: { at: number; error: BoxofficeError } | undefined
+  #loading: Promise<Keys> | undefined
+
+  constructor(url: string, call: OutboundCall, now: () => number) {
+    this.#url = new URL(url)
+    this.#call = call
+    this.#now = now
+  }
+
+  /** The key of a token's header; 503 when the keys cannot be had, `JWKSNoMatchingKey` for one that is not there. */
+  async find(header: CompactJWSHeaderParameters, token: FlattenedJWSInput): Promise<CryptoKey> {
+    const keys = this.#isYounger(CACHE_MS) ? this.#keys?.find : undefined
+    try {
+      return await (keys ?? (await this.#load()))(header, token)
+    } catch (thrown) {
+      if (!(thrown instanceof errors.JWKSNoMatchingKey) || this.#isYounger(COOLDOWN_MS)) throw thrown
+      return (await this.#load())(header, token)
+    }
+  }
+
+  #isYounger(ms: number): boolean {
+    return this.#keys !== undefined && this.#now() - this.#keys.loadedAt < ms
+  }
+
+  #load(): Promise<Keys> {
+    if (this.#failed !== undefined && this.#now() - this.#failed.at < FAILURE_MS) throw this.#failed.error
+    this.#loading ??= this.#read().finally(() => {
+      this.#loading = undefined
+    })
+    return this.#loading
+  }
+
+  async #read(): Promise<Keys> {
+    try {
+      const { status, text } = await this.#call({ method: 'GET', url: this.#url, headers: { accept: 'application/json' } })
+      if (status !== 200) throw new Error(`the JWKS URL answered ${status}`)
+      const find = createLocalJWKSet(JSON.parse(text) as JSONWebKeySet)
+      this.#keys = { find, loadedAt: this.#now() }
+      this.#failed = undefined
+      return find
+    } catch (thrown) {
+      const error = new BoxofficeError('BACKEND_UNAVAILABLE', 'the keys of the identity provider could not be read; try again', {
+        retryAfter: 2,
+        cause: thrown,
+      })
+      this.#failed = { at: this.#now(), error }
+      throw error
+    }
+  }
+}
