@@ -1,3 +1,4 @@
+export { A2A_SESSION, type A2ASession, type A2ATaskFields, toA2A } from './a2a.ts'
 export { isBrokerUnavailable } from './bootstrap.ts'
 export type { Client, ConnectOptions, SessionOptions } from './client.ts'
 export { connect } from './connect.ts'

@@ -31,6 +31,11 @@ export class Session {
   readonly threadId: string | null
   readonly sandboxId: string
   readonly provider: string
+  /** The broker that it was negotiated with. */
+  readonly brokerUrl: string
+  /** Where its dataplane is, as negotiated; only suffixes are appended [C-42]. */
+  readonly httpBaseUrl: string
+  readonly wsBaseUrl: string
   readonly details: SessionDetails
   readonly exec: Exec
   readonly files: Files
@@ -43,6 +48,9 @@ export class Session {
     this.threadId = negotiated.thread_id
     this.sandboxId = negotiated.sandbox.id
     this.provider = negotiated.sandbox.provider
+    this.brokerUrl = controlPlane.url
+    this.httpBaseUrl = negotiated.sandbox.http_base_url
+    this.wsBaseUrl = negotiated.sandbox.ws_base_url
     this.details = details
     this.#controlPlane = controlPlane
     this.#dataplane = createDataplane({
