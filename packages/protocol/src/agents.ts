@@ -58,7 +58,12 @@ export const RegisterAgentRequest = z.object({
 export type RegisterAgentRequest = z.infer<typeof RegisterAgentRequest>
 
 /** What the broker decides about a sandbox that the agent reported. */
-export const SandboxDecision = z.object({ sandbox_id: z.string(), action: z.enum(['keep', 'destroy']) })
+export const SandboxDecision = z.object({
+  sandbox_id: z.string(),
+  action: z.enum(['keep', 'destroy']),
+  /** With `destroy`: the session was released with `keep_workspace` while the agent was away [C-55]. */
+  keep_workspace: z.boolean().optional(),
+})
 
 /** Denials that agents hold [C-30]. Times in Unix seconds; an entry may be forgotten after `until`. */
 export const Revocations = z.object({

@@ -11,14 +11,22 @@ import { Profile } from './profiles.ts'
  *   POST   /control/v1/sandboxes/{id}/suspend          SuspendRequest → SandboxReport
  *   POST   /control/v1/sandboxes/{id}/resume           → SandboxReport
  *   DELETE /control/v1/sandboxes/{id}?keep_workspace=  → 204, also when it is already gone
+ *   DELETE /control/v1/workspaces/{workspace_id}       → 204, also when it is not there; 409 while a sandbox uses it
  *   POST   /control/v1/revocations                     Revocations → 204
  */
 export const CreateSandboxRequest = z.object({
   tenant_id: z.string(),
   profile: Profile,
   labels: z.record(z.string(), z.string()).default({}),
-  /** Names a workspace that outlives its sandbox (profile `persistent`); null: one of its own. */
+  /**
+   * The scope's workspace, which outlives its sandboxes [C-55]. Mounted if it is there or the profile is `persistent`; otherwise the
+   * sandbox has one of its own, which takes this name when it is to be kept. Null: always one of its own.
+   */
   workspace_id: z.string().nullable().default(null),
+  /** Earlier sessions of the scope whose workspace is to be kept: if the sandbox of one is still here, it ends first. */
+  kept_sessions: z.array(z.string()).default([]),
+  /** What is here under `workspace_id` is wanted by nobody any more: it goes first. */
+  discard_workspace: z.boolean().default(false),
 })
 export type CreateSandboxRequest = z.infer<typeof CreateSandboxRequest>
 

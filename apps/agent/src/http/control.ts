@@ -47,6 +47,10 @@ export const createControlApp = ({ manager, revocations, verify, log }: ControlO
       await manager.destroy(id, reason, { keepWorkspace: c.req.query('keep_workspace') === 'true' })
       return c.body(null, 204)
     })
+    .delete('/control/v1/workspaces/:id', async (c) => {
+      await manager.workspaces.forget(c.req.param('id'))
+      return c.body(null, 204)
+    })
     .post('/control/v1/revocations', async (c) => {
       revocations.apply(await parse(c, Revocations))
       return c.body(null, 204)

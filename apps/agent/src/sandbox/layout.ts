@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { chmod, chown, lstat, mkdir, readlink, rm, stat, symlink } from 'node:fs/promises'
+import { chmod, chown, lstat, mkdir, readlink, rename, rm, stat, symlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import { BoxofficeError } from '@boxoffice/protocol'
 
@@ -27,6 +27,8 @@ export interface Layout {
   makeWorkspace(name: string, owner: Owner): Promise<void>
   /** Who owns a workspace that is there; undefined when it is not. */
   ownerOf(name: string): Promise<Owner | undefined>
+  /** One that is not there (any more) is fine, as for the removals: what a crash interrupted is done again. */
+  renameWorkspace(name: string, as: string): Promise<void>
   removeSandbox(sandboxId: string): Promise<void>
   removeWorkspace(name: string): Promise<void>
   close(): Promise<void>
@@ -67,6 +69,11 @@ export const createLayout = async (dataDirectory: string): Promise<Layout> => {
     async ownerOf(name) {
       const existing = await stat(workspaceOf(name)).catch(() => undefined)
       return existing && { uid: existing.uid, gid: existing.gid }
+    },
+    async renameWorkspace(name, as) {
+      await rename(workspaceOf(name), workspaceOf(as)).catch((error: NodeJS.ErrnoException) => {
+        if (error.code !== 'ENOENT') throw error
+      })
     },
     removeSandbox: (sandboxId) => rm(directoriesOf(sandboxId).root, { recursive: true, force: true }),
     async close() {

@@ -112,9 +112,9 @@ export class LiveSandbox implements Sandbox {
   }
 
   /** Gives one from the pool to a session. */
-  assign(sessionId: string, profile: Profile): Promise<void> {
+  assign(sessionId: string, profile: Profile, keptAs: string | null): Promise<void> {
     this.activity.touch()
-    return this.#save({ session_id: sessionId, profile })
+    return this.#save({ session_id: sessionId, profile, kept_as: keptAs })
   }
 
   async ready(signal: AbortSignal): Promise<void> {

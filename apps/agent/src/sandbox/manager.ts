@@ -18,6 +18,7 @@ import type { SandboxFile } from './record-file.ts'
 import { recordOf, reportOf } from './reports.ts'
 import type { SandboxDirectory } from './sandbox.ts'
 import type { Uids } from './uids.ts'
+import { createWorkspaces, type Workspaces } from './workspaces.ts'
 
 export type ManagerOptions = {
   /** The provider, or a BACKEND_UNAVAILABLE that says why there is none. */
@@ -35,6 +36,7 @@ export type ManagerOptions = {
 /** Holds every sandbox of this agent: makes, finds, suspends, wakes and ends them. */
 export interface SandboxManager extends SandboxDirectory {
   readonly pool: Pool
+  readonly workspaces: Workspaces
   /** The session's sandbox, made if there is none yet; the same one for any number of callers. */
   ensureForSession(sessionId: string, request: CreateSandboxRequest): Promise<SandboxRecord>
   reports(): SandboxReport[]
@@ -54,14 +56,15 @@ export interface SandboxManager extends SandboxDirectory {
   close(): Promise<void>
 }
 
-type Plan = { profile: Profile; sessionId: string | null; workspace: string | null }
+/** `workspace`: the scope's, to mount; `keptAs`: its name, for a workspace of the sandbox's own. */
+type Plan = { profile: Profile; sessionId: string | null; workspace: string | null; keptAs: string | null }
 
 export const createSandboxManager = (options: ManagerOptions): SandboxManager => {
   const { layout, uids, log } = options
   const sandboxes = new Map<string, LiveSandbox>()
   const bySession = new Map<string, LiveSandbox>()
   const provisioning = new Map<string, Promise<SandboxRecord>>()
-  const ending = new Map<string, Promise<void>>()
+  const ending = new Map<string, { file: SandboxFile; ending: { kept: boolean; ended: Promise<void> } }>()
   const lostListeners = new Set<(report: SandboxReport) => void>()
   const closing = new AbortController()
 
@@ -100,7 +103,7 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
   }
 
   /** Makes a sandbox whose supervisor is linked, or leaves nothing behind. */
-  const provision = async ({ profile: asked, sessionId, workspace }: Plan): Promise<LiveSandbox> => {
+  const provision = async ({ profile: asked, sessionId, workspace, keptAs }: Plan): Promise<LiveSandbox> => {
     const provider = options.provider()
     const image = imageOf(asked, options.defaultImage)
     const profile = { ...asked, image }
@@ -117,7 +120,7 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
       profile_hash: profileHash(asked, options.defaultImage),
       image,
       workspace: workspace ?? id,
-      workspace_kept: workspace !== null,
+      kept_as: keptAs,
       uid,
       gid,
       secret_hash: null,
@@ -153,15 +156,18 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
     }
   }
 
-  const create = async (sessionId: string, { profile, labels, workspace_id: workspace }: CreateSandboxRequest): Promise<SandboxRecord> => {
+  const create = async (sessionId: string, request: CreateSandboxRequest): Promise<SandboxRecord> => {
+    const { profile, labels, workspace_id: keptAs } = request
+    using claim = keptAs === null ? null : await workspaces.claim(keptAs, sessionId, request)
+    const workspace = claim?.mounted ? keptAs : null
     const pooled =
       workspace === null && Object.keys(labels).length === 0 ? pool.claim(profileHash(profile, options.defaultImage)) : undefined
     if (pooled !== undefined) {
       bySession.set(sessionId, pooled)
-      await pooled.assign(sessionId, profile)
+      await pooled.assign(sessionId, profile, keptAs)
       return recordOf(pooled, true)
     }
-    return recordOf(await provision({ profile, sessionId, workspace }), false)
+    return recordOf(await provision({ profile, sessionId, workspace, keptAs }), false)
   }
 
   // Not async: nothing may come between the look and the entry.
@@ -178,29 +184,34 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
 
   const destroy = (id: string, reason: EndReason, { keepWorkspace = false }: { keepWorkspace?: boolean } = {}): Promise<void> => {
     const sandbox = sandboxes.get(id)
-    if (sandbox === undefined) return ending.get(id) ?? Promise.resolve()
+    if (sandbox === undefined) return ending.get(id)?.ending.ended ?? Promise.resolve()
     sandboxes.delete(id)
     pool.forget(sandbox)
     if (bySession.get(sandbox.sessionId) === sandbox) bySession.delete(sandbox.sessionId)
-    const ended = endAndRemove(sandbox, reason, keepWorkspace || sandbox.file.workspace_kept).finally(() => ending.delete(id))
-    ending.set(id, ended)
+    const ended = endAndRemove(sandbox, reason, keepWorkspace).finally(() => ending.delete(id))
+    ending.set(id, { file: sandbox.file, ending: { kept: keepWorkspace, ended } })
     return ended
   }
 
   const endAndRemove = async (sandbox: LiveSandbox, reason: EndReason, keepWorkspace: boolean): Promise<void> => {
-    const { workspace, uid } = sandbox.file
     try {
       await sandbox.end(reason)
+      // Before the record goes: what a crash interrupts here, the next start does again.
+      await workspaces.leave(sandbox.file, keepWorkspace)
     } catch (error) {
       // Still there, and still ours to remove: the next try or the next start finds it.
       sandboxes.set(sandbox.id, sandbox)
       throw error
     }
     await layout.removeSandbox(sandbox.id)
-    if (keepWorkspace) return
-    await layout.removeWorkspace(workspace)
-    uids.free(uid)
   }
+
+  const workspaces = createWorkspaces({
+    layout,
+    uids,
+    users: () => [...[...sandboxes.values()].map(({ file }) => ({ file, ending: null })), ...ending.values()],
+    destroy,
+  })
 
   const known = (id: string): LiveSandbox => {
     const sandbox = sandboxes.get(id)
@@ -209,7 +220,7 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
   }
 
   const pool = createPool({
-    create: (profile) => provision({ profile, sessionId: null, workspace: null }),
+    create: (profile) => provision({ profile, sessionId: null, workspace: null, keptAs: null }),
     destroy: (sandbox) => destroy(sandbox.id, 'idle'),
     hashOf: (profile) => profileHash(profile, options.defaultImage),
     concurrency: options.poolConcurrency,
@@ -218,6 +229,7 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
 
   return {
     pool,
+    workspaces,
     get(id) {
       const sandbox = sandboxes.get(id)
       return sandbox === undefined || sandbox.file.session_id === null ? undefined : sandbox
@@ -259,7 +271,7 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
     async close() {
       closing.abort(new BoxofficeError('BACKEND_UNAVAILABLE', 'the agent is stopping'))
       await pool.close()
-      await Promise.allSettled([...provisioning.values(), ...ending.values()])
+      await Promise.allSettled([...provisioning.values(), ...[...ending.values()].map(({ ending: { ended } }) => ended)])
       await Promise.all([...sandboxes.values()].map((sandbox) => sandbox.release()))
     },
   }

@@ -12,9 +12,10 @@ export const SandboxFile = z.object({
   profile: Profile,
   profile_hash: z.string(),
   image: z.string(),
-  /** Name of its workspace; `kept` ones stay when it goes. */
+  /** Name of its workspace: the sandbox's id for one of its own, which goes with it; else that of its scope, which stays. */
   workspace: z.string(),
-  workspace_kept: z.boolean(),
+  /** The name of its scope's workspace, for one of its own that is to be kept. */
+  kept_as: z.string().nullable().default(null),
   uid: z.number().int(),
   gid: z.number().int(),
   /** SHA-256 of the link secret; null until the supervisor's first dial. */

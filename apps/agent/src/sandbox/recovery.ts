@@ -56,9 +56,9 @@ export const createRecovery = ({ manager, revocations, dataDirectory, log }: Rec
     async settle(decisions) {
       const removals = decisions
         .filter(({ action }) => action === 'destroy')
-        .map(({ sandbox_id: id }) => {
+        .map(({ sandbox_id: id, keep_workspace: keepWorkspace = false }) => {
           const session = manager.get(id)?.sessionId
-          return manager.destroy(id, (session && revocations.deniedSession(session)) || 'failed')
+          return manager.destroy(id, (session && revocations.deniedSession(session)) || 'failed', { keepWorkspace })
         })
       const orphans = strays.splice(0).map(({ provider, handle }) => provider.destroy(handle))
       for (const result of await Promise.allSettled([...removals, ...orphans])) {
@@ -68,7 +68,7 @@ export const createRecovery = ({ manager, revocations, dataDirectory, log }: Rec
   }
 }
 
-/** A crash in the middle of a start leaves a workspace that nobody has written to. One that was kept on purpose is not empty, or no loss. */
+/** A crash in the middle of a start leaves a workspace that nobody has written to. */
 const removeUnused = async (workspaces: string, used: ReadonlySet<string>): Promise<void> => {
   const unused = (await readdir(workspaces)).filter((name) => SANDBOX_ID_PATTERN.test(name) && !used.has(name))
   await Promise.all(unused.map((name) => rmdir(join(workspaces, name)).catch(() => {})))

@@ -23,6 +23,8 @@ export interface AgentClient {
   resume(agent: AgentRecord, sandboxId: string): Promise<void>
   /** Idempotent: one that is already gone is fine. */
   destroy(agent: AgentRecord, sandboxId: string, keepWorkspace: boolean): Promise<void>
+  /** Idempotent: one that is not there is fine. 409 while a sandbox uses it. */
+  removeWorkspace(agent: AgentRecord, workspaceId: string): Promise<void>
   revoke(agent: AgentRecord, revocations: Revocations): Promise<void>
   close(): void
 }
@@ -52,6 +54,7 @@ export function httpAgentClient(token: (agentId: string) => string): AgentClient
     suspend: (agent, id, mode) => call(agent, 'POST', `${path(id)}/suspend`, { body: { mode } }),
     resume: (agent, id) => call(agent, 'POST', `${path(id)}/resume`, {}),
     destroy: (agent, id, keepWorkspace) => call(agent, 'DELETE', `${path(id)}${keepWorkspace ? '?keep_workspace=true' : ''}`, {}),
+    removeWorkspace: (agent, id) => call(agent, 'DELETE', `/control/v1/workspaces/${encodeURIComponent(id)}`, {}),
     revoke: (agent, revocations) => call(agent, 'POST', '/control/v1/revocations', { body: revocations }),
     close: () => {
       agents.http.destroy()

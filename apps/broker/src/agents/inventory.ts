@@ -26,7 +26,7 @@ export class Inventory {
 
   /** `complete`: the report lists all sandboxes, so a session whose sandbox is not in it has lost it. */
   async reconcile(agent: AgentRecord, reports: readonly SandboxReport[], complete: boolean): Promise<Decisions> {
-    const { store, now } = this.#options
+    const { store, effects, now } = this.#options
     const decisions: Decisions = []
     const placed = new Map((await store.sessions.placedOn(agent.id)).map((session) => [session.id, session]))
     for (const report of reports) {
@@ -37,13 +37,15 @@ export class Inventory {
       const session: Session | undefined = placed.get(report.session_id) ?? (await store.sessions.byId(report.session_id))
       const keep = session !== undefined && belongs(session, agent, report)
       const lost = report.state === 'lost'
-      decisions.push({ sandbox_id: report.sandbox_id, action: keep && !lost ? 'keep' : 'destroy' })
+      const workspace = keepsWorkspace(session, agent) ? { keep_workspace: true } : {}
+      decisions.push({ sandbox_id: report.sandbox_id, action: keep && !lost ? 'keep' : 'destroy', ...workspace })
       if (!keep || !isPlaced(session)) continue
       placed.delete(session.id)
       await (lost ? this.#lost(session, report.reason ?? 'sandbox_lost') : this.#activity(session, report))
     }
-    if (complete)
-      for (const session of placed.values()) if (now() - session.activatedAt > YOUNG_MS) await this.#lost(session, 'sandbox_missing')
+    if (!complete) return decisions
+    for (const session of placed.values()) if (now() - session.activatedAt > YOUNG_MS) await this.#lost(session, 'sandbox_missing')
+    effects.removeWorkspaces(agent)
     return decisions
   }
 
@@ -77,6 +79,10 @@ export class Inventory {
     if (moved) await ledger.change(session, { type: 'activity', at, busy })
   }
 }
+
+/** Released with `keep_workspace`, and the agent could not be told then. */
+const keepsWorkspace = (session: Session | undefined, agent: AgentRecord): boolean =>
+  session !== undefined && !isLive(session) && session.agentId === agent.id && session.keepWorkspace
 
 /** A sandbox stays as long as a live session of this agent means exactly it. */
 function belongs(session: Session, agent: AgentRecord, report: SandboxReport): boolean {

@@ -15,6 +15,7 @@ export type EffectsOptions = { store: Store; client: AgentClient; log: Log; toke
 export class SessionEffects {
   readonly #options: EffectsOptions
   readonly #running = new Set<Promise<void>>()
+  readonly #removing = new Set<string>()
   readonly #stop = new AbortController()
   /** Called when a suspended sandbox turns out not to be suspendable, so that its session can end [contract 2.10]. */
   onCannotSuspend: (session: Session) => Promise<unknown> = async () => {}
@@ -23,9 +24,9 @@ export class SessionEffects {
     this.#options = options
   }
 
-  perform(session: Session, effect: SessionEffect, keepWorkspace = false): void {
+  perform(session: Session, effect: SessionEffect): void {
     const { log } = this.#options
-    const work = this.#retrying(() => this.#attempt(session, effect, keepWorkspace))
+    const work = this.#retrying(() => this.#attempt(session, effect))
       .catch(async (thrown: unknown) => {
         if (effect.type === 'suspend' && thrown instanceof BoxofficeError && thrown.code === 'UNSUPPORTED')
           await this.onCannotSuspend(session)
@@ -39,11 +40,17 @@ export class SessionEffects {
     this.#running.add(work)
   }
 
-  /** Destroys what the agent made for a session whose sandbox id the broker never learned. */
-  async destroyBySession(agent: AgentRecord, sessionId: string, keepWorkspace = false): Promise<void> {
-    const sandboxes = await this.#options.client.list(agent)
-    for (const sandbox of sandboxes)
-      if (sandbox.session_id === sessionId) await this.#options.client.destroy(agent, sandbox.sandbox_id, keepWorkspace)
+  /** Removes, in the background, the workspaces on the agent that nobody wants any more. What fails is tried again with its next report. */
+  removeWorkspaces(agent: AgentRecord): void {
+    if (this.#removing.has(agent.id)) return
+    this.#removing.add(agent.id)
+    const work = this.#removeWorkspaces(agent)
+      .catch((thrown: unknown) => this.#options.log.warn({ agent_id: agent.id, err: thrown }, 'a workspace could not be removed yet'))
+      .finally(() => {
+        this.#removing.delete(agent.id)
+        this.#running.delete(work)
+      })
+    this.#running.add(work)
   }
 
   /** Resolves when nothing is in flight. */
@@ -56,22 +63,39 @@ export class SessionEffects {
     await this.settled()
   }
 
-  async #attempt(session: Session, effect: SessionEffect, keepWorkspace: boolean): Promise<void> {
+  async #attempt(session: Session, effect: SessionEffect): Promise<void> {
     const { client, store, tokenTtlSeconds } = this.#options
     const agent = await store.agents.byId(session.agentId)
     if (agent === undefined) return
     const placed = isPlaced(session) ? session : isLive(session) ? null : session.placed
     switch (effect.type) {
       case 'destroy':
-        return placed === null
-          ? this.destroyBySession(agent, session.id, keepWorkspace)
-          : client.destroy(agent, placed.sandboxId, keepWorkspace)
+        return this.#destroy(agent, session, placed?.sandboxId ?? null)
       case 'revoke':
         return isLive(session) ? undefined : client.revoke(agent, revocationOf([session], tokenTtlSeconds))
       case 'suspend':
         return placed === null ? undefined : client.suspend(agent, placed.sandboxId, effect.mode)
       case 'resume':
         return placed === null ? undefined : client.resume(agent, placed.sandboxId)
+    }
+  }
+
+  async #destroy(agent: AgentRecord, session: Session, sandboxId: string | null): Promise<void> {
+    const { client, store } = this.#options
+    const keep = keeps(session) && keeps(await store.sessions.byId(session.id)) // forgotten in the meantime, perhaps
+    if (sandboxId !== null) await client.destroy(agent, sandboxId, keep)
+    // It ended before the broker learned the sandbox's id.
+    else
+      for (const sandbox of await client.list(agent))
+        if (sandbox.session_id === session.id) await client.destroy(agent, sandbox.sandbox_id, keep)
+    if (!keep) this.removeWorkspaces(agent)
+  }
+
+  async #removeWorkspaces(agent: AgentRecord): Promise<void> {
+    const { store, client } = this.#options
+    for (const workspaceId of await store.workspaces.unwantedOn(agent.id)) {
+      await client.removeWorkspace(agent, workspaceId)
+      await store.workspaces.removed(workspaceId, agent.id)
     }
   }
 
@@ -90,6 +114,8 @@ export class SessionEffects {
     throw last
   }
 }
+
+const keeps = (session: Session | undefined): boolean => session !== undefined && !isLive(session) && session.keepWorkspace
 
 /** What agents must refuse, for as long as a token of the session could still be in date [C-30]. */
 export function revocationOf(sessions: readonly EndedSession[], tokenTtlSeconds: number): Revocations {

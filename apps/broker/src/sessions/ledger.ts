@@ -4,13 +4,13 @@ import type { SaveOptions, Store } from '../store/store.ts'
 import type { SessionEffects } from './effects.ts'
 import { type SessionEvent, transition } from './lifecycle.ts'
 import type { Session } from './session.ts'
+import { workspaceAfter } from './workspace.ts'
 
-export type ChangeOptions = Omit<SaveOptions, 'audit' | 'events'> & {
+export type ChangeOptions = Omit<SaveOptions, 'audit' | 'events' | 'workspace'> & {
   /** Entries for the session as it becomes; called again when another writer was faster. */
   audit?: (after: Session) => AuditEntry[]
   /** Events beyond those that every change of its kind has. */
   events?: (before: Session, after: Session) => NewSessionEvent[]
-  keepWorkspace?: boolean
 }
 
 /** `refused` is set when the event is illegal in the session's state; `session` is then what it is now. */
@@ -31,11 +31,7 @@ export class SessionLedger {
     this.#now = now
   }
 
-  async change(
-    session: Session,
-    event: SessionEvent,
-    { audit, events, keepWorkspace = false, ...options }: ChangeOptions = {},
-  ): Promise<Change> {
+  async change(session: Session, event: SessionEvent, { audit, events, ...options }: ChangeOptions = {}): Promise<Change> {
     let before = session
     for (let round = 0; round < ROUNDS; round++) {
       const step = transition(before, event, this.#now())
@@ -47,8 +43,9 @@ export class SessionLedger {
         return { session: before }
       }
       const told = [...eventsOf(before, after, this.#now()), ...(events?.(before, after) ?? [])]
-      if (await this.#store.sessions.save(before, after, { ...options, audit: entries, events: told })) {
-        for (const effect of step.effects) this.#effects.perform(after, effect, keepWorkspace)
+      const written = { ...options, audit: entries, events: told, workspace: workspaceAfter(before, after) }
+      if (await this.#store.sessions.save(before, after, written)) {
+        for (const effect of step.effects) this.#effects.perform(after, effect)
         return { session: { ...after, revision: before.revision + 1 } }
       }
       const now = await this.#store.sessions.byId(before.id)

@@ -37,7 +37,7 @@ export type SessionEvent =
   | { type: 'tick'; suspend: readonly SuspendMode[] }
   /** The agent says that its provider cannot suspend after all. */
   | { type: 'suspend_refused' }
-  | { type: 'released' }
+  | { type: 'released'; keepWorkspace?: boolean }
   | { type: 'sandbox_lost'; reason: string }
 
 export type SessionEffect =
@@ -81,7 +81,7 @@ function whenProvisioning(session: ProvisioningSession, event: SessionEvent, now
       if (now >= session.hardExpiresAt) return step(terminate(session, 'hard_ttl', now), revoke, destroy)
       return now < session.provisionDeadline ? step(session) : step(fail(session, 'provision_timeout', now), destroy)
     case 'released':
-      return step(terminate(session, 'released', now), revoke, destroy)
+      return step(terminate(session, 'released', now, event.keepWorkspace), revoke, destroy)
     case 'touched':
       return step(session) // its lease begins when it becomes active
     case 'activity':
@@ -102,7 +102,7 @@ function whenRunning(session: ActiveSession | IdleSession, event: SessionEvent, 
     case 'tick':
       return tickRunning(session, event.suspend, now)
     case 'released':
-      return step(terminate(session, 'released', now), revoke, destroy)
+      return step(terminate(session, 'released', now, event.keepWorkspace), revoke, destroy)
     case 'sandbox_lost':
       return step(fail(session, event.reason, now), revoke, destroy)
     case 'created':
@@ -126,7 +126,7 @@ function whenSuspended(session: SuspendedSession, event: SessionEvent, now: numb
     case 'tick':
       return tickSuspended(session, event.suspend, now)
     case 'released':
-      return step(terminate(session, 'released', now), revoke, destroy)
+      return step(terminate(session, 'released', now, event.keepWorkspace), revoke, destroy)
     case 'sandbox_lost':
       return step(fail(session, event.reason, now), revoke, destroy)
     case 'created':
@@ -141,7 +141,7 @@ function whenEnded(session: EndedSession, event: SessionEvent, now: number): Ste
     case 'released':
       // Acknowledges an expiry or a failure: from now on it reads like any released session [contract 2.5].
       if (session.state === 'terminated' && session.reason === 'released') return refuse(session, 'the session is released')
-      return step(acknowledge(session, now), destroy)
+      return step(acknowledge(session, event.keepWorkspace ?? false, now), destroy)
     case 'tick':
     case 'activity':
     case 'suspend_refused':
@@ -265,18 +265,20 @@ const baseOf = (session: Session) => {
   }
 }
 
-const terminate = (session: LiveSession, reason: EndReason, now: number): TerminatedSession => ({
+const terminate = (session: LiveSession, reason: EndReason, now: number, keepWorkspace = false): TerminatedSession => ({
   ...baseOf(session),
   state: 'terminated',
   reason,
   endedAt: now,
+  keepWorkspace,
 })
 
-const acknowledge = (session: EndedSession, now: number): TerminatedSession => ({
+const acknowledge = (session: EndedSession, keepWorkspace: boolean, now: number): TerminatedSession => ({
   ...baseOf(session),
   state: 'terminated',
   reason: 'released',
   endedAt: now,
+  keepWorkspace,
 })
 
 const fail = (session: LiveSession, reason: string, now: number): FailedSession => ({
@@ -284,4 +286,5 @@ const fail = (session: LiveSession, reason: string, now: number): FailedSession 
   state: 'failed',
   reason,
   endedAt: now,
+  keepWorkspace: false,
 })

@@ -1,4 +1,3 @@
-import { createHash } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import { BoxofficeError, ERRORS, type ErrorCode, fromUnknown } from '@boxoffice/protocol'
 import { type AgentClient, AgentUnreachable } from '../agents/agent-client.ts'
@@ -8,6 +7,7 @@ import type { Log } from '../log.ts'
 import type { AgentRecord, Store } from '../store/store.ts'
 import type { SessionEffects } from './effects.ts'
 import type { Change, SessionLedger } from './ledger.ts'
+import { workspaceIdOf } from './scopes.ts'
 import { isPlaced, type ProvisioningSession, type Session } from './session.ts'
 
 export type ProvisionerOptions = {
@@ -108,11 +108,21 @@ export class Provisioner {
   }
 
   async #make(session: ProvisioningSession, cancelled: AbortSignal): Promise<Provisioned> {
-    const { client, ledger, now } = this.#options
+    const { store, client, ledger, now } = this.#options
     const { fence } = session
     const agent = await this.#agent(session, cancelled)
+    const workspaceId = workspaceIdOf(session.tenant, session.scope)
+    const request = {
+      tenant_id: session.tenant,
+      profile: session.profile,
+      labels: { ...session.labels },
+      workspace_id: workspaceId,
+      kept_sessions: await store.sessions.keptOf(session.tenant, session.scope),
+      discard_workspace: (await store.workspaces.unwantedOn(agent.id)).includes(workspaceId),
+    }
     const deadline = AbortSignal.timeout(Math.max(1, session.provisionDeadline - now()))
-    const record = await client.create(agent, session.id, createRequest(session), AbortSignal.any([cancelled, deadline]))
+    const record = await client.create(agent, session.id, request, AbortSignal.any([cancelled, deadline]))
+    if (request.discard_workspace) await store.workspaces.removed(workspaceId, agent.id)
     const placed = {
       agentId: agent.id,
       sandboxId: record.sandbox_id,
@@ -146,7 +156,7 @@ export class Provisioner {
   /** Gives the row to another agent, under a new fencing number; what the first one may have made is not kept there. */
   async #move(session: ProvisioningSession, unreachable: ReadonlySet<string>): Promise<ProvisioningSession | undefined> {
     const { placement, ledger, brokerId } = this.#options
-    const next = await placement.choose(unreachable).catch(() => undefined)
+    const next = await placement.choose({ except: unreachable }).catch(() => undefined)
     if (next === undefined) return undefined
     const { session: moved, refused } = await ledger.change(session, {
       type: 'taken_over',
@@ -172,20 +182,6 @@ export class Provisioner {
 
 const outcomeOf = ({ session, refused }: Change, fence: number): Provisioned =>
   refused !== undefined && session.fence !== fence ? 'superseded' : 'saved'
-
-const createRequest = (session: ProvisioningSession) => ({
-  tenant_id: session.tenant,
-  profile: session.profile,
-  labels: { ...session.labels },
-  workspace_id: session.profile.persistent ? workspaceId(session) : null,
-})
-
-/** The same scope finds the same workspace again, without a table; no caller's text reaches a path. */
-const workspaceId = ({ tenant, scope }: Session): string =>
-  createHash('sha256')
-    .update(JSON.stringify([tenant, scope.type, scope.id]))
-    .digest('hex')
-    .slice(0, 32)
 
 const entryOf = (session: Session, ts: number, code: ErrorCode | null = null) =>
   auditEntry(code === null ? 'sandbox.session.active' : 'sandbox.session.fail', systemOrigin(session.tenant), {

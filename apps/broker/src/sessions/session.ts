@@ -44,14 +44,10 @@ export type ProvisioningSession = SessionBase & {
 export type ActiveSession = SessionBase & Placed & { state: 'active' }
 export type IdleSession = SessionBase & Placed & { state: 'idle' }
 export type SuspendedSession = SessionBase & Placed & { state: 'suspended'; mode: SuspendMode; suspendedAt: number }
-export type TerminatedSession = SessionBase & {
-  state: 'terminated'
-  reason: EndReason
-  endedAt: number
-  placed: Placed | null
-  agentId: string
-}
-export type FailedSession = SessionBase & { state: 'failed'; reason: string; endedAt: number; placed: Placed | null; agentId: string }
+/** `keepWorkspace`: what ends the sandbox, however late, keeps its workspace for the scope [C-55]. */
+export type Ended = { endedAt: number; placed: Placed | null; agentId: string; keepWorkspace: boolean }
+export type TerminatedSession = SessionBase & Ended & { state: 'terminated'; reason: EndReason }
+export type FailedSession = SessionBase & Ended & { state: 'failed'; reason: string }
 
 export type PlacedSession = ActiveSession | IdleSession | SuspendedSession
 export type LiveSession = ProvisioningSession | PlacedSession

@@ -2,6 +2,7 @@ import type { ProviderReport, RelayPreference, Scope, SessionState } from '@boxo
 import type { AuditEntry, AuditFilter, AuditRow } from '../audit/audit.ts'
 import type { NewSessionEvent } from '../events/session-events.ts'
 import type { EndedSession, LiveSession, PlacedSession, ProvisioningSession, Session } from '../sessions/session.ts'
+import type { WorkspaceFate } from '../sessions/workspace.ts'
 
 /**
  * What the broker keeps. Async with compare-and-swap, so that another database can serve several brokers; no SQL outside
@@ -14,6 +15,7 @@ export interface Store extends AsyncDisposable {
   readonly agents: AgentStore
   readonly keys: KeyStore
   readonly audit: AuditStore
+  readonly workspaces: WorkspaceStore
   readonly events: EventStore
   readonly journal: JournalStore
   readonly brokers: BrokerStore
@@ -48,6 +50,8 @@ export type SaveOptions = {
   events?: readonly NewSessionEvent[]
   /** Recorded (or marked complete) with the change. */
   idempotency?: IdempotencyRecord | null
+  /** What becomes of the scope's workspace with the change. */
+  workspace?: WorkspaceFate | null
   /** Forgets what is recorded under this session: its creation failed and may be tried again [C-16]. */
   forgetIdempotency?: boolean
 }
@@ -77,11 +81,25 @@ export interface SessionStore {
   placedOn(agentId: string): Promise<PlacedSession[]>
   /** Sessions of one agent that ended after `since`. */
   endedOn(agentId: string, since: number): Promise<EndedSession[]>
+  /** Ended sessions of a scope whose workspace is to be kept; the latest ones, as ids. */
+  keptOf(tenant: string, scope: Scope): Promise<string[]>
   list(filter: SessionFilter): Promise<Session[]>
   liveByState(): Promise<Record<string, number>>
   liveByAgent(): Promise<Record<string, number>>
   /** Removes up to `limit` sessions that ended before `before`. */
   purge(before: number, limit: number): Promise<number>
+}
+
+/** Which agents hold what of a scope's workspace [C-55]. Written with the sessions that it comes from. */
+export interface WorkspaceStore {
+  /** Agents that have the workspace, latest first. */
+  holders(workspaceId: string): Promise<string[]>
+  /** Workspaces on an agent that nobody wants any more. */
+  unwantedOn(agentId: string): Promise<string[]>
+  /** The agent has removed an unwanted one. */
+  removed(workspaceId: string, agentId: string): Promise<void>
+  /** Nobody wants the scope's workspace any more. */
+  forget(tenant: string, scope: Scope): Promise<void>
 }
 
 export interface ScopeStore {

@@ -30,8 +30,8 @@ const sessions: { [State in SessionState]: Extract<Session, { state: State }> } 
   active: { ...base, ...placed, state: 'active' },
   idle: { ...base, ...placed, state: 'idle' },
   suspended: { ...base, ...placed, state: 'suspended', mode: 'freeze', suspendedAt: MADE + 50_000 },
-  terminated: { ...base, state: 'terminated', agentId: 'agt_1', placed, reason: 'hard_ttl', endedAt: MADE + 60_000 },
-  failed: { ...base, state: 'failed', agentId: 'agt_1', placed, reason: 'oom', endedAt: MADE + 60_000 },
+  terminated: { ...base, state: 'terminated', ...{ agentId: 'agt_1', placed, endedAt: MADE + 60_000, keepWorkspace: false }, reason: 'hard_ttl' },
+  failed: { ...base, state: 'failed', ...{ agentId: 'agt_1', placed, endedAt: MADE + 60_000, keepWorkspace: false }, reason: 'oom' },
 }
 
 const events: { [Type in SessionEvent['type']]: Extract<SessionEvent, { type: Type }> } = {

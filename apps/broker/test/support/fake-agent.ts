@@ -28,6 +28,7 @@ export type Kept = SandboxRecord & {
 type Hooks = {
   create: (sessionId: string) => Promise<Refusal | undefined>
   destroy: () => Promise<Refusal | undefined>
+  removeWorkspace: () => Promise<Refusal | undefined>
   suspend: () => Refusal | undefined
 }
 type Refusal = { status: number; code: string; message: string }
@@ -54,6 +55,7 @@ export async function startFakeAgent(options: FakeAgentOptions) {
   const hooks: Hooks = {
     create: async () => undefined,
     destroy: async () => undefined,
+    removeWorkspace: async () => undefined,
     suspend: () => undefined,
   }
   const provider = { name: 'fake', isolation: 'none', available: options.available ?? true, reason: null as string | null }
@@ -91,6 +93,10 @@ export async function startFakeAgent(options: FakeAgentOptions) {
     if (kind === 'revocations') {
       applyRevocations(body as Revocations)
       return reply(204)
+    }
+    if (kind === 'workspaces') {
+      const refusal = await hooks.removeWorkspace()
+      return refusal === undefined ? reply(204) : reply(refusal.status, envelope(refusal))
     }
     if (kind === 'sandboxes' && id === '') return reply(200, { sandboxes: reports() })
     const sandbox = sandboxes.get(id)

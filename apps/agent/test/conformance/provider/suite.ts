@@ -135,13 +135,52 @@ export const providerSuite = ({ kind, open, cycles, accident, remains }: Exam): 
       if (process.getuid?.() === 0) expect(one.file.uid).not.toBe(other.file.uid)
     })
 
-    test('a named workspace outlives its sandbox and is mounted again', async () => {
+    test('[C-55] the workspace of a persistent profile outlives its sandbox and is mounted again, also by another profile', async () => {
       const { manager } = await begin()
-      const one = await (host as Host).ensure('s1', {}, 'keep-me')
+      const one = await (host as Host).ensure('s1', { persistent: true }, 'keep-me')
       await run(one, 'echo kept > note')
       await manager.destroy(one.id, 'released')
       const other = await (host as Host).ensure('s2', {}, 'keep-me')
       expect(await run(other, 'cat note && echo more >> note && cat note')).toMatchObject({ stdout: 'kept\nkept\nmore\n' })
+    })
+
+    test('[C-55] a workspace that is kept is mounted by the next sandbox of the scope; forgotten, it is gone', async () => {
+      const started = await begin()
+      const { manager } = started
+      const one = await started.ensure('s1', {}, 'scope')
+      await run(one, 'echo kept > note')
+      await manager.destroy(one.id, 'released', { keepWorkspace: true })
+      expect(await started.leftovers()).toEqual(['workspaces/scope'])
+      const two = await started.ensure('s2', {}, 'scope')
+      expect(await run(two, 'cat note')).toMatchObject({ stdout: 'kept\n', code: 0 })
+      await expect(manager.workspaces.forget('scope')).rejects.toMatchObject({ code: 'BINDING_CONFLICT' })
+      await manager.destroy(two.id, 'hard_ttl') // no release: what was kept stays
+      expect(await started.leftovers()).toEqual(['workspaces/scope'])
+      await manager.workspaces.forget('scope')
+      await manager.workspaces.forget('scope') // one that is not there is fine
+      expect(await started.leftovers()).toEqual([])
+      expect(await run(await started.ensure('s3', {}, 'scope'), 'ls')).toMatchObject({ stdout: '' })
+    })
+
+    test('[C-55] the next sandbox of a scope waits for the end of one whose workspace is kept, over a restart too', async () => {
+      await begin()
+      const one = await (host as Host).ensure('s1', {}, 'scope')
+      await run(one, 'echo kept > note')
+      host = await (host as Host).restart()
+      const next = request({}, 'scope')
+      const { sandbox_id } = await host.manager.ensureForSession('s2', { ...next, kept_sessions: ['s1'] })
+      expect(host.manager.get(one.id)).toBeUndefined()
+      expect(await run(host.find(sandbox_id), 'cat note')).toMatchObject({ stdout: 'kept\n' })
+    })
+
+    test('[C-55] an unwanted workspace goes before the next sandbox comes, with the one that had it mounted', async () => {
+      await begin()
+      const one = await (host as Host).ensure('s1', { persistent: true }, 'scope')
+      await run(one, 'echo old > note')
+      const next = request({ persistent: true }, 'scope')
+      const { sandbox_id } = await (host as Host).manager.ensureForSession('s2', { ...next, discard_workspace: true })
+      expect(await run((host as Host).find(sandbox_id), 'ls; echo new > note')).toMatchObject({ stdout: '' })
+      expect((host as Host).manager.get(one.id)).toBeUndefined()
     })
 
     test('many made and destroyed, two at a time, leave nothing', { timeout: 300_000 }, async () => {

@@ -173,4 +173,19 @@ export const MIGRATIONS: readonly string[] = [
   -- What an event tells beyond the columns, as JSON: the jti and the route of an access, the end of a process.
   ALTER TABLE audit ADD COLUMN data TEXT;
   `,
+  `
+  -- [C-55] An ended session whose sandbox, when it goes, leaves its workspace to the scope.
+  ALTER TABLE sessions ADD COLUMN keep_workspace INTEGER NOT NULL DEFAULT 0;
+  CREATE INDEX sessions_kept ON sessions (tenant, scope_type, scope_id, created_at DESC) WHERE keep_workspace = 1;
+
+  -- Which agents hold the workspace of a scope; an unwanted one stays listed until its agent has removed it.
+  CREATE TABLE workspaces (
+    id TEXT NOT NULL,
+    agent_id TEXT NOT NULL,
+    held_at INTEGER NOT NULL,
+    unwanted INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (id, agent_id)
+  ) STRICT, WITHOUT ROWID;
+  CREATE INDEX workspaces_unwanted ON workspaces (agent_id) WHERE unwanted = 1;
+  `,
 ]

@@ -35,6 +35,7 @@ export type SessionRow = {
   suspend_mode: SuspendMode | null
   suspended_at: number | null
   ended_at: number | null
+  keep_workspace: number
 }
 
 const NO_LABELS = Object.freeze({})
@@ -69,7 +70,12 @@ export function toSession(row: SessionRow, profile: Profile): Session {
       return { ...base, ...placedOf(row), state: 'suspended', mode: row.suspend_mode ?? 'freeze', suspendedAt: row.suspended_at ?? 0 }
     case 'terminated':
     case 'failed': {
-      const end = { ...base, endedAt: row.ended_at ?? 0, placed: row.sandbox_id === null ? null : placedOf(row) }
+      const end = {
+        ...base,
+        endedAt: row.ended_at ?? 0,
+        placed: row.sandbox_id === null ? null : placedOf(row),
+        keepWorkspace: row.keep_workspace !== 0,
+      }
       return row.state === 'failed'
         ? { ...end, state: 'failed', reason: row.reason ?? 'unknown' }
         : { ...end, state: 'terminated', reason: (row.reason ?? 'released') as EndReason }
@@ -121,5 +127,6 @@ export function toRow(session: Session): Omit<SessionRow, 'profile_hash' | 'owne
     suspend_mode: suspended?.mode ?? null,
     suspended_at: suspended?.suspendedAt ?? null,
     ended_at: isLive(session) ? null : session.endedAt,
+    keep_workspace: !isLive(session) && session.keepWorkspace ? 1 : 0,
   }
 }

@@ -9,15 +9,22 @@ import type { Idempotency } from './idempotency.ts'
 import type { Scopes } from './scopes.ts'
 import { LIVE, listSessions } from './session-list.ts'
 import { type SessionRow, toRow, toSession } from './session-row.ts'
+import type { SettleWorkspace } from './workspaces.ts'
 import type { Write } from './writer.ts'
 
 /** What is written with a session, in its transaction. */
-export type WrittenWith = { audit: AppendAudit; events: AppendEvents; scopes: Scopes; idempotency: Idempotency }
+export type WrittenWith = {
+  audit: AppendAudit
+  events: AppendEvents
+  workspace: SettleWorkspace
+  scopes: Scopes
+  idempotency: Idempotency
+}
 
 export function sqliteSessions(
   db: Db,
   write: Write,
-  { audit: appendAudit, events: appendEvents, scopes, idempotency }: WrittenWith,
+  { audit: appendAudit, events: appendEvents, workspace: settle, scopes, idempotency }: WrittenWith,
 ): SessionStore {
   const one = (where: string) => db.prepare<unknown[], SessionRow>(`SELECT * FROM sessions WHERE ${where}`)
   const byId = one('id = ?')
@@ -26,6 +33,12 @@ export function sqliteSessions(
   const provisioning = one("state = 'provisioning'")
   const placedOn = one(`agent_id = ? AND ${LIVE} AND sandbox_id IS NOT NULL`)
   const endedOn = one('agent_id = ? AND ended_at > ?')
+  const keptOf = db
+    .prepare<[string, string, string]>(
+      `SELECT id FROM sessions INDEXED BY sessions_kept
+       WHERE tenant = ? AND scope_type = ? AND scope_id = ? AND keep_workspace = 1 ORDER BY created_at DESC LIMIT 20`,
+    )
+    .pluck()
   // The index is named: without statistics SQLite takes the one over a tenant's whole history.
   const liveCount = db.prepare<[string]>(`SELECT count(*) FROM sessions INDEXED BY sessions_live WHERE tenant = ? AND ${LIVE}`).pluck()
   const states = db.prepare<[], { name: string; n: number }>(
@@ -84,12 +97,14 @@ export function sqliteSessions(
       write(() => {
         if (!replace(before, after)) return false
         record(after, options)
+        if (options.workspace) settle(after, options.workspace)
         return true
       }),
     due: async (now, limit) => due.all(now, limit).map((row) => read(row) as LiveSession),
     provisioning: async () => provisioning.all().map((row) => read(row) as ProvisioningSession),
     placedOn: async (agentId) => placedOn.all(agentId).map((row) => read(row) as PlacedSession),
     endedOn: async (agentId, since) => endedOn.all(agentId, since).map((row) => read(row) as EndedSession),
+    keptOf: async (tenant, scope) => keptOf.all(tenant, scope.type, scope.id) as string[],
     list: async (filter) => list(filter).map(read),
     liveByState: async () => Object.fromEntries(states.all().map(({ name, n }) => [name, n])),
     liveByAgent: async () => Object.fromEntries(agents.all().map(({ name, n }) => [name, n])),

@@ -9,6 +9,7 @@ import { sqliteJournal } from './journal.ts'
 import { sqliteKeys } from './keys.ts'
 import { sqliteScopes } from './scopes.ts'
 import { sqliteSessions } from './sessions.ts'
+import { sqliteWorkspaces } from './workspaces.ts'
 import { groupCommit } from './writer.ts'
 
 /** The store in one SQLite file. Throws `StartError` for a file that it must not touch. */
@@ -19,14 +20,16 @@ export async function openSqliteStore(path: string): Promise<Store> {
   const audit = sqliteAudit(db, write)
   const scopes = sqliteScopes(db)
   const idempotency = sqliteIdempotency(db, write)
+  const workspaces = sqliteWorkspaces(db, write)
   const ping = db.prepare('SELECT 1')
   return {
-    sessions: sqliteSessions(db, write, { audit: audit.append, events: events.append, scopes, idempotency }),
+    sessions: sqliteSessions(db, write, { audit: audit.append, events: events.append, workspace: workspaces.settle, scopes, idempotency }),
     scopes,
     idempotency,
     agents: sqliteAgents(db, write, audit.append),
     keys: sqliteKeys(db, write, audit.append),
     audit: audit.store,
+    workspaces: workspaces.store,
     events: events.store,
     journal: sqliteJournal(db, write, audit.append, events.append),
     brokers: sqliteBrokers(db, write),

@@ -1,0 +1,3 @@
+import { workspacesSuite } from './suites/workspaces.ts'
+
+workspacesSuite('docker')
