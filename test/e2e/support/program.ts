@@ -26,9 +26,13 @@ export type Program = {
   kill(signal: NodeJS.Signals): Promise<void>
 }
 
-/** Starts the CLI with `--json` and resolves with its ready line; rejects with its stderr when it ends before that. */
-export const startProgram = async (args: string[], env: Record<string, string> = {}): Promise<Program> => {
-  const child = spawn(BOXOFFICE, [...args, '--json'], { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, ...env } })
+/**
+ * Starts the CLI with `--json` and resolves with its ready line; rejects with its stderr when it ends before that. `enter` is what
+ * stands before it, to start it somewhere else; it must end by becoming the program.
+ */
+export const startProgram = async (args: string[], env: Record<string, string> = {}, enter: readonly string[] = []): Promise<Program> => {
+  const [program = BOXOFFICE, ...before] = [...enter, BOXOFFICE]
+  const child = spawn(program, [...before, ...args, '--json'], { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, ...env } })
   let stderr = ''
   child.stderr.setEncoding('utf8').on('data', (text: string) => {
     stderr = (stderr + text).slice(-1_000_000)

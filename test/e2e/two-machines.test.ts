@@ -1,0 +1,3 @@
+import { twoMachinesSuite } from './suites/two-machines.ts'
+
+twoMachinesSuite('local', 1)
