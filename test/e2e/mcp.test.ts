@@ -106,6 +106,8 @@ describe.each([
 
   test.each([
     ['acquire', { mode: 'ensure' }, /thread_id: /],
+    ['acquire', { thread_id: 't1', scope: { type: 'thread', id: 't2' }, mode: 'get' }, /scope: /],
+    ['heartbeat', {}, /session_id: is required/],
     ['acquire', { thread_id: 't1' }, /mode: /],
     ['acquire', { thread_id: 't1', mode: 'x' }, /mode: /],
     ['acquire', { thread_id: ' t', mode: 'get' }, /thread_id: /],
@@ -131,7 +133,12 @@ describe.each([
 
   test('[C-73] has the same as tools, whose text never holds a token', async () => {
     const { tools } = await client.listTools()
-    expect(tools.map(({ name }) => name).sort()).toEqual(['environment_acquire', 'environment_refresh', 'environment_release'])
+    expect(tools.map(({ name }) => name).sort()).toEqual([
+      'environment_acquire',
+      'environment_heartbeat',
+      'environment_refresh',
+      'environment_release',
+    ])
     const tool = async (name: string, args: Record<string, unknown>) => {
       const { content, structuredContent, isError } = await client.callTool({ name, arguments: args })
       const text = content.map((part) => (part.type === 'text' ? part.text : expect.fail('not text'))).join('\n')

@@ -1,4 +1,12 @@
-import { BoxofficeError, describeIssues, MvpNegotiateRequest, MvpNegotiateResponse, RefreshResponse } from '@boxoffice/protocol'
+import {
+  BoxofficeError,
+  describeIssues,
+  HeartbeatResponse,
+  MvpNegotiateResponse,
+  NegotiateRequest,
+  RefreshRequest,
+  RefreshResponse,
+} from '@boxoffice/protocol'
 import type { ServerContext } from '@modelcontextprotocol/server'
 import { z } from 'zod'
 import type { Broker, BrokerRequest } from './broker.ts'
@@ -17,8 +25,9 @@ const InTheHead = z.object({
 
 const OfSession = z.object({ session_id: z.string().min(1).max(128) })
 
-export const AcquireParams = MvpNegotiateRequest.extend(InTheHead.shape)
-export const RefreshParams = OfSession
+export const AcquireParams = NegotiateRequest.safeExtend(InTheHead.shape)
+export const RefreshParams = RefreshRequest.extend(OfSession.shape)
+export const HeartbeatParams = OfSession
 export const ReleaseParams = OfSession.extend({ keep_workspace: z.boolean().optional() })
 
 const session = (id: string): string => `/v1/sandbox/sessions/${encodeURIComponent(id)}`
@@ -52,8 +61,15 @@ export const acquire = method({
 export const refresh = method({
   name: 'environment/refresh',
   params: RefreshParams,
-  request: ({ session_id }) => ({ method: 'POST', path: `${session(session_id)}/refresh`, json: {} }),
+  request: ({ session_id }, { session_id: _id, ...json }) => ({ method: 'POST', path: `${session(session_id)}/refresh`, json }),
   result: RefreshResponse.loose(),
+})
+
+export const heartbeat = method({
+  name: 'environment/heartbeat',
+  params: HeartbeatParams,
+  request: ({ session_id }, { session_id: _id, ...json }) => ({ method: 'POST', path: `${session(session_id)}/heartbeat`, json }),
+  result: HeartbeatResponse.loose(),
 })
 
 export const release = method({

@@ -2,7 +2,7 @@ import type { McpServer } from '@modelcontextprotocol/server'
 import { z } from 'zod'
 import { Broker, type BrokerOptions } from './broker.ts'
 import { toProtocolError } from './errors.ts'
-import { acquire, type Method, perform, refresh, release } from './methods.ts'
+import { acquire, heartbeat, type Method, perform, refresh, release } from './methods.ts'
 import { mountTools } from './tools.ts'
 
 /** Checked by the methods' own schemas, whose errors name the field and carry the envelope. */
@@ -30,6 +30,7 @@ export const mountEnvironment = (server: McpServer, options: BrokerOptions): voi
     })
   mount(acquire)
   mount(refresh)
+  mount(heartbeat)
   mount(release)
   mountTools(server, broker, report)
 }

@@ -1,9 +1,9 @@
-import { Credentials, NegotiateResponse, RefreshResponse } from '@boxoffice/protocol'
+import { Credentials, HeartbeatResponse, NegotiateResponse, RefreshResponse } from '@boxoffice/protocol'
 import type { CallToolResult, McpServer, ServerContext } from '@modelcontextprotocol/server'
 import { z } from 'zod'
 import type { Broker } from './broker.ts'
 import { type ErrorData, toProtocolError } from './errors.ts'
-import { AcquireParams, acquire, perform, RefreshParams, ReleaseParams, refresh, release } from './methods.ts'
+import { AcquireParams, acquire, HeartbeatParams, heartbeat, perform, RefreshParams, ReleaseParams, refresh, release } from './methods.ts'
 
 const IncludeToken = z.object({
   include_token: z.boolean().default(false).describe('Put the token into the structured content. Models do not need it; programs may'),
@@ -29,8 +29,8 @@ export const mountTools = (server: McpServer, broker: Broker, report: (error: Er
     'environment_acquire',
     {
       title: 'Acquire a sandbox',
-      description: 'Gets the sandbox session of a thread (mode get), or makes sure that there is one (mode ensure)',
-      inputSchema: AcquireParams.extend(IncludeToken.shape),
+      description: 'Gets the sandbox session of a thread or other scope (mode get), or makes sure that there is one (mode ensure)',
+      inputSchema: AcquireParams.safeExtend(IncludeToken.shape),
       outputSchema: AcquireOutput,
       annotations: { readOnlyHint: false, destructiveHint: false, idempotentHint: true, openWorldHint: false },
     },
@@ -53,12 +53,27 @@ export const mountTools = (server: McpServer, broker: Broker, report: (error: Er
       outputSchema: RefreshOutput,
       annotations: { readOnlyHint: false, destructiveHint: false, idempotentHint: true, openWorldHint: false },
     },
-    answering(async ({ include_token, session_id }, context) => {
-      const output = RefreshOutput.parse({ ...(await perform(refresh, { session_id }, broker, context)), session_id })
+    answering(async ({ include_token, ...params }, context) => {
+      const { session_id } = params
+      const output = RefreshOutput.parse({ ...(await perform(refresh, params, broker, context)), session_id })
       return {
         text: [`Access to session ${session_id} lasts until ${output.expires_at}.`],
         structuredContent: include_token ? output : withoutToken(output),
       }
+    }),
+  )
+  server.registerTool(
+    'environment_heartbeat',
+    {
+      title: 'Keep a sandbox',
+      description: 'Says that the session is still needed, so that its sandbox is not put to sleep or ended for want of use',
+      inputSchema: HeartbeatParams,
+      outputSchema: HeartbeatResponse,
+      annotations: { readOnlyHint: false, destructiveHint: false, idempotentHint: true, openWorldHint: false },
+    },
+    answering(async (params, context) => {
+      const output = HeartbeatResponse.parse(await perform(heartbeat, params, broker, context))
+      return { text: [`Session ${params.session_id} is kept until ${output.lease_expires_at}.`], structuredContent: output }
     }),
   )
   server.registerTool(

@@ -25,6 +25,21 @@ const SESSION = {
   expires_at: '2030-01-01T00:00:00Z',
 }
 
+const BINDING = {
+  id: 'ssn_1',
+  scope: { type: 'thread', id: 't1' },
+  sandbox_id: 'sb_1',
+  provider: 'fake',
+  state: 'active',
+  lease_expires_at: '2030-01-01T00:00:00Z',
+  created_at: '2029-12-31T23:00:00.000Z',
+  profile: 'default',
+  isolation: null,
+  labels: {},
+  generation: 1,
+  reason: null,
+}
+
 const test = base.extend<{ broker: Broker; mount: Mount }>({
   // biome-ignore lint/correctness/noEmptyPattern: vitest reads the names of the fixtures from this pattern
   broker: async ({}, use) => {
@@ -91,6 +106,19 @@ test('a session id stays one part of the path', async ({ broker, mount }) => {
   const call = await mount()
   await call('environment/release', { session_id: '../keys?a#b', keep_workspace: true })
   expect(broker.requests).toMatchObject([{ line: 'DELETE /v1/sandbox/sessions/..%2Fkeys%3Fa%23b?keep_workspace=true' }])
+})
+
+test('the fields of a body go on without the session_id, which is in the path', async ({ broker, mount }) => {
+  const actor = { type: 'human', id: 'u1' }
+  const call = await mount()
+  broker.answer(200, { token: SESSION.token, expires_at: SESSION.expires_at })
+  await call('environment/refresh', { session_id: 'ssn_1', actor })
+  broker.answer(200, { binding: BINDING, lease_expires_at: BINDING.lease_expires_at })
+  expect(await call('environment/heartbeat', { session_id: 'ssn_1' })).toMatchObject({ lease_expires_at: BINDING.lease_expires_at })
+  expect(broker.requests.map(({ line, body }) => [line, JSON.parse(body)])).toEqual([
+    ['POST /v1/sandbox/sessions/ssn_1/refresh', { actor }],
+    ['POST /v1/sandbox/sessions/ssn_1/heartbeat', {}],
+  ])
 })
 
 test('a refusal that passes is retryable and says when', async ({ broker, mount }) => {
