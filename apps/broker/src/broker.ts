@@ -6,6 +6,7 @@ import { hashKey, newApiKey, newKeyId, Principals, ROOT_TENANT } from './access/
 import { PrincipalLimit, RateLimit } from './access/rate-limits.ts'
 import { type AgentClient, httpAgentClient } from './agents/agent-client.ts'
 import { Inventory } from './agents/inventory.ts'
+import { LostAgents } from './agents/lost-agents.ts'
 import { Placement } from './agents/placement.ts'
 import { AgentRegistry } from './agents/registry.ts'
 import { type BrokerConfig, isLoopback, profilesOf, type ResolvedBrokerConfig, resolveConfig, targetPolicy } from './config.ts'
@@ -129,6 +130,7 @@ async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, p
   })
   const reaper = new Reaper({
     ...{ store, ledger, provisioner, keys, brokerId, log, now },
+    lostAgents: new LostAgents({ store, ledger, lostAfterMs: settings.agentLostAfter * 1000, now }),
     keyRotationMs: settings.keyRotation * 1000,
     intervalMs: settings.reaperIntervalMs,
     brokerTimeoutMs: settings.brokerTimeout * 1000,

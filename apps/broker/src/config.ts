@@ -86,6 +86,8 @@ export const BrokerConfig = z.object({
   agentHeartbeat: z.number().positive().default(2),
   /** An agent that was silent for longer is not given new sandboxes. */
   agentTimeout: z.number().positive().default(6),
+  /** The sessions of an agent that was silent for longer are given up. */
+  agentLostAfter: z.coerce.number().positive().default(120),
   /** A broker on a shared data directory that was silent for longer loses what it was creating to the others. */
   brokerTimeout: z.number().positive().default(5),
   reaperIntervalMs: z.number().int().min(10).default(1000),

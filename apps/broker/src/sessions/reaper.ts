@@ -1,3 +1,4 @@
+import type { LostAgents } from '../agents/lost-agents.ts'
 import { auditEntry, systemOrigin } from '../audit/audit.ts'
 import type { Log } from '../log.ts'
 import type { Store } from '../store/store.ts'
@@ -12,6 +13,7 @@ export type ReaperOptions = {
   store: Store
   ledger: SessionLedger
   provisioner: Provisioner
+  lostAgents: LostAgents
   keys: SigningKeys
   keyRotationMs: number
   brokerId: string
@@ -54,9 +56,10 @@ export class Reaper {
   }
 
   async #once(): Promise<void> {
-    const { store, provisioner, keys, brokerId, brokerTimeoutMs, keyRotationMs, now } = this.#options
+    const { store, provisioner, lostAgents, keys, brokerId, brokerTimeoutMs, keyRotationMs, now } = this.#options
     await store.brokers.heartbeat(brokerId, process.pid, now())
     await provisioner.takeOver(new Set(await store.brokers.alive(now() - brokerTimeoutMs)))
+    await lostAgents.run()
     for (let batch = 0; batch < MAX_BATCHES; batch++) {
       const due = await store.sessions.due(now(), BATCH)
       for (const session of due) await this.#tick(session)

@@ -17,6 +17,7 @@ export const BROKER_FLAGS: readonly Flag[] = [
   ['--api-key <key>', 'an operator key of at least 32 characters'],
   ['--token-ttl <seconds>', 'lifetime of session tokens; default 600'],
   ['--max-sessions <count>', 'live sessions per tenant; default 1000'],
+  ['--agent-lost-after <seconds>', 'silence after which the sessions of an agent are given up; default 120'],
   ['--cors-origins <origins>', 'web origins that may call, with commas between'],
   ['--trusted-proxies <addresses>', 'whose X-Forwarded-For counts, with commas between'],
   ...TLS_FLAGS,
