@@ -29,6 +29,8 @@ export type AuditEvent =
   | 'sandbox.session.end'
   | 'sandbox.session.fail'
   | 'sandbox.session.takeover'
+  | 'sandbox.members.set'
+  | 'sandbox.thread.delete'
   | 'key.create'
   | 'key.revoke'
   | 'agent.register'

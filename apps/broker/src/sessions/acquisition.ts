@@ -1,12 +1,12 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { BoxofficeError, newSessionId, type Profile } from '@boxoffice/protocol'
-import type { Access, Authorizer } from '../access/authorizer.ts'
+import type { Authorizer, Decision } from '../access/authorizer.ts'
 import type { Principal } from '../access/principals.ts'
 import type { RateLimit } from '../access/rate-limits.ts'
 import type { Placement } from '../agents/placement.ts'
 import { auditEntry, type Origin } from '../audit/audit.ts'
 import { eventsOf } from '../events/session-events.ts'
-import type { IdempotencyRecord, Store } from '../store/store.ts'
+import type { CreateOutcome, IdempotencyRecord, Store } from '../store/store.ts'
 import { findRepeat, keyOfEndedSession, recordOf } from './idempotency.ts'
 import type { SessionLedger } from './ledger.ts'
 import { dueAt } from './lifecycle.ts'
@@ -32,13 +32,16 @@ export type AcquisitionOptions = {
 /** `repeat` is to be recorded with the answer. */
 export type Resolved = { session: PlacedSession; warnings: string[]; replayed: boolean; repeat: IdempotencyRecord | null }
 
+/** A decision, and whose the scope was when it was made. */
+type Admitted = Decision & { owner: string | null }
+
 /** How often a row that another broker is making is looked at. */
 const POLL_MS = [10, 20, 40, 80]
 
 /** Resolves a scope to its session, or makes it; atomic per scope over all brokers of one database [4-15]. */
 export class Acquisition {
   readonly #options: AcquisitionOptions
-  readonly #creating = new Map<string, Promise<void>>()
+  readonly #creating = new Map<string, Promise<unknown>>()
 
   constructor(options: AcquisitionOptions) {
     this.#options = options
@@ -48,7 +51,7 @@ export class Acquisition {
     const { store, now } = this.#options
     if (request.relay === 'always') throw new BoxofficeError('UNSUPPORTED', 'relay: this broker cannot relay; use "auto" or "never"')
     const profile = this.#profile(request.profile)
-    const access = await this.#access(principal, request)
+    let admitted = await this.#access(principal, request)
     // A key has no meaning for what creates nothing [C-16].
     const repeatable = request.mode === 'ensure' ? request.repeatable : null
     const recorded = repeatable && (await findRepeat(store, principal, repeatable, now()))
@@ -59,11 +62,12 @@ export class Acquisition {
       if (live === undefined) {
         if (request.mode === 'get') throw noSession('this scope has no session; call with mode "ensure" to create one')
         if (recorded && repeatable) throw keyOfEndedSession(repeatable.key)
-        await this.#createOnce(principal, request, profile ?? this.#profile('default'), access, origin)
+        const outcome = await this.#createOnce(principal, request, profile ?? this.#profile('default'), admitted, origin)
+        if (outcome === 'claimed') admitted = await this.#access(principal, request)
         continue
       }
       // Somebody else may have claimed it since; the claim is in the database before the session is [C-02].
-      if (access === 'claimable') await this.#access(principal, request)
+      if (admitted.access === 'claimable') admitted = await this.#access(principal, request)
       if (live.state === 'provisioning' && request.mode === 'get') throw starting(live)
       const warnings = mismatches(live, profile, request)
       const session = live.state === 'provisioning' ? await this.#ready(live, deadline) : live
@@ -78,11 +82,12 @@ export class Acquisition {
   }
 
   /** 403 when the caller may not use the scope. */
-  async #access(principal: Principal, { scope, mode }: NegotiateRequest): Promise<Access> {
+  async #access(principal: Principal, { scope, mode }: NegotiateRequest): Promise<Admitted> {
     const { store, authorizer } = this.#options
-    const { access } = await authorizer.access(principal, scope, await store.scopes.ownership(principal.tenant, scope), mode)
-    if (access === 'denied') throw forbidden(scope)
-    return access
+    const ownership = await store.scopes.ownership(principal.tenant, scope)
+    const decision = await authorizer.access(principal, scope, ownership, mode)
+    if (decision.access === 'denied') throw forbidden(scope)
+    return { ...decision, owner: ownership.owner }
   }
 
   #profile(name: string): Profile
@@ -111,17 +116,29 @@ export class Acquisition {
   }
 
   /** Of the requests of one scope that find no session at once, one makes it; the others look again, and cost no `create`. */
-  async #createOnce(principal: Principal, request: NegotiateRequest, profile: Profile, access: Access, origin: Origin): Promise<void> {
+  async #createOnce(
+    principal: Principal,
+    request: NegotiateRequest,
+    profile: Profile,
+    admitted: Admitted,
+    origin: Origin,
+  ): Promise<CreateOutcome['outcome'] | undefined> {
     const scope = JSON.stringify([principal.tenant, request.scope.type, request.scope.id])
     const creating = this.#creating.get(scope)
     if (creating !== undefined) return void (await creating.catch(() => {}))
-    const work = this.#create(principal, request, profile, access, origin).finally(() => this.#creating.delete(scope))
+    const work = this.#create(principal, request, profile, admitted, origin).finally(() => this.#creating.delete(scope))
     this.#creating.set(scope, work)
-    await work
+    return work
   }
 
   /** Inserts the row under the unique index; whoever loses the race finds the winner's row in the next round. */
-  async #create(principal: Principal, request: NegotiateRequest, profile: Profile, access: Access, origin: Origin): Promise<void> {
+  async #create(
+    principal: Principal,
+    request: NegotiateRequest,
+    profile: Profile,
+    { access, owner }: Admitted,
+    origin: Origin,
+  ): Promise<CreateOutcome['outcome']> {
     const { store, placement, provisioner, limits, maxSessions, now, brokerId } = this.#options
     limits.principal.require(`${principal.tenant}/${principal.id}`, 'create')
     limits.tenant.require(principal.tenant, 'create')
@@ -130,6 +147,7 @@ export class Acquisition {
     const session = newSession(principal, request, profile, { agentId: agent.id, brokerId, now: now() })
     const created = await store.sessions.create(session, {
       claimFor: access === 'claimable' ? principal.id : null,
+      owner,
       maxLive: maxSessions,
       idempotency: request.repeatable && recordOf(principal, request.repeatable, session.id, session.createdAt),
       audit: [
@@ -142,12 +160,12 @@ export class Acquisition {
       events: eventsOf(null, session, session.createdAt),
     })
     if (created.outcome === 'created') provisioner.begin(session)
-    if (created.outcome === 'claimed') throw forbidden(request.scope)
     if (created.outcome === 'quota')
       throw new BoxofficeError('RATE_LIMITED', `the tenant has its ${maxSessions} live sessions; release some`, {
         retryAfter: 10,
         details: { limit: 'max_sessions', max: maxSessions },
       })
+    return created.outcome
   }
 
   /** Waits until the row is ready: for our own work by its promise, for another broker's by looking at the row [C-17]. */

@@ -29,6 +29,8 @@ export type Ownership = { owner: string | null; members: readonly string[] }
 export type CreateOptions = {
   /** The principal that claims the scope in this transaction when nobody has; null where the authorizer needs no claim. */
   claimFor: string | null
+  /** Whose it was when access was decided; when that has changed, access is to be decided again. */
+  owner: string | null
   /** Live sessions that a tenant may have; counted in this transaction. */
   maxLive: number
   idempotency: IdempotencyRecord | null
@@ -40,7 +42,7 @@ export type CreateOutcome =
   | { outcome: 'created' }
   /** Somebody else was first: the partial unique index decides [C-21]. */
   | { outcome: 'exists' }
-  /** Somebody else claimed the scope in the meantime. */
+  /** The scope has come to another owner, or to none, in the meantime. */
   | { outcome: 'claimed' }
   | { outcome: 'quota' }
 
@@ -54,6 +56,8 @@ export type SaveOptions = {
   workspace?: WorkspaceFate | null
   /** Forgets what is recorded under this session: its creation failed and may be tried again [C-16]. */
   forgetIdempotency?: boolean
+  /** As `forgetScope` does, with the change that ends the scope's live session [C-74]. */
+  forgetScope?: boolean
 }
 
 export type SessionFilter = {
@@ -75,6 +79,8 @@ export interface SessionStore {
   create(session: ProvisioningSession, options: CreateOptions): Promise<CreateOutcome>
   /** Replaces `before` by `after`; false when the row is no longer `before` (by its revision). */
   save(before: Session, after: Session, options?: SaveOptions): Promise<boolean>
+  /** Forgets whose a scope is, its members and what it has left behind; false, and nothing is changed, while a session is live. */
+  forgetScope(tenant: string, scope: Scope, audit: readonly AuditEntry[]): Promise<boolean>
   /** Live sessions that the reaper must look at, most overdue first. */
   due(now: number, limit: number): Promise<LiveSession[]>
   provisioning(): Promise<ProvisioningSession[]>
@@ -98,12 +104,24 @@ export interface WorkspaceStore {
   unwantedOn(agentId: string): Promise<string[]>
   /** The agent has removed an unwanted one. */
   removed(workspaceId: string, agentId: string): Promise<void>
-  /** Nobody wants the scope's workspace any more. */
-  forget(tenant: string, scope: Scope): Promise<void>
 }
 
 export interface ScopeStore {
   ownership(tenant: string, scope: Scope): Promise<Ownership>
+  /**
+   * Replaces the members, and makes `owner` the owner of a scope that has none. Undefined, and nothing is changed, when the
+   * scope is somebody else's than `known` by now.
+   */
+  setMembers(change: MembersChange, audit: readonly AuditEntry[]): Promise<{ owner: string; removed: string[] } | undefined>
+}
+
+export type MembersChange = {
+  tenant: string
+  scope: Scope
+  known: string | null
+  owner: string
+  members: readonly string[]
+  now: number
 }
 
 /** What a key stands for: ids only, never a token [C-15]. */

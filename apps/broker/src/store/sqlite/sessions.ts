@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { Profile } from '@boxoffice/protocol'
+import { Profile, type Scope } from '@boxoffice/protocol'
 import type { EndedSession, LiveSession, PlacedSession, ProvisioningSession, Session } from '../../sessions/session.ts'
 import type { CreateOptions, CreateOutcome, SaveOptions, SessionStore } from '../store.ts'
 import type { AppendAudit } from './audit.ts'
@@ -9,7 +9,7 @@ import type { Idempotency } from './idempotency.ts'
 import type { Scopes } from './scopes.ts'
 import { LIVE, listSessions } from './session-list.ts'
 import { type SessionRow, toRow, toSession } from './session-row.ts'
-import type { SettleWorkspace } from './workspaces.ts'
+import type { ForgetWorkspace, SettleWorkspace } from './workspaces.ts'
 import type { Write } from './writer.ts'
 
 /** What is written with a session, in its transaction. */
@@ -17,6 +17,7 @@ export type WrittenWith = {
   audit: AppendAudit
   events: AppendEvents
   workspace: SettleWorkspace
+  forgetWorkspace: ForgetWorkspace
   scopes: Scopes
   idempotency: Idempotency
 }
@@ -24,7 +25,7 @@ export type WrittenWith = {
 export function sqliteSessions(
   db: Db,
   write: Write,
-  { audit: appendAudit, events: appendEvents, workspace: settle, scopes, idempotency }: WrittenWith,
+  { audit: appendAudit, events: appendEvents, workspace: settle, forgetWorkspace, scopes, idempotency }: WrittenWith,
 ): SessionStore {
   const one = (where: string) => db.prepare<unknown[], SessionRow>(`SELECT * FROM sessions WHERE ${where}`)
   const byId = one('id = ?')
@@ -48,6 +49,10 @@ export function sqliteSessions(
     `SELECT agent_id AS name, count(*) AS n FROM sessions INDEXED BY sessions_agent_live WHERE ${LIVE} GROUP BY agent_id`,
   )
   const list = listSessions(db)
+  const release = db.prepare<[string, string, string]>(
+    `UPDATE sessions INDEXED BY sessions_scope SET state = 'terminated', reason = 'released', revision = revision + 1
+     WHERE tenant = ? AND scope_type = ? AND scope_id = ? AND state IN ('failed', 'terminated') AND reason <> 'released'`,
+  )
   const purge = db.prepare<[number, number]>('DELETE FROM sessions WHERE id IN (SELECT id FROM sessions WHERE ended_at < ? LIMIT ?)')
   const profiles = profileTable(db)
   const columns = Object.keys({ ...toRow(SHAPE), owner: '', profile_hash: '' })
@@ -108,15 +113,20 @@ export function sqliteSessions(
     list: async (filter) => list(filter).map(read),
     liveByState: async () => Object.fromEntries(states.all().map(({ name, n }) => [name, n])),
     liveByAgent: async () => Object.fromEntries(agents.all().map(({ name, n }) => [name, n])),
+    forgetScope: async (tenant, scope, audit) =>
+      write(() => {
+        if (live.get(tenant, scope.type, scope.id) !== undefined) return false
+        forget(tenant, scope)
+        appendAudit(audit)
+        return true
+      }),
     purge: async (before, limit) => write(() => purge.run(before, limit).changes),
   }
 
-  function create(session: ProvisioningSession, { claimFor, maxLive, ...options }: CreateOptions): CreateOutcome {
+  function create(session: ProvisioningSession, { claimFor, owner: known, maxLive, ...options }: CreateOptions): CreateOutcome {
     if (live.get(session.tenant, session.scope.type, session.scope.id) !== undefined) return { outcome: 'exists' }
-    if (claimFor !== null) {
-      const ownership = scopes.claim(session.tenant, session.scope, claimFor, session.createdAt)
-      if (ownership.owner !== claimFor && !ownership.members.includes(claimFor)) return { outcome: 'claimed' }
-    }
+    if (scopes.owner(session.tenant, session.scope) !== known) return { outcome: 'claimed' }
+    if (claimFor !== null) scopes.claim(session.tenant, session.scope, claimFor, session.createdAt)
     // Thrown, not returned: a refusal must also undo the claim.
     if ((liveCount.get(session.tenant) as number) >= maxLive) throw new Refused({ outcome: 'quota' })
     try {
@@ -130,8 +140,16 @@ export function sqliteSessions(
     return { outcome: 'created' }
   }
 
-  function record(session: Session, { audit = [], events = [], idempotency: key, forgetIdempotency }: SaveOptions): void {
+  /** The next owner is not told of the last one's sessions, and does not get its files: all is gone as if it were released. */
+  function forget(tenant: string, scope: Scope): void {
+    scopes.forget(tenant, scope)
+    forgetWorkspace(tenant, scope)
+    release.run(tenant, scope.type, scope.id)
+  }
+
+  function record(session: Session, { audit = [], events = [], idempotency: key, forgetIdempotency, forgetScope }: SaveOptions): void {
     appendEvents(session.id, events)
+    if (forgetScope) forget(session.tenant, session.scope)
     if (forgetIdempotency) idempotency.forget(session.id)
     if (key) idempotency.put(key)
     appendAudit(audit)

@@ -18,12 +18,12 @@ export async function openSqliteStore(path: string): Promise<Store> {
   const events = sqliteEvents(db)
   const write = groupCommit(db, events.committed)
   const audit = sqliteAudit(db, write)
-  const scopes = sqliteScopes(db)
+  const scopes = sqliteScopes(db, write, audit.append)
   const idempotency = sqliteIdempotency(db, write)
   const workspaces = sqliteWorkspaces(db, write)
   const ping = db.prepare('SELECT 1')
   return {
-    sessions: sqliteSessions(db, write, { audit: audit.append, events: events.append, workspace: workspaces.settle, scopes, idempotency }),
+    sessions: sqliteSessions(db, write, { audit: audit.append, events: events.append, workspace: workspaces.settle, forgetWorkspace: workspaces.forget, scopes, idempotency }),
     scopes,
     idempotency,
     agents: sqliteAgents(db, write, audit.append),

@@ -9,8 +9,10 @@ import type { Write } from './writer.ts'
 
 /** Inside a transaction: what becomes of the workspace of a session's scope. */
 export type SettleWorkspace = (session: Session, fate: WorkspaceFate) => void
+/** Inside a transaction: nobody wants the scope's workspace any more. */
+export type ForgetWorkspace = (tenant: string, scope: Scope) => void
 
-export function sqliteWorkspaces(db: Db, write: Write): { store: WorkspaceStore; settle: SettleWorkspace } {
+export function sqliteWorkspaces(db: Db, write: Write): { store: WorkspaceStore; settle: SettleWorkspace; forget: ForgetWorkspace } {
   const holders = db.prepare<[string]>('SELECT agent_id FROM workspaces WHERE id = ? AND unwanted = 0 ORDER BY held_at DESC').pluck()
   const unwanted = db.prepare<[string]>('SELECT id FROM workspaces WHERE agent_id = ? AND unwanted = 1').pluck()
   const remove = db.prepare('DELETE FROM workspaces WHERE id = ? AND agent_id = ? AND unwanted = 1')
@@ -32,6 +34,7 @@ export function sqliteWorkspaces(db: Db, write: Write): { store: WorkspaceStore;
     unkeep.run(tenant, scope.type, scope.id)
   }
   return {
+    forget,
     settle: ({ tenant, scope, agentId, ...session }, fate) => {
       if (fate === 'hold') hold.run(workspaceIdOf(tenant, scope), agentId, 'endedAt' in session ? session.endedAt : session.lastActivityAt)
       // A session that had expired is released late: the scope's next one may have the workspace by now.
@@ -41,7 +44,6 @@ export function sqliteWorkspaces(db: Db, write: Write): { store: WorkspaceStore;
       holders: async (workspaceId) => holders.all(workspaceId) as string[],
       unwantedOn: async (agentId) => unwanted.all(agentId) as string[],
       removed: async (workspaceId, agentId) => write(() => void remove.run(workspaceId, agentId)),
-      forget: async (tenant, scope) => write(() => forget(tenant, scope)),
     },
   }
 }
