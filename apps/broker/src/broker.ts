@@ -11,9 +11,12 @@ import { Placement } from './agents/placement.ts'
 import { AgentRegistry } from './agents/registry.ts'
 import { type BrokerConfig, isLoopback, profilesOf, type ResolvedBrokerConfig, resolveConfig, targetPolicy } from './config.ts'
 import { enrollTokenOf, openDataDir, readSecret, writeSecret } from './data-dir.ts'
+import { EventFeed } from './events/event-feed.ts'
+import { JournalIntake } from './events/journal-intake.ts'
 import { agentRoutes } from './http/agents.ts'
 import { createApp } from './http/app.ts'
 import { auditRoutes } from './http/audit.ts'
+import { eventRoutes } from './http/events.ts'
 import { keyRoutes } from './http/keys.ts'
 import { documentationRoutes } from './http/openapi.ts'
 import { operationRoutes } from './http/operations.ts'
@@ -38,8 +41,11 @@ import { SigningKeys } from './tokens/keys.ts'
 import { OidcVerifier } from './tokens/oidc.ts'
 import { RemoteKeys } from './tokens/remote-keys.ts'
 
+/** Of event streams: a comment this often, a reader that takes nothing is dropped after, other brokers' writes are looked for. */
+const EVENT_TIMES = { pingMs: 15_000, stallMs: 30_000, pollMs: 200 }
+
 /** What tests put in the place of the real thing. */
-export type BrokerOverrides = { now?: () => number; client?: AgentClient; log?: Log }
+export type BrokerOverrides = { now?: () => number; client?: AgentClient; log?: Log; eventTimes?: Partial<typeof EVENT_TIMES> }
 
 /**
  * `localUrl` is where it listens, whatever its public URL is. `enrollToken` is what agents register with: the configured one, or
@@ -125,6 +131,7 @@ async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, p
   const registry = new AgentRegistry({
     ...{ store, keys, issuer, enrollToken, profiles, log, now },
     inventory: new Inventory({ store, ledger, effects, now }),
+    journal: new JournalIntake({ store, now }),
     tokenTtlSeconds: settings.tokenTtl,
     heartbeatSeconds: settings.agentHeartbeat,
   })
@@ -136,9 +143,13 @@ async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, p
     brokerTimeoutMs: settings.brokerTimeout * 1000,
   })
 
+  const eventTimes = { ...EVENT_TIMES, ...overrides.eventTimes }
+  const feed = new EventFeed(store.events, eventTimes.pollMs)
+
   let url = ''
   const routes = [
     ...sessionRoutes(sessions),
+    ...eventRoutes({ sessions, store: store.events, feed, ...eventTimes }),
     ...keyRoutes(new KeyService(store.keys, principals, now)),
     ...profileRoutes(profiles),
     ...auditRoutes(store.audit),
@@ -162,6 +173,8 @@ async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, p
   if (!settings.sharedDataDir) await store.brokers.forget(null)
   const server = await listen(app, settings)
   parts.defer(() => server.close())
+  // First of all: streams that go on for ever would hold up the end of the requests in flight.
+  parts.defer(() => feed.close())
   const listensAt = localUrl(settings, server.port)
   url = settings.publicUrl ?? listensAt
   issuer.issuer = await store.brokers.issuer(url, !settings.sharedDataDir || settings.publicUrl !== undefined)

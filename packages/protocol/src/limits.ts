@@ -5,6 +5,8 @@ const MiB = 1024 * KiB
 export const LIMITS = {
   /** Control routes [C-80]. */
   controlBodyBytes: 64 * KiB,
+  /** What an agent says of all its sandboxes at once. */
+  agentReportBytes: 4 * MiB,
   /** `POST D/exec` [C-63]. */
   execBodyBytes: 20 * MiB,
   /** The longest argument that Linux takes is 128 KiB with the NUL at its end. */

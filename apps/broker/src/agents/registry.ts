@@ -9,6 +9,7 @@ import {
   type SandboxReport,
 } from '@boxoffice/protocol'
 import { auditEntry, type Origin } from '../audit/audit.ts'
+import type { JournalIntake } from '../events/journal-intake.ts'
 import type { Log } from '../log.ts'
 import { revocationOf } from '../sessions/effects.ts'
 import type { AgentRecord, Store } from '../store/store.ts'
@@ -19,6 +20,7 @@ import type { Inventory } from './inventory.ts'
 export type RegistryOptions = {
   store: Store
   inventory: Inventory
+  journal: JournalIntake
   keys: SigningKeys
   issuer: TokenIssuer
   enrollToken: string
@@ -91,16 +93,19 @@ export class AgentRegistry {
 
   /** 401 unless the token is that of this agent's latest registration. */
   async heartbeat(id: string, token: string, request: AgentHeartbeatRequest): Promise<AgentInstructions> {
-    const { store, now } = this.#options
+    const { store, journal, now } = this.#options
     const agent = await this.requireAgent(id, token)
     if (agent.instanceId !== request.instance_id) throw unknownAgent()
     await store.agents.seen(id, now(), request.provider)
-    return this.#instructions(
+    // First: what happened in a sandbox comes before what its report makes of the session.
+    const told = request.journal === undefined ? {} : { journal_seq: await journal.accept(agent, request.journal) }
+    const instructions = await this.#instructions(
       { ...agent, provider: request.provider },
       request.sandboxes,
       !request.partial,
       agent.lastSeenAt - REVOCATION_OVERLAP_MS,
     )
+    return { ...instructions, ...told }
   }
 
   list(): Promise<AgentRecord[]> {

@@ -1,7 +1,7 @@
 import type { Context } from 'hono'
 
 /** What the HTTP server tells about a connection. */
-export type Connection = { incoming: { socket: { remoteAddress?: string | undefined } } }
+export type Connection = { incoming: { socket: { remoteAddress?: string | undefined } }; outgoing?: { destroy(): void } }
 export type AddressOf = (c: Context<{ Bindings: Connection }>) => string
 
 /** The caller's address; `X-Forwarded-For` counts only when the peer is a trusted proxy, and then from the right [C-43]. */

@@ -1,4 +1,4 @@
-import { BoxofficeError, type ErrorNaming, fromUnknown, newRequestId, REQUEST_ID_PATTERN } from '@boxoffice/protocol'
+import { BoxofficeError, type ErrorNaming, fromUnknown, LIMITS, newRequestId, REQUEST_ID_PATTERN } from '@boxoffice/protocol'
 import { type Context, Hono } from 'hono'
 import type { Principal, Principals } from '../access/principals.ts'
 import { type PrincipalLimit, RateLimit } from '../access/rate-limits.ts'
@@ -67,7 +67,7 @@ async function serve(c: Context<Env>, route: AnyRoute, options: AppOptions, addr
     // Counted here and told below: what is wrong with a request is told first [C-19], but it is not for nothing.
     const limited = principal === null ? undefined : options.controlLimit.refusal(principal)
     await route.admit?.(known.credential, c.req.param('id') ?? '')
-    const rawBody = route.body === undefined ? undefined : await readJson(c.req)
+    const rawBody = route.body === undefined ? undefined : await readJson(c.req, bodyLimit(route))
     if (typeof route.naming === 'function') naming = route.naming(rawBody)
     const body = route.body === undefined ? undefined : validate(route.body, rawBody)
     const query = route.query === undefined ? undefined : validate(route.query, c.req.query())
@@ -81,15 +81,20 @@ async function serve(c: Context<Env>, route: AnyRoute, options: AppOptions, addr
       query,
       id: c.req.param('id') ?? '',
       header,
+      reauthenticate: async () => (await authorize(route, header, address, options)).principal as never,
       origin: { requestId, tenant: principal?.tenant ?? null, caller: principal?.id ?? null, actor: principal?.id ?? null, ip: address },
     })
-    response = answerResponse(answer, requestId)
+    response = answerResponse(answer, requestId, c)
   } catch (thrown) {
     response = await refuse(c, fromUnknown(thrown), requestId, naming, principal ?? undefined)
   }
   options.metrics.observe(route.method, route.path, response.status, (performance.now() - started) / 1000)
   return response
 }
+
+/** What agents report grows with their sandboxes; who they are is known before it is read. */
+const bodyLimit = ({ auth }: AnyRoute): number =>
+  auth === 'enroll' || auth === 'agent' ? LIMITS.agentReportBytes : LIMITS.controlBodyBytes
 
 type Known = { principal: Principal | null; credential: string }
 
@@ -115,8 +120,13 @@ async function authorize(
   return { principal: await authenticate(header, options.principals, options.authFailures, address), credential: '' }
 }
 
-function answerResponse({ status, json, text, headers }: Answer, requestId: string): Response {
+function answerResponse({ status, json, text, stream, headers }: Answer, requestId: string, c: Context<Env>): Response {
   const all: Record<string, string> = { 'x-request-id': requestId, 'cache-control': 'no-store', ...headers }
+  if (stream !== undefined && c.req.method !== 'HEAD')
+    return new Response(
+      stream(() => c.env.outgoing?.destroy()),
+      { status, headers: all },
+    )
   if (json === undefined) return new Response(text ?? null, { status, headers: all })
   all['content-type'] = 'application/json'
   return new Response(JSON.stringify(json), { status, headers: all })

@@ -1,10 +1,10 @@
-import { BoxofficeError, describeIssues, LIMITS } from '@boxoffice/protocol'
+import { BoxofficeError, describeIssues } from '@boxoffice/protocol'
 import type { HonoRequest } from 'hono'
 import type { z } from 'zod'
 
 /** The JSON of a request within the limits of C-80; an empty body reads as `{}`. */
-export async function readJson(request: HonoRequest): Promise<unknown> {
-  const text = await readText(request)
+export async function readJson(request: HonoRequest, limit: number): Promise<unknown> {
+  const text = await readText(request, limit)
   const type = request.header('content-type')
   const isJson = type !== undefined && /^application\/([\w.-]+\+)?json *(;|$)/i.test(type)
   if (!isJson && text !== '' && (type !== undefined || text.trim() !== '{}'))
@@ -29,10 +29,10 @@ export function validate<T>(schema: z.ZodType<T>, value: unknown): T {
   })
 }
 
-async function readText(request: HonoRequest): Promise<string> {
+async function readText(request: HonoRequest, limit: number): Promise<string> {
   const length = request.header('content-length')
   if (length !== undefined) {
-    if (Number(length) > LIMITS.controlBodyBytes) throw tooLarge()
+    if (Number(length) > limit) throw tooLarge(limit)
     return length === '0' ? '' : decode(await request.arrayBuffer())
   }
   const { body } = request.raw
@@ -41,7 +41,7 @@ async function readText(request: HonoRequest): Promise<string> {
   let size = 0
   for await (const chunk of body) {
     size += chunk.byteLength
-    if (size > LIMITS.controlBodyBytes) throw tooLarge()
+    if (size > limit) throw tooLarge(limit)
     chunks.push(chunk)
   }
   return decode(Buffer.concat(chunks))
@@ -58,4 +58,5 @@ function decode(bytes: ArrayBuffer | Buffer): string {
   }
 }
 
-const tooLarge = (): BoxofficeError => new BoxofficeError('PAYLOAD_TOO_LARGE', `the body must be at most ${LIMITS.controlBodyBytes} bytes`)
+const tooLarge = (limit: number): BoxofficeError =>
+  new BoxofficeError('PAYLOAD_TOO_LARGE', `the body must be at most ${limit} bytes`)

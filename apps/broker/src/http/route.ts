@@ -21,11 +21,19 @@ export type Call<A extends Auth, Body, Query> = {
   /** The `:id` of the path. */
   id: string
   header(name: string): string | undefined
+  /** Who the caller is now, for answers that last; throws when its credential is valid no more. */
+  reauthenticate(): Promise<A extends 'key' | 'operator' ? Principal : null>
   origin: Origin
 }
 
-/** `json` and `text` exclude each other; neither: no body. */
-export type Answer = { status: number; json?: unknown; text?: string; headers?: Record<string, string> }
+/** Of `json`, `text` and `stream` at most one; none: no body. `stream` is called unless only the headers are wanted. */
+export type Answer = {
+  status: number
+  json?: unknown
+  text?: string
+  stream?: (drop: () => void) => ReadableStream<Uint8Array>
+  headers?: Record<string, string>
+}
 
 export type ResponseSpec = { description: string; schema?: z.ZodType; contentType?: string }
 

@@ -96,6 +96,13 @@ export class SessionService {
     return token
   }
 
+  /** The session whose events the caller may follow, by the rules of `read`; who resumes is told of its end as well. */
+  async follow(principal: Principal, id: string, resuming: boolean): Promise<Session> {
+    const { session } = await this.#load(principal, id, 'use', resuming)
+    if (session.state === 'terminated' && !resuming) throw ended(session)
+    return session
+  }
+
   /** Ends the session for everyone on the scope [C-54]; what it made is torn down in the background [C-25]. */
   async release(principal: Principal, id: string, keepWorkspace: boolean, origin: Origin): Promise<void> {
     const { ledger, acquisition } = this.#options
@@ -118,7 +125,12 @@ export class SessionService {
   }
 
   /** Finds a session that the caller may use: 404 for another tenant's, 403 without access [C-04]. */
-  async #load(principal: Principal, id: string, mode: AccessMode = 'use'): Promise<{ session: Session; access: Access }> {
+  async #load(
+    principal: Principal,
+    id: string,
+    mode: AccessMode = 'use',
+    released = false,
+  ): Promise<{ session: Session; access: Access }> {
     const { store, authorizer, ledger, now } = this.#options
     const found = await store.sessions.byId(id)
     if (found === undefined || found.tenant !== principal.tenant) throw noSession()
@@ -128,7 +140,7 @@ export class SessionService {
     const session =
       isLive(found) && now() >= found.hardExpiresAt ? (await ledger.change(found, { type: 'tick', suspend: [] })).session : found
     const forgotten = !isLive(session) && now() >= session.endedAt + TOMBSTONE_MS
-    if (forgotten || (session.state === 'terminated' && session.reason === 'released')) throw noSession()
+    if (forgotten || (!released && session.state === 'terminated' && session.reason === 'released')) throw noSession()
     return { session, access }
   }
 
