@@ -56,8 +56,6 @@ export type SaveOptions = {
   workspace?: WorkspaceFate | null
   /** Forgets what is recorded under this session: its creation failed and may be tried again [C-16]. */
   forgetIdempotency?: boolean
-  /** As `forgetScope` does, with the change that ends the scope's live session [C-74]. */
-  forgetScope?: boolean
 }
 
 export type SessionFilter = {
@@ -79,8 +77,8 @@ export interface SessionStore {
   create(session: ProvisioningSession, options: CreateOptions): Promise<CreateOutcome>
   /** Replaces `before` by `after`; false when the row is no longer `before` (by its revision). */
   save(before: Session, after: Session, options?: SaveOptions): Promise<boolean>
-  /** Forgets whose a scope is, its members and what it has left behind; false, and nothing is changed, while a session is live. */
-  forgetScope(tenant: string, scope: Scope, audit: readonly AuditEntry[]): Promise<boolean>
+  /** Forgets that a scope is `owner`'s, its members and what it has left behind; else why nothing was changed [C-74]. */
+  forgetScope(tenant: string, scope: Scope, owner: string | null, audit: readonly AuditEntry[]): Promise<'forgotten' | 'live' | 'changed'>
   /** Live sessions that the reaper must look at, most overdue first. */
   due(now: number, limit: number): Promise<LiveSession[]>
   provisioning(): Promise<ProvisioningSession[]>

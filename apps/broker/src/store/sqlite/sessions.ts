@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { Profile, type Scope } from '@boxoffice/protocol'
+import { Profile } from '@boxoffice/protocol'
 import type { EndedSession, LiveSession, PlacedSession, ProvisioningSession, Session } from '../../sessions/session.ts'
 import type { CreateOptions, CreateOutcome, SaveOptions, SessionStore } from '../store.ts'
 import type { AppendAudit } from './audit.ts'
@@ -113,12 +113,16 @@ export function sqliteSessions(
     list: async (filter) => list(filter).map(read),
     liveByState: async () => Object.fromEntries(states.all().map(({ name, n }) => [name, n])),
     liveByAgent: async () => Object.fromEntries(agents.all().map(({ name, n }) => [name, n])),
-    forgetScope: async (tenant, scope, audit) =>
+    forgetScope: async (tenant, scope, owner, audit) =>
       write(() => {
-        if (live.get(tenant, scope.type, scope.id) !== undefined) return false
-        forget(tenant, scope)
+        if (scopes.owner(tenant, scope) !== owner) return 'changed'
+        if (live.get(tenant, scope.type, scope.id) !== undefined) return 'live'
+        scopes.forget(tenant, scope)
+        // The next owner is not told of the last one's sessions, and does not get its files: all is as if it were released.
+        forgetWorkspace(tenant, scope)
+        release.run(tenant, scope.type, scope.id)
         appendAudit(audit)
-        return true
+        return 'forgotten'
       }),
     purge: async (before, limit) => write(() => purge.run(before, limit).changes),
   }
@@ -140,16 +144,8 @@ export function sqliteSessions(
     return { outcome: 'created' }
   }
 
-  /** The next owner is not told of the last one's sessions, and does not get its files: all is gone as if it were released. */
-  function forget(tenant: string, scope: Scope): void {
-    scopes.forget(tenant, scope)
-    forgetWorkspace(tenant, scope)
-    release.run(tenant, scope.type, scope.id)
-  }
-
-  function record(session: Session, { audit = [], events = [], idempotency: key, forgetIdempotency, forgetScope }: SaveOptions): void {
+  function record(session: Session, { audit = [], events = [], idempotency: key, forgetIdempotency }: SaveOptions): void {
     appendEvents(session.id, events)
-    if (forgetScope) forget(session.tenant, session.scope)
     if (forgetIdempotency) idempotency.forget(session.id)
     if (key) idempotency.put(key)
     appendAudit(audit)

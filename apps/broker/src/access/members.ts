@@ -1,0 +1,61 @@
+import { BoxofficeError } from '@boxoffice/protocol'
+import { auditEntry, type Origin } from '../audit/audit.ts'
+import { noSession, requirePlaced } from '../sessions/refusals.ts'
+import { threadOf } from '../sessions/scopes.ts'
+import { isLive, type LiveSession } from '../sessions/session.ts'
+import type { Store } from '../store/store.ts'
+import type { Authorizer } from './authorizer.ts'
+import type { Principal } from './principals.ts'
+
+export type MembersOptions = {
+  store: Store
+  authorizer: Authorizer
+  /** What the principal holds opens nothing any more, also tokens that are in date [C-57]. */
+  withdraw: (session: LiveSession, principalId: string) => Promise<void>
+  now: () => number
+}
+
+export type Membership = { owner: string; members: string[] }
+
+/** Who else may use a scope, by the word of its owner or of an operator [C-01]. */
+export class Members {
+  readonly #options: MembersOptions
+
+  constructor(options: MembersOptions) {
+    this.#options = options
+  }
+
+  /** Replaces the members of a session's scope; for the session by its id. */
+  async put(principal: Principal, sessionId: string, names: readonly string[], origin: Origin): Promise<Membership> {
+    const session = await this.#options.store.sessions.byId(sessionId)
+    if (session === undefined || session.tenant !== principal.tenant) throw noSession()
+    await this.#requireOwner(principal, session)
+    return this.set(principal, isLive(session) ? session : requirePlaced(session), names, origin)
+  }
+
+  /** The same for a session at hand. Whoever is left out has lost its access when this resolves. */
+  async set(principal: Principal, session: LiveSession, names: readonly string[], origin: Origin): Promise<Membership> {
+    const { store, now } = this.#options
+    const { tenant, scope } = session
+    const audit = auditEntry('sandbox.members.set', origin, { ts: now(), threadId: threadOf(scope), sessionId: session.id })
+    for (;;) {
+      const known = await this.#requireOwner(principal, session)
+      const change = { tenant, scope, known, owner: principal.id, members: names, now: now() }
+      const set = await store.scopes.setMembers(change, [audit])
+      // The scope has come to somebody else since: decided anew.
+      if (set === undefined) continue
+      for (const removed of set.removed) await this.#options.withdraw(session, removed)
+      return { owner: set.owner, members: names.filter((name) => name !== set.owner) }
+    }
+  }
+
+  /** Gives whose the scope is; 403 unless the caller is as good as that. */
+  async #requireOwner(principal: Principal, { tenant, scope }: Pick<LiveSession, 'tenant' | 'scope'>): Promise<string | null> {
+    const { store, authorizer } = this.#options
+    const ownership = await store.scopes.ownership(tenant, scope)
+    const { access } = await authorizer.access(principal, scope, ownership, 'members')
+    if (access !== 'owner')
+      throw new BoxofficeError('FORBIDDEN', `members: only the owner of this ${scope.type} or an operator says who else may use it`)
+    return ownership.owner
+  }
+}
