@@ -46,6 +46,8 @@ export const RegisterAgentRequest = z.object({
   /** New at each agent start [2-28]. */
   instance_id: z.string().regex(/^[0-9a-f]{12}$/),
   public_url: z.url(),
+  /** Where brokers reach the dataplane to relay: `http(s)://…`, or `unix:/path` on their own machine. Default: `public_url`. */
+  dataplane_url: z.url({ protocol: /^(?:https?|unix)$/ }).optional(),
   /** `http(s)://…`, where the broker reaches the control API. */
   control_url: z.url(),
   relay: RelayPreference,

@@ -69,6 +69,7 @@ export class AgentRegistry {
       tokenHash: hash(agentToken),
       publicUrl: request.public_url.replace(/\/+$/, ''),
       controlUrl: request.control_url.replace(/\/+$/, ''),
+      dataplaneUrl: (request.dataplane_url ?? request.public_url).replace(/\/+$/, ''),
       relay: request.relay,
       provider: request.provider,
       version: request.version,

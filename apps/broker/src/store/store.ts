@@ -145,6 +145,8 @@ export type AgentRecord = {
   tokenHash: string
   publicUrl: string
   controlUrl: string
+  /** Where brokers reach the dataplane: `http(s)://…` or `unix:/path`. */
+  dataplaneUrl: string
   relay: RelayPreference
   provider: ProviderReport
   version: string

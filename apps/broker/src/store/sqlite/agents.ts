@@ -11,6 +11,7 @@ type Row = {
   token_hash: string
   public_url: string
   control_url: string
+  dataplane_url: string
   relay: RelayPreference
   provider: string
   version: string
@@ -25,10 +26,10 @@ const RECENT_MS = 250
 export function sqliteAgents(db: Db, write: Write, appendAudit: AppendAudit): AgentStore {
   const register = db
     .prepare(
-      `INSERT INTO agents (id, install_id, instance_id, token_hash, public_url, control_url, relay, provider, version, clock_drift_ms, registered_at, last_seen_at)
-       VALUES (@id, @installId, @instanceId, @tokenHash, @publicUrl, @controlUrl, @relay, @provider, @version, @clockDriftMs, @registeredAt, @lastSeenAt)
+      `INSERT INTO agents (id, install_id, instance_id, token_hash, public_url, control_url, dataplane_url, relay, provider, version, clock_drift_ms, registered_at, last_seen_at)
+       VALUES (@id, @installId, @instanceId, @tokenHash, @publicUrl, @controlUrl, @dataplaneUrl, @relay, @provider, @version, @clockDriftMs, @registeredAt, @lastSeenAt)
        ON CONFLICT (install_id) DO UPDATE SET instance_id = excluded.instance_id, token_hash = excluded.token_hash,
-         public_url = excluded.public_url, control_url = excluded.control_url, relay = excluded.relay, provider = excluded.provider,
+         public_url = excluded.public_url, control_url = excluded.control_url, dataplane_url = excluded.dataplane_url, relay = excluded.relay, provider = excluded.provider,
          version = excluded.version, clock_drift_ms = excluded.clock_drift_ms, registered_at = excluded.registered_at,
          last_seen_at = excluded.last_seen_at
        RETURNING id`,
@@ -84,6 +85,7 @@ const toAgent = (row: Row): AgentRecord => ({
   tokenHash: row.token_hash,
   publicUrl: row.public_url,
   controlUrl: row.control_url,
+  dataplaneUrl: row.dataplane_url,
   relay: row.relay,
   provider: toReport(row.provider),
   version: row.version,

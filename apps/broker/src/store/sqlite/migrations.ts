@@ -188,4 +188,9 @@ export const MIGRATIONS: readonly string[] = [
   ) STRICT, WITHOUT ROWID;
   CREATE INDEX workspaces_unwanted ON workspaces (agent_id) WHERE unwanted = 1;
   `,
+  `
+  -- Where brokers reach an agent's dataplane to relay; an agent of before is reached where its clients reach it.
+  ALTER TABLE agents ADD COLUMN dataplane_url TEXT NOT NULL DEFAULT '';
+  UPDATE agents SET dataplane_url = public_url;
+  `,
 ]
