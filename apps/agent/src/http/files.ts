@@ -49,11 +49,7 @@ const move = async (call: Call): Promise<void> => {
   if (from.root !== to.root) throw new BoxofficeError('INVALID_PATH', 'from, to: give both as relative or both as absolute paths')
   await sandbox.ready(signal)
   const fields = { op: 'move', root: from.root, from: from.path, to: to.path, overwrite: body.overwrite ?? false }
-  await fileCall(sandbox, fields, { given: from.given, signal }).catch((error: unknown) => {
-    // Of the two names the target is the one that can be in the way.
-    const inTheWay = error instanceof BoxofficeError && (error.code === 'FILE_EXISTS' || error.code === 'DIRECTORY_NOT_EMPTY')
-    throw inTheWay ? new BoxofficeError(error.code, error.message.replace(JSON.stringify(from.given), JSON.stringify(to.given))) : error
-  })
+  await fileCall(sandbox, fields, { given: from.given, to: to.given, signal })
   sendJson(outgoing, 200, { from: from.shown, to: to.shown })
 }
 

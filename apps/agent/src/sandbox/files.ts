@@ -16,11 +16,14 @@ export interface FileSink {
   failed(error: BoxofficeError): void
 }
 
+/** Paths in the client's own words, for messages; `to` is the target of a move. */
+type Names = { given: string; to?: string }
+
 /** One operation on files, inside the sandbox and as its user. Resolves with its channel as soon as it has been sent. */
 export const openFileOperation = async (
   sandbox: Sandbox,
-  operation: Record<string, unknown>,
-  { given, sink, signal }: { given: string; sink: FileSink; signal: AbortSignal },
+  operation: Record<string, unknown> & { op: string },
+  { given, to, sink, signal }: Names & { sink: FileSink; signal: AbortSignal },
 ): Promise<Channel> => {
   let over = false
   const once = (step: () => void): void => {
@@ -35,7 +38,7 @@ export const openFileOperation = async (
     frame: (type, payload) => {
       if (type === FRAME.result) sink.result(payload)
       else if (type === FRAME.end) once(() => sink.end())
-      else once(() => sink.failed(type === FRAME.error ? fileError(parseFault(payload), given) : broken()))
+      else once(() => sink.failed(type === FRAME.error ? fileError(parseFault(payload), { op: operation.op, given, to }) : broken()))
     },
     closed: () => void whyBroken(sandbox).then((error) => once(() => sink.failed(error.code === 'SANDBOX_LOST' ? error : broken()))),
   }
@@ -56,12 +59,12 @@ const broken = (): BoxofficeError =>
 /** An operation whose answer is one `result`. */
 export const fileCall = async (
   sandbox: Sandbox,
-  operation: Record<string, unknown>,
-  { given, signal }: { given: string; signal: AbortSignal },
+  operation: Record<string, unknown> & { op: string },
+  { signal, ...names }: Names & { signal: AbortSignal },
 ): Promise<Record<string, unknown>> => {
   const { promise, resolve, reject } = Promise.withResolvers<Record<string, unknown>>()
   const nothing = (): void => {}
-  await openFileOperation(sandbox, operation, { given, signal, sink: { result: resolve, data: nothing, end: nothing, failed: reject } })
+  await openFileOperation(sandbox, operation, { ...names, signal, sink: { result: resolve, data: nothing, end: nothing, failed: reject } })
   return promise
 }
 

@@ -34,6 +34,8 @@ export class ProcessStream implements ChannelHandler {
   /** Something came back, so the operation has begun and must not be sent a second time. */
   #answered = false
   #retried = false
+  /** It has been told where its output begins, or has some. */
+  #reading = false
   /** Began by this stream, so that an error takes it off the count again. */
   #began = false
   #acknowledged = [0, 0, 0]
@@ -111,6 +113,7 @@ export class ProcessStream implements ChannelHandler {
 
   data(stream: 1 | 2, piece: Buffer): void {
     this.#answered = true
+    this.#reading = true
     if (!this.#over) this.#reader.output(stream, piece)
   }
 
@@ -143,6 +146,7 @@ export class ProcessStream implements ChannelHandler {
   #onReady(payload: Record<string, unknown>): void {
     const ready = Ready.safeParse(payload)
     if (!ready.success) return this.#fail(invalid())
+    this.#reading = true
     const { stdout, stderr } = ready.data
     this.#acknowledged = [0, stdout.offset, stderr.offset]
     this.#told = [...this.#acknowledged]
@@ -160,7 +164,7 @@ export class ProcessStream implements ChannelHandler {
 
   #onError(payload: Record<string, unknown>): void {
     if (this.#began) processTracker(this.#sandbox).end(this.id)
-    this.#fail(processError(parseFault(payload)))
+    this.#fail(processError(parseFault(payload), { op: this.#operation.type, id: this.id, reading: this.#reading }))
   }
 
   #fail(error: BoxofficeError): void {

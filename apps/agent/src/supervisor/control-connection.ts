@@ -1,12 +1,12 @@
 import type { Socket } from 'node:net'
 import { BoxofficeError } from '@boxoffice/protocol'
 import type { ConnectionRole } from './connection.ts'
-import { parseFault, processError } from './faults.ts'
+import { type ProcessSubject, parseFault, processError } from './faults.ts'
 import type { SupervisorExit } from './link.ts'
 import { Exit } from './payloads.ts'
 import { type Acknowledgement, encodeAck, encodeFrame, FRAME, WireViolation } from './wire.ts'
 
-type Pending = { resolve: (ok: Record<string, unknown>) => void; reject: (reason: unknown) => void }
+type Pending = { subject: ProcessSubject; resolve: (ok: Record<string, unknown>) => void; reject: (reason: unknown) => void }
 
 /** The one control connection: calls and their replies, acknowledgements, events. */
 export class ControlConnection implements ConnectionRole {
@@ -25,7 +25,7 @@ export class ControlConnection implements ConnectionRole {
   call(op: string, fields: Record<string, unknown>): Promise<Record<string, unknown>> {
     const rid = ++this.#rid
     return new Promise((resolve, reject) => {
-      this.#pending.set(rid, { resolve, reject })
+      this.#pending.set(rid, { subject: { op, id: String(fields.id ?? '') }, resolve, reject })
       this.#socket.write(encodeFrame(FRAME.call, { ...fields, rid, op }))
     })
   }
@@ -56,7 +56,7 @@ export class ControlConnection implements ConnectionRole {
     const pending = typeof rid === 'number' ? this.#pending.get(rid) : undefined
     if (pending === undefined) throw new WireViolation('reply to no call')
     this.#pending.delete(rid as number)
-    if (error !== undefined) pending.reject(processError(parseFault(error)))
+    if (error !== undefined) pending.reject(processError(parseFault(error), pending.subject))
     else if (typeof ok === 'object' && ok !== null && !Array.isArray(ok)) pending.resolve(ok as Record<string, unknown>)
     else pending.reject(new BoxofficeError('INTERNAL', 'An internal error occurred; the log has the request_id'))
   }
