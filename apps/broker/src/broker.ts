@@ -26,6 +26,9 @@ import { sessionRoutes } from './http/sessions.ts'
 import { createLog, type Log } from './log.ts'
 import { Metrics } from './metrics.ts'
 import { type OutboundCall, outboundCall } from './outbound/call.ts'
+import { createAdmission } from './relay/admission.ts'
+import { Credentials } from './relay/credentials.ts'
+import { createRelay } from './relay/relay.ts'
 import { Acquisition } from './sessions/acquisition.ts'
 import { SessionEffects } from './sessions/effects.ts'
 import { SessionLedger } from './sessions/ledger.ts'
@@ -38,6 +41,7 @@ import { openSqliteStore } from './store/sqlite/sqlite-store.ts'
 import type { Store } from './store/store.ts'
 import { TokenIssuer } from './tokens/issuer.ts'
 import { SigningKeys } from './tokens/keys.ts'
+import { sessionTokenVerifier } from './tokens/verifier.ts'
 import { OidcVerifier } from './tokens/oidc.ts'
 import { RemoteKeys } from './tokens/remote-keys.ts'
 
@@ -171,8 +175,15 @@ async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, p
 
   // Nobody else runs on this directory, so whatever other brokers were doing is left over.
   if (!settings.sharedDataDir) await store.brokers.forget(null)
-  const server = await listen(app, settings)
+  const verify = sessionTokenVerifier({ keys, issuer: () => issuer.issuer, now })
+  const relay = createRelay({
+    admission: createAdmission({ credentials: new Credentials({ verify, issuer, now }), store }),
+    ...{ corsOrigins: settings.corsOrigins, metrics, log },
+  })
+  parts.defer(() => relay.close())
+  const server = await listen(app, relay, settings)
   parts.defer(() => server.close())
+  parts.defer(() => relay.closeSockets())
   // First of all: streams that go on for ever would hold up the end of the requests in flight.
   parts.defer(() => feed.close())
   const listensAt = localUrl(settings, server.port)

@@ -1,6 +1,7 @@
 export * from './agents.ts'
 export * from './capabilities.ts'
 export * from './control.ts'
+export * from './cors.ts'
 export * from './errors.ts'
 export * from './events.ts'
 export * from './exec.ts'

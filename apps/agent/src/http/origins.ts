@@ -1,4 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import { DATAPLANE_CORS } from '@boxoffice/protocol'
 
 /** Which web pages may talk to the dataplane [C-69]. */
 export interface Origins {
@@ -10,22 +11,6 @@ export interface Origins {
   preflight(request: IncomingMessage, response: ServerResponse): boolean
 }
 
-const EXPOSED = [
-  'X-Request-Id',
-  'Retry-After',
-  'ETag',
-  'Content-Range',
-  'X-Stream-Offset',
-  'X-Stream-Next-Offset',
-  'X-Stream-Oldest-Offset',
-  'X-Stream-Eof',
-  'X-Stream-Gap',
-].join(', ')
-
-const METHODS = 'GET, HEAD, POST, DELETE'
-const HEADERS = 'Authorization, X-Api-Key, Content-Type, X-Request-Id, Range, If-Range, If-Match, If-None-Match'
-const PREFLIGHT_SECONDS = 600
-
 export const createOrigins = (listed: readonly string[]): Origins => {
   const known = new Set(listed)
   const isListed = (origin: string): boolean => known.has(origin) || known.has('*')
@@ -34,7 +19,7 @@ export const createOrigins = (listed: readonly string[]): Origins => {
     const { origin } = request.headers
     if (origin === undefined || !isListed(origin)) return
     response.setHeader('Access-Control-Allow-Origin', origin)
-    response.setHeader('Access-Control-Expose-Headers', EXPOSED)
+    response.setHeader('Access-Control-Expose-Headers', DATAPLANE_CORS.exposed)
     response.setHeader('Vary', 'Origin')
   }
 
@@ -49,9 +34,9 @@ export const createOrigins = (listed: readonly string[]): Origins => {
       if (request.method !== 'OPTIONS' || origin === undefined || method === undefined || !isListed(origin)) return false
       expose(request, response)
       response.writeHead(204, {
-        'Access-Control-Allow-Methods': METHODS,
-        'Access-Control-Allow-Headers': HEADERS,
-        'Access-Control-Max-Age': PREFLIGHT_SECONDS,
+        'Access-Control-Allow-Methods': DATAPLANE_CORS.methods,
+        'Access-Control-Allow-Headers': DATAPLANE_CORS.headers,
+        'Access-Control-Max-Age': DATAPLANE_CORS.preflightSeconds,
       })
       response.end()
       return true

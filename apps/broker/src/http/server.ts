@@ -1,11 +1,13 @@
 import { readFileSync } from 'node:fs'
-import { createServer as createHttpServer, type Server, STATUS_CODES } from 'node:http'
+import { createServer as createHttpServer, type IncomingMessage, type RequestListener, type Server, STATUS_CODES } from 'node:http'
 import { createServer as createHttpsServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { BoxofficeError, fromUnknown, newRequestId } from '@boxoffice/protocol'
 import { getRequestListener, RequestError } from '@hono/node-server'
 import type { Hono } from 'hono'
+import type { Relay } from '../relay/relay.ts'
+import { hasBody } from '../relay/respond.ts'
 import { StartError } from '../start-error.ts'
 import type { Env } from './app.ts'
 import { drainable } from './drain.ts'
@@ -13,11 +15,25 @@ import { refusalResponse } from './errors.ts'
 
 export type ListenOptions = { host: string; port: number; tls?: { cert: string; key: string } | undefined }
 
+/** How long a request to a control route may take to arrive. A relayed one may take as long as it moves; the agent looks after that. */
+const REQUEST_TIMEOUT_MS = 30_000
+
 /** A listening server: the port that it got, and how to end it. */
-export async function listen(app: Hono<Env>, { host, port, tls }: ListenOptions): Promise<{ port: number; close(): Promise<void> }> {
-  const server = createServer(app, tls)
+export async function listen(
+  app: Hono<Env>,
+  relay: Relay,
+  { host, port, tls }: ListenOptions,
+): Promise<{ port: number; close(): Promise<void> }> {
+  const server = createServer(listenerOf(app, relay), tls)
   const close = drainable(server, tls === undefined ? 'connection' : 'secureConnection')
-  server.requestTimeout = 30_000
+  server.headersTimeout = REQUEST_TIMEOUT_MS
+  server.requestTimeout = 0
+  server.on('upgrade', (request, socket, head) => relay.upgrade(request, socket, head))
+  // What is relayed goes on when the agent says so.
+  server.on('checkContinue', (request, response) => {
+    if (!relay.owns(request)) response.writeContinue()
+    server.emit('request', request, response)
+  })
   server.on('clientError', refuseUnparsed)
   await new Promise<void>((resolve, reject) => {
     server.once('error', (thrown: NodeJS.ErrnoException) => reject(cannotListen(thrown, host, port)))
@@ -26,11 +42,31 @@ export async function listen(app: Hono<Env>, { host, port, tls }: ListenOptions)
   return { port: (server.address() as AddressInfo).port, close }
 }
 
-function createServer(app: Hono<Env>, tls: ListenOptions['tls']): Server {
+function listenerOf(app: Hono<Env>, relay: Relay): RequestListener {
   const fetch = app.fetch as (request: Request) => Response | Promise<Response>
-  const listener = getRequestListener(fetch, { errorHandler: refuseUnroutable })
-  // Node would answer a request without Host by itself, without the envelope.
-  const options = { requireHostHeader: false }
+  const routes = getRequestListener(fetch, { errorHandler: refuseUnroutable })
+  return (request, response) => {
+    if (relay.owns(request)) return relay.handle(request, response)
+    if (!request.complete && hasBody(request)) limitArrival(request)
+    return routes(request, response)
+  }
+}
+
+/** Node's own limit is one for all requests. */
+function limitArrival(request: IncomingMessage): void {
+  const late = Object.assign(new Error('late'), { code: 'ERR_HTTP_REQUEST_TIMEOUT' })
+  const timer = setTimeout(() => refuseUnparsed(late, request.socket), REQUEST_TIMEOUT_MS)
+  const arrived = () => clearTimeout(timer)
+  request.once('end', arrived).once('close', arrived)
+}
+
+function createServer(listener: RequestListener, tls: ListenOptions['tls']): Server {
+  const options = {
+    // Node would answer a request without Host by itself, without the envelope.
+    requireHostHeader: false,
+    // Others that offer another protocol, as some clients do with each request, are answered in this one.
+    shouldUpgradeCallback: (request: IncomingMessage) => request.headers.upgrade?.toLowerCase() === 'websocket',
+  }
   if (tls === undefined) return createHttpServer(options, listener)
   const pems = { cert: readPem(tls.cert, 'cert'), key: readPem(tls.key, 'key') }
   try {

@@ -1,5 +1,5 @@
 import { createHash, randomUUID, sign } from 'node:crypto'
-import { CAPABILITIES, type Capability, type ControlTokenClaims, type SessionTokenClaims, TOKEN_ALGORITHM } from '@boxoffice/protocol'
+import { type Capability, type ControlTokenClaims, type SessionTokenClaims, TOKEN_ALGORITHM } from '@boxoffice/protocol'
 import type { PlacedSession } from '../sessions/session.ts'
 import type { SigningKey, SigningKeys } from './keys.ts'
 
@@ -11,7 +11,7 @@ const CONTROL_TOKEN_REUSE_MS = 30_000
 
 /** Signs what agents believe: session tokens for clients [4-52], control tokens for the broker's own calls [C-79]. */
 export class TokenIssuer {
-  readonly #keys: SigningKeys
+  readonly #keys: Pick<SigningKeys, 'current'>
   readonly #now: () => number
   readonly #ttlSeconds: number
   readonly #control = new Map<string, { token: string; until: number }>()
@@ -19,15 +19,18 @@ export class TokenIssuer {
   /** `iss`; known once the broker listens. */
   issuer = ''
 
-  constructor(keys: SigningKeys, ttlSeconds: number, now: () => number) {
+  constructor(keys: Pick<SigningKeys, 'current'>, ttlSeconds: number, now: () => number) {
     this.#keys = keys
     this.#ttlSeconds = ttlSeconds
     this.#now = now
   }
 
-  /** A token for one session and one sandbox; never outlives the session [4-50, C-52]. */
-  session(session: PlacedSession, actor: string, capabilities: readonly Capability[] = CAPABILITIES): IssuedToken {
-    const iat = Math.floor(this.#now() / 1000)
+  /**
+   * A token for one session and one sandbox; never outlives the session [4-50, C-52]. `notBefore` (Unix seconds, at most seconds
+   * ahead) dates it after the last narrowing of its actor's grant, which holds earlier ones.
+   */
+  session(session: PlacedSession, actor: string, capabilities: readonly Capability[], notBefore: number): IssuedToken {
+    const iat = Math.max(Math.floor(this.#now() / 1000), notBefore)
     const exp = Math.min(iat + this.#ttlSeconds, Math.floor(session.hardExpiresAt / 1000))
     const claims: SessionTokenClaims = {
       iss: this.issuer,
@@ -46,6 +49,11 @@ export class TokenIssuer {
     }
     const token = this.#sign(claims)
     return { token, expiresAt: exp, hash: createHash('sha256').update(token).digest('base64url'), capabilities }
+  }
+
+  /** The broker's own token for the session of a client's: the same claims and end, so that it can do no more, under its own id. */
+  reissue(claims: SessionTokenClaims): string {
+    return this.#sign({ ...claims, jti: randomUUID() })
   }
 
   /** The broker's credential at one agent, reused for half of its life. */

@@ -1,0 +1,52 @@
+import { BoxofficeError, type SessionTokenClaims } from '@boxoffice/protocol'
+import { starting } from '../sessions/refusals.ts'
+import { isPlaced, type PlacedSession, type Session } from '../sessions/session.ts'
+import type { AgentRecord, Store } from '../store/store.ts'
+import { type Credentials, unauthenticated } from './credentials.ts'
+
+/** What a client may pass through to: its session's sandbox, with the broker's token in the place of its own. */
+export type Passage = { claims: SessionTokenClaims; upstreamToken: string; session: PlacedSession; agent: AgentRecord }
+
+/** Who authenticated a socket before; a renewal must be of the same session [C-38]. */
+export type Bearer = Pick<SessionTokenClaims, 'sid'>
+
+export interface Admission {
+  /** Checks the token, that it is for the session of the path, and that the session is there (contract 2.5, last column). */
+  admit(sessionId: string, token: string, renews?: Bearer): Promise<Passage>
+}
+
+export type AdmissionOptions = {
+  credentials: Credentials
+  store: { sessions: Pick<Store['sessions'], 'byId'>; agents: Pick<Store['agents'], 'byId'> }
+}
+
+export const createAdmission = ({ credentials, store }: AdmissionOptions): Admission => ({
+  async admit(sessionId, token, renews) {
+    const { claims, upstreamToken } = await credentials.check(token)
+    if (renews !== undefined && claims.sid !== renews.sid)
+      throw unauthenticated('this token is for another session than the one that opened the socket; open another socket')
+    if (claims.sid !== sessionId) throw new BoxofficeError('FORBIDDEN', 'the session token is for another session')
+    const session = requireThere(await store.sessions.byId(sessionId))
+    const agent = await store.agents.byId(session.agentId)
+    if (agent === undefined) throw new BoxofficeError('BACKEND_UNAVAILABLE', 'the agent of this session is not known any more')
+    if (agent.relay === 'never')
+      throw new BoxofficeError('BACKEND_UNAVAILABLE', 'the agent of this session is reached directly only; negotiate with relay "auto"')
+    return { claims, upstreamToken, session, agent }
+  },
+})
+
+function requireThere(session: Session | undefined): PlacedSession {
+  if (session === undefined) throw released('released')
+  if (isPlaced(session)) return session
+  switch (session.state) {
+    case 'provisioning':
+      throw starting(session)
+    case 'failed':
+      throw new BoxofficeError('SANDBOX_LOST', 'the sandbox is gone; negotiate again', { details: { reason: session.reason } })
+    case 'terminated':
+      throw released(session.reason)
+  }
+}
+
+const released = (reason: string): BoxofficeError =>
+  new BoxofficeError('SESSION_RELEASED', 'the session of this token has ended; negotiate again', { details: { reason } })

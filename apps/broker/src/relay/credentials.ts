@@ -1,0 +1,64 @@
+import type { IncomingHttpHeaders } from 'node:http'
+import { AGENT_EXP_LEEWAY_SECONDS, BoxofficeError, type SessionTokenClaims, SUBPROTOCOL_BEARER_PREFIX } from '@boxoffice/protocol'
+import type { TokenIssuer } from '../tokens/issuer.ts'
+import type { VerifySessionToken } from '../tokens/verifier.ts'
+
+/** A client's verified token, and what the broker shows to the agent in its place. */
+export type Credential = { claims: SessionTokenClaims; upstreamToken: string }
+
+export type CredentialsOptions = { verify: VerifySessionToken; issuer: Pick<TokenIssuer, 'reissue'>; now: () => number }
+
+const MAX_CACHED = 10_000
+
+/** Session tokens as clients bring them, each verified once and exchanged for one of the broker's own; never sent on. */
+export class Credentials {
+  readonly #options: CredentialsOptions
+  readonly #known = new Map<string, Credential>()
+
+  constructor(options: CredentialsOptions) {
+    this.#options = options
+  }
+
+  /** Throws `UNAUTHENTICATED`, or `TOKEN_EXPIRED` with the leeway of the dataplane [C-48]. */
+  async check(token: string): Promise<Credential> {
+    const credential = this.#known.get(token) ?? (await this.#exchange(token))
+    if (credential.claims.exp + AGENT_EXP_LEEWAY_SECONDS <= this.#options.now() / 1000)
+      throw new BoxofficeError('TOKEN_EXPIRED', 'the session token has expired; refresh it')
+    return credential
+  }
+
+  async #exchange(token: string): Promise<Credential> {
+    const { verify, issuer } = this.#options
+    const claims = await verify(token)
+    const credential = { claims, upstreamToken: issuer.reissue(claims) }
+    this.#makeRoom()
+    this.#known.set(token, credential)
+    return credential
+  }
+
+  #makeRoom(): void {
+    if (this.#known.size < MAX_CACHED) return
+    const now = this.#options.now() / 1000
+    for (const [token, { claims }] of this.#known) if (claims.exp + AGENT_EXP_LEEWAY_SECONDS <= now) this.#known.delete(token)
+    for (const token of this.#known.keys()) {
+      if (this.#known.size < MAX_CACHED) return
+      this.#known.delete(token)
+    }
+  }
+}
+
+/** The token of a request's headers [4-55]; undefined when there is none. Queries and cookies never authenticate [4-57]. */
+export function tokenOf({ authorization, 'x-api-key': apiKey }: IncomingHttpHeaders): string | undefined {
+  const bearer = authorization === undefined ? undefined : /^bearer +(\S+)$/i.exec(authorization)?.[1]
+  if (authorization !== undefined && bearer === undefined) throw unauthenticated('Authorization must be "Bearer <session token>"')
+  if (apiKey === undefined) return bearer
+  if (typeof apiKey !== 'string' || (bearer !== undefined && bearer !== apiKey))
+    throw unauthenticated('Authorization and X-Api-Key differ; send one')
+  return apiKey
+}
+
+/** A browser's way to bring a token to a WebSocket: it cannot set headers [C-38]. */
+export const subprotocolToken = (offered: readonly string[]): string | undefined =>
+  offered.find((name) => name.startsWith(SUBPROTOCOL_BEARER_PREFIX))?.slice(SUBPROTOCOL_BEARER_PREFIX.length)
+
+export const unauthenticated = (message: string): BoxofficeError => new BoxofficeError('UNAUTHENTICATED', message)

@@ -1,0 +1,78 @@
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Duplex } from 'node:stream'
+import { fromUnknown } from '@boxoffice/protocol'
+import type { Log } from '../log.ts'
+import type { Admission } from './admission.ts'
+import { tokenOf, unauthenticated } from './credentials.ts'
+import { refuseRetargeting } from './headers.ts'
+import { forward } from './http.ts'
+import type { RelayMetrics } from './metrics.ts'
+import { createOrigins } from './origins.ts'
+import { refuse, requestIdOf } from './respond.ts'
+import { createRelaySockets } from './sockets.ts'
+import { isAlias, isRelayed, noRoute, parseTarget, sandboxPath } from './target.ts'
+import { createUpstream } from './upstream.ts'
+
+export type RelayOptions = { admission: Admission; corsOrigins: readonly string[]; metrics: RelayMetrics; log: Log }
+
+/**
+ * The dataplane through the broker (contract 3.11): same paths, same frames, for a server of `node:http` that belongs to the caller.
+ * It checks who asks and for which session, and passes bytes; what they mean is between client and agent.
+ */
+export interface Relay {
+  /** Whether a request is the relay's to answer. */
+  owns(request: IncomingMessage): boolean
+  /** A listener for `request`. */
+  handle(incoming: IncomingMessage, outgoing: ServerResponse): void
+  /** A listener for `upgrade`; what is no socket of the relay is answered 404. */
+  upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void
+  /** Closes the sockets with 1001 and waits until they are gone. Requests in flight are the server's to drain. */
+  closeSockets(): Promise<void>
+  /** Gives up the connections to agents, when nothing is in flight any more. */
+  close(): void
+}
+
+export function createRelay({ admission, corsOrigins, metrics, log }: RelayOptions): Relay {
+  const upstream = createUpstream()
+  const origins = createOrigins(corsOrigins)
+  const sockets = createRelaySockets({ admission, origins, upstream, metrics, log })
+
+  const serve = async (incoming: IncomingMessage, outgoing: ServerResponse, requestId: string): Promise<void> => {
+    refuseRetargeting(incoming.headers)
+    const { sessionId, path, query } = parseTarget(incoming.url ?? '/')
+    if (origins.answer(incoming, outgoing)) return
+    const token = tokenOf(incoming.headers)
+    if (token === undefined) throw unauthenticated('a session token is required: Authorization: Bearer <token>')
+    const passage = await admission.admit(sessionId, token)
+    if (path === undefined) throw noRoute()
+    await forward({ incoming, outgoing, passage, requestId, upstream, path: sandboxPath(passage.session.sandboxId, path, query) })
+  }
+
+  const fail = (incoming: IncomingMessage, outgoing: ServerResponse, requestId: string, thrown: unknown): void => {
+    const error = fromUnknown(thrown)
+    metrics.refused(error.code)
+    if (outgoing.destroyed) return
+    if (error.status >= 500)
+      log[error.code === 'INTERNAL' ? 'error' : 'warn'](
+        { err: error.cause ?? error, request_id: requestId, code: error.code },
+        error.message,
+      )
+    refuse(incoming, outgoing, error, { requestId, alias: isAlias(incoming.url) })
+  }
+
+  return {
+    owns: ({ url }) => isRelayed(url),
+    handle(incoming, outgoing) {
+      const started = performance.now()
+      const requestId = requestIdOf(incoming)
+      outgoing.setHeader('X-Request-Id', requestId)
+      outgoing.once('close', () =>
+        metrics.observe(incoming.method ?? '', 'relay', outgoing.statusCode, (performance.now() - started) / 1000),
+      )
+      serve(incoming, outgoing, requestId).catch((thrown: unknown) => fail(incoming, outgoing, requestId, thrown))
+    },
+    upgrade: sockets.upgrade,
+    closeSockets: sockets.close,
+    close: upstream.close,
+  }
+}

@@ -1,0 +1,108 @@
+import type { IncomingMessage } from 'node:http'
+import type { Duplex } from 'node:stream'
+import { BoxofficeError, fromUnknown, LIMITS, SUBPROTOCOL, SUBPROTOCOL_BINARY } from '@boxoffice/protocol'
+import { WebSocketServer } from 'ws'
+import type { Log } from '../log.ts'
+import type { Admission, Passage } from './admission.ts'
+import { subprotocolToken, tokenOf } from './credentials.ts'
+import { refuseRetargeting } from './headers.ts'
+import { type Link, openLink } from './link.ts'
+import type { RelayMetrics } from './metrics.ts'
+import type { Origins } from './origins.ts'
+import { refuseUpgrade, requestIdOf } from './respond.ts'
+import { RelayedSocket } from './socket.ts'
+import { isRelayed, noRoute, parseTarget, sandboxPath } from './target.ts'
+import type { Upstream } from './upstream.ts'
+
+export type RelaySocketsOptions = { admission: Admission; origins: Origins; upstream: Upstream; metrics: RelayMetrics; log: Log }
+
+/** The WebSockets of the relay. */
+export interface RelaySockets {
+  upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void
+  /** Closes every socket with 1001 and resolves when all are gone. */
+  close(): Promise<void>
+}
+
+/** Sockets of the dataplane. Without a token nobody is asked what is there, so the relay has to know. */
+const ROUTES = /^(?:exec|shell|execute|processes\/[^/]+)\/ws$/
+const CLOSE_WITHIN_MS = 2000
+
+export function createRelaySockets(options: RelaySocketsOptions): RelaySockets {
+  const { admission, origins, upstream, metrics, log } = options
+  const sockets = new Set<RelayedSocket>()
+  let closing = false
+  const wss = new WebSocketServer({
+    noServer: true,
+    clientTracking: false,
+    perMessageDeflate: false,
+    maxPayload: LIMITS.messageBytes,
+    handleProtocols: (offered) => [SUBPROTOCOL_BINARY, SUBPROTOCOL].find((name) => offered.has(name)) ?? false,
+  })
+
+  const open = async (request: IncomingMessage, socket: Duplex, head: Buffer, requestId: string, signal: AbortSignal): Promise<void> => {
+    if (!isRelayed(request.url)) throw new BoxofficeError('NOT_FOUND', 'there is no socket here; sockets are below ws_base_url')
+    refuseRetargeting(request.headers)
+    const { sessionId, path, query } = parseTarget(request.url ?? '/')
+    if (path === undefined || !path.endsWith('/ws')) throw noRoute()
+    origins.require(request)
+    if (closing) throw new BoxofficeError('BACKEND_UNAVAILABLE', 'the broker is restarting; try again', { retryAfter: 1 })
+    const offered = request.headers['sec-websocket-protocol']?.split(',').map((name) => name.trim()) ?? []
+    const link = (passage: Passage, until: AbortSignal): Promise<Link> =>
+      openLink({
+        ...{ upstream, passage, requestId, signal: until, headers: request.headers },
+        path: sandboxPath(passage.session.sandboxId, path, query),
+        protocols: offered.filter((name) => name === SUBPROTOCOL_BINARY || name === SUBPROTOCOL),
+      })
+    const accept = (begin: (relayed: RelayedSocket) => void): void =>
+      wss.handleUpgrade(request, socket, head, (ws) => {
+        const relayed = new RelayedSocket({
+          ...{ ws, socket, requestId, log, open: link },
+          admit: (token, renews) => admission.admit(sessionId, token, renews),
+        })
+        sockets.add(relayed)
+        ws.on('close', () => sockets.delete(relayed))
+        begin(relayed)
+      })
+
+    const token = tokenOf(request.headers) ?? subprotocolToken(offered)
+    if (token === undefined) {
+      if (!ROUTES.test(path)) throw noRoute()
+      return accept((relayed) => relayed.awaitAuth())
+    }
+    const passage = await admission.admit(sessionId, token)
+    const agent = await link(passage, signal)
+    if (socket.destroyed) return void agent.socket.destroy()
+    accept((relayed) => relayed.begin(passage.claims, agent))
+  }
+
+  const serve = async (request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> => {
+    const requestId = requestIdOf(request)
+    const aborter = new AbortController()
+    const gone = (): void => aborter.abort()
+    socket.on('close', gone).on('error', gone)
+    try {
+      await open(request, socket, head, requestId, aborter.signal)
+    } catch (thrown) {
+      const error = fromUnknown(thrown)
+      metrics.refused(error.code)
+      if (error.code === 'INTERNAL') log.error({ err: error.cause ?? error, request_id: requestId }, 'an upgrade failed')
+      refuseUpgrade(socket, error, requestId)
+    } finally {
+      socket.off('close', gone).off('error', gone)
+    }
+  }
+
+  return {
+    upgrade: (request, socket, head) => void serve(request, socket, head),
+    async close() {
+      closing = true
+      const late = setTimeout(() => {
+        for (const relayed of sockets) relayed.terminate()
+      }, CLOSE_WITHIN_MS)
+      for (const relayed of [...sockets]) relayed.shutdown()
+      while (sockets.size > 0) await new Promise((resolve) => setTimeout(resolve, 5))
+      clearTimeout(late)
+      wss.close()
+    },
+  }
+}

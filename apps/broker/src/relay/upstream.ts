@@ -1,0 +1,84 @@
+import { type ClientRequest, Agent as HttpAgent, request as httpRequest, type RequestOptions } from 'node:http'
+import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'
+import { setTimeout as delay } from 'node:timers/promises'
+import { BoxofficeError } from '@boxoffice/protocol'
+import type { AgentRecord } from '../store/store.ts'
+
+/** Where an agent's dataplane is, as `node:http` wants it. */
+type Endpoint = { secure: boolean; basePath: string; options: RequestOptions }
+
+/** Connections to agents. Requests share kept ones; a socket has its own. */
+export interface Upstream {
+  /** Begins one request and says when it has a connection; nothing of a body may be written before. */
+  request(agent: AgentRecord, options: UpstreamRequest): ClientRequest
+  close(): void
+}
+
+/** `path` is below the agent's base. `own`: a connection of its own, for an upgrade. */
+export type UpstreamRequest = Pick<RequestOptions, 'method' | 'path' | 'headers' | 'signal'> & { own?: boolean }
+
+const CONNECT_TIMEOUT_MS = 3000
+/** Waits before the second and the third dial: a restarting agent is back within them, more often than not. */
+const DIAL_AGAIN_MS = [50, 250] as const
+
+export function createUpstream(): Upstream {
+  const pools = { http: new HttpAgent({ keepAlive: true, maxFreeSockets: 256 }), https: new HttpsAgent({ keepAlive: true }) }
+  const endpoints = new Map<string, Endpoint>()
+  const endpointOf = (url: string): Endpoint => {
+    const known = endpoints.get(url)
+    if (known !== undefined) return known
+    if (endpoints.size > 10_000) endpoints.clear()
+    const endpoint = parseEndpoint(url)
+    endpoints.set(url, endpoint)
+    return endpoint
+  }
+  return {
+    request(agent, { own = false, path = '', ...rest }) {
+      const { secure, basePath, options } = endpointOf(agent.dataplaneUrl)
+      const pool = own ? false : secure ? pools.https : pools.http
+      const send = secure ? httpsRequest : httpRequest
+      const request = send({ ...options, ...rest, path: basePath + path, agent: pool })
+      request.once('socket', (socket) => {
+        if (!socket.connecting) return
+        const late = setTimeout(() => request.destroy(new Error('the connection was not made in time')), CONNECT_TIMEOUT_MS)
+        const made = () => clearTimeout(late)
+        socket.once('connect', made).once('close', made)
+      })
+      return request
+    },
+    close() {
+      pools.http.destroy()
+      pools.https.destroy()
+    },
+  }
+}
+
+/** `unix:/path` or `http(s)://host[:port][/base]`. */
+function parseEndpoint(url: string): Endpoint {
+  if (url.startsWith('unix:')) return { secure: false, basePath: '', options: { socketPath: url.slice(5), headers: {} } }
+  const { protocol, hostname, port, pathname } = new URL(url)
+  const options: RequestOptions = { host: hostname.replace(/^\[|\]$/g, '') }
+  if (port !== '') options.port = Number(port)
+  return { secure: protocol === 'https:', basePath: pathname.replace(/\/+$/, ''), options }
+}
+
+/** No connection was made, so nothing was sent: the one failure that may be tried again. */
+export class DialFailed extends Error {}
+
+/** Tries again after `DialFailed`, and only then, until the client is gone; the last failure is `BACKEND_UNAVAILABLE`. */
+export async function dialing<T>(attempt: () => Promise<T>, client: { readonly aborted: boolean }): Promise<T> {
+  for (let tried = 0; ; tried++) {
+    try {
+      return await attempt()
+    } catch (thrown) {
+      if (!(thrown instanceof DialFailed)) throw thrown
+      const wait = DIAL_AGAIN_MS[tried]
+      if (wait === undefined || client.aborted) throw unreachable(thrown)
+      await delay(wait)
+      if (client.aborted) throw unreachable(thrown)
+    }
+  }
+}
+
+const unreachable = (cause: unknown): BoxofficeError =>
+  new BoxofficeError('BACKEND_UNAVAILABLE', 'the agent of this session cannot be reached; try again', { retryAfter: 2, cause })
