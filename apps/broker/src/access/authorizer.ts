@@ -1,4 +1,4 @@
-import { CAPABILITIES, type Capability, type NEGOTIATE_MODES, type Scope } from '@boxoffice/protocol'
+import { CAPABILITIES, type Capability, type Scope } from '@boxoffice/protocol'
 import type { Ownership } from '../store/store.ts'
 import { hasRight, type Principal } from './principals.ts'
 
@@ -7,8 +7,8 @@ import { hasRight, type Principal } from './principals.ts'
  */
 export type Access = 'owner' | 'member' | 'claimable' | 'denied'
 
-/** What the access is wanted for: the mode of a negotiate, or with a session that exists: `use` (read, refresh, heartbeat, events), … */
-export type AccessMode = (typeof NEGOTIATE_MODES)[number] | 'use' | 'release' | 'members'
+/** What for: the mode of a negotiate, or for a session that exists; `use` is to read, refresh, heartbeat, follow it. */
+export type AccessMode = 'get' | 'ensure' | 'create_only' | 'use' | 'release' | 'members'
 
 /** `capabilities` bounds what tokens may carry; never more than profile and key allow. */
 export type Decision = { access: Access; capabilities: readonly Capability[] }
@@ -25,12 +25,15 @@ const MEMBER = decision('member')
 const CLAIMABLE = decision('claimable')
 const DENIED = decision('denied')
 
+export const creates = (mode: AccessMode): boolean => mode === 'ensure' || mode === 'create_only'
+
 /** The default: there is no thread registry, whoever ensures a scope first owns it [C-02]. */
 export const claimAuthorizer: Authorizer = {
-  access: async (principal, _scope, { owner, members }) => {
-    if (owner === null) return CLAIMABLE
-    // An operator is as good as the owner of everything in its tenant.
-    if (owner === principal.id || principal.role === 'operator') return OWNER
+  access: async (principal, _scope, { owner, members }, mode) => {
+    // An operator is as good as the owner of everything in its tenant; what it makes itself it owns like everybody.
+    const isOperator = principal.role === 'operator'
+    if (owner === null) return isOperator && !creates(mode) ? OWNER : CLAIMABLE
+    if (owner === principal.id || isOperator) return OWNER
     return members.includes(principal.id) ? MEMBER : DENIED
   },
 }

@@ -1,6 +1,6 @@
 import type { Scope } from '@boxoffice/protocol'
 import type { Ownership } from '../store/store.ts'
-import { type AccessMode, type Authorizer, claimAuthorizer, type Decision, decision } from './authorizer.ts'
+import { type AccessMode, type Authorizer, claimAuthorizer, creates, type Decision, decision } from './authorizer.ts'
 import type { Principal } from './principals.ts'
 import type { RemoteAnswer } from './remote-answers.ts'
 
@@ -18,7 +18,6 @@ export const remoteAuthorizer = (ask: Ask): Authorizer => ({
 function decide(answer: RemoteAnswer, principal: Principal, { owner }: Ownership, mode: AccessMode): Decision {
   if (!answer.allow) return decision('denied')
   const { role, capabilities } = answer
-  const creates = mode === 'ensure' || mode === 'create_only'
-  if (role !== 'member' && owner === null && creates) return decision('claimable', capabilities)
+  if (role !== 'member' && owner === null && creates(mode)) return decision('claimable', capabilities)
   return decision(role ?? (owner === principal.id ? 'owner' : 'member'), capabilities)
 }

@@ -3,7 +3,7 @@ import { CAPABILITIES, type Capability, type Scope } from '@boxoffice/protocol'
 import { z } from 'zod'
 import type { OutboundCall } from '../outbound/call.ts'
 import type { Ownership } from '../store/store.ts'
-import type { AccessMode, Authorizer } from './authorizer.ts'
+import type { Authorizer } from './authorizer.ts'
 import type { RemoteAnswer, RemoteAnswers } from './remote-answers.ts'
 import { remoteAuthorizer } from './remote-authorizer.ts'
 
@@ -28,7 +28,7 @@ export function webhookAuthorizer(
 ): Authorizer {
   return remoteAuthorizer((principal, scope, ownership, mode) => {
     const relation = relationOf(principal.id, ownership)
-    const question = { tenant: principal.tenant, principal: principal.id, scope: bare(scope), mode: oneName(mode), relation }
+    const question = { tenant: principal.tenant, principal: principal.id, scope: bare(scope), mode, relation }
     const body = JSON.stringify(question)
     return answers.get(`${body}${principal.credential.hash}`, async () => {
       const signature = sign(options.secret, body, Math.floor(options.now() / 1000))
@@ -45,9 +45,6 @@ export const sign = (secret: string, body: string, seconds: number): string =>
   `t=${seconds},v1=${createHmac('sha256', secret).update(`${seconds}.${body}`).digest('hex')}`
 
 const bare = ({ type, id }: Scope): Scope => ({ type, id })
-
-/** `attach_only` is the other name of `get` [4-73]. */
-const oneName = (mode: AccessMode): AccessMode => (mode === 'attach_only' ? 'get' : mode)
 
 const relationOf = (principal: string, { owner, members }: Ownership): 'owner' | 'member' | null =>
   owner === principal ? 'owner' : members.includes(principal) ? 'member' : null
