@@ -15,6 +15,17 @@ export default defineConfig({
       },
       {
         test: {
+          // The agent's dataplane suites once more, unchanged, through the broker's relay [4-150].
+          name: 'relay',
+          include: ['apps/agent/test/dataplane-*.test.ts'],
+          exclude: ['**/dataplane-{auth,wire}.test.ts', '**/node_modules/**'],
+          setupFiles: ['test/dataplane/through-relay.ts'],
+          testTimeout: 30_000,
+          hookTimeout: 30_000,
+        },
+      },
+      {
+        test: {
           name: 'stack',
           include: ['test/**/*.test.ts'],
           exclude: ['**/*.docker.test.ts', '**/node_modules/**'],

@@ -33,21 +33,15 @@ describe('[4-160] every refusal is the envelope', () => {
     [
       'a sandbox that is not here',
       async () => {
-        const gone = newSandboxId()
-        const token = await dp.sign({ aud: gone, sandbox_id: gone })
-        return fetch(`${dp.origin}/sandboxes/${gone}/v1/execs`, { headers: { Authorization: `Bearer ${token}` } })
+        const { base, claims } = dp.missing()
+        return fetch(`${base}/execs`, { headers: { Authorization: `Bearer ${await dp.sign(claims)}` } })
       },
       503,
       'SANDBOX_LOST',
     ],
     ['an unknown route', () => dp.fetch('/nonesuch'), 404, 'NOT_FOUND'],
     ['/v1 twice', () => dp.fetch('/v1/exec', { method: 'POST' }), 404, 'NOT_FOUND'],
-    [
-      'no /v1',
-      () => fetch(`${dp.origin}/sandboxes/${dp.sandbox.id}/exec`, { headers: { Authorization: `Bearer ${dp.token}` } }),
-      404,
-      'NOT_FOUND',
-    ],
+    ['no /v1', () => fetch(dp.base.replace(/v1$/, 'exec'), { headers: { Authorization: `Bearer ${dp.token}` } }), 404, 'NOT_FOUND'],
     ['no path', () => dp.fetch('/files/stat'), 400, 'INVALID_REQUEST'],
     ['a bad flag', () => dp.fetch('/files?path=x&recursive=maybe', { method: 'DELETE' }), 400, 'INVALID_REQUEST'],
     [

@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import type { Profile, SessionTokenClaims } from '@boxoffice/protocol'
+import { newSandboxId, newSessionId, type Profile, type SessionTokenClaims } from '@boxoffice/protocol'
 import { Registry } from 'prom-client'
 import { createDataplane, type Dataplane } from '../../src/http/app.ts'
 import { createKeySource } from '../../src/http/keys.ts'
@@ -9,14 +9,23 @@ import { createRevocationStore, type RevocationStore } from '../../src/http/revo
 import { quiet, TestSandbox } from './sandbox.ts'
 import { createTestIssuer, ISSUER, type TestIssuer } from './tokens.ts'
 
+/** What something before a dataplane has to know of it. */
+export type TestPlane = { sandbox: TestSandbox; issuer: TestIssuer; origin: string; corsOrigins: string[] }
+
+/** Stands between clients and a dataplane under test, with the same routes below `base`. */
+export type Front = { origin: string; base: string; add(sessionId: string, sandboxId: string): string; close(): Promise<void> }
+
 /** A dataplane on a free port with one sandbox: everything real but broker and provider. */
 export class TestDataplane {
+  /** Set where the suites run through the relay (test/dataplane). */
+  static front: ((plane: TestPlane) => Promise<Front>) | undefined
   readonly sandbox: TestSandbox
   readonly issuer: TestIssuer
   readonly revocations: RevocationStore
   readonly dataplane: Dataplane
   readonly token: string
   readonly #server: Server
+  readonly #front: Front | undefined
 
   private constructor(parts: {
     sandbox: TestSandbox
@@ -25,6 +34,7 @@ export class TestDataplane {
     dataplane: Dataplane
     token: string
     server: Server
+    front: Front | undefined
   }) {
     this.sandbox = parts.sandbox
     this.issuer = parts.issuer
@@ -32,6 +42,7 @@ export class TestDataplane {
     this.dataplane = parts.dataplane
     this.token = parts.token
     this.#server = parts.server
+    this.#front = parts.front
   }
 
   static async start(options: { profile?: Partial<Profile>; corsOrigins?: string[] } = {}): Promise<TestDataplane> {
@@ -55,16 +66,24 @@ export class TestDataplane {
     server.on('upgrade', (request, socket, head) => dataplane.upgrade(request, socket, head))
     server.listen(0, '127.0.0.1')
     await once(server, 'listening')
-    return new TestDataplane({ sandbox, issuer, revocations, dataplane, token: await issuer.sign(), server })
+    const origin = originOf(server)
+    const front = await TestDataplane.front?.({ sandbox, issuer, origin, corsOrigins: options.corsOrigins ?? [] })
+    return new TestDataplane({ sandbox, issuer, revocations, dataplane, token: await issuer.sign(), server, front })
   }
 
   get origin(): string {
-    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`
+    return this.#front?.origin ?? originOf(this.#server)
   }
 
   /** `http_base_url`. */
   get base(): string {
-    return `${this.origin}/sandboxes/${this.sandbox.id}/v1`
+    return this.#front?.base ?? `${this.origin}/sandboxes/${this.sandbox.id}/v1`
+  }
+
+  /** Base and claims for a sandbox that is not here. */
+  missing(): { base: string; claims: Partial<SessionTokenClaims> } {
+    const [sid, aud] = [newSessionId(), newSandboxId()]
+    return { base: this.#front?.add(sid, aud) ?? `${this.origin}/sandboxes/${aud}/v1`, claims: { sid, aud, sandbox_id: aud } }
   }
 
   get wsBase(): string {
@@ -98,9 +117,12 @@ export class TestDataplane {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
+    await this.#front?.close()
     await this.dataplane.close()
     this.#server.closeAllConnections()
     await new Promise((resolve) => this.#server.close(resolve))
     await this.sandbox[Symbol.asyncDispose]()
   }
 }
+
+const originOf = (server: Server): string => `http://127.0.0.1:${(server.address() as AddressInfo).port}`

@@ -1,0 +1,66 @@
+import { createPrivateKey } from 'node:crypto'
+import type { TestPlane } from '../../apps/agent/test/support/dataplane.ts'
+import { quiet } from '../../apps/agent/test/support/sandbox.ts'
+import { ISSUER } from '../../apps/agent/test/support/tokens.ts'
+import { listen } from '../../apps/broker/src/http/server.ts'
+import { createAdmission } from '../../apps/broker/src/relay/admission.ts'
+import { Credentials } from '../../apps/broker/src/relay/credentials.ts'
+import { createRelay, type Relay } from '../../apps/broker/src/relay/relay.ts'
+import { relayPath } from '../../apps/broker/src/relay/target.ts'
+import type { PlacedSession } from '../../apps/broker/src/sessions/session.ts'
+import type { AgentRecord } from '../../apps/broker/src/store/store.ts'
+import { TokenIssuer } from '../../apps/broker/src/tokens/issuer.ts'
+import { sessionTokenVerifier } from '../../apps/broker/src/tokens/verifier.ts'
+
+/** The broker's relay, as the broker listens with it, before one dataplane under test. */
+export const startRelayFront = async ({ sandbox, issuer, origin, corsOrigins }: TestPlane) => {
+  const sandboxes = new Map([[sandbox.sessionId, sandbox.id]])
+  const jwk = { ...issuer.jwks.keys[0], alg: 'EdDSA', use: 'sig' } as never
+  const keys = {
+    jwks: issuer.jwks,
+    reload: () => Promise.resolve(),
+    current: {
+      kid: issuer.kid,
+      activeAt: 0,
+      privateKey: createPrivateKey(issuer.privateKey.export({ format: 'pem', type: 'pkcs8' })),
+      jwk,
+    },
+  }
+  const now = Date.now
+  const tokens = new TokenIssuer(keys, 600, now)
+  tokens.issuer = ISSUER
+  const verify = sessionTokenVerifier({ keys, issuer: () => ISSUER, now })
+  const sessionOf = (id: string) => {
+    const sandboxId = sandboxes.get(id)
+    return sandboxId === undefined ? undefined : ({ id, sandboxId, state: 'active', agentId: 'agt_test', generation: 1 } as PlacedSession)
+  }
+  const relay: Relay = createRelay({
+    admission: createAdmission({
+      credentials: new Credentials({ verify, issuer: tokens, now }),
+      store: {
+        sessions: { byId: async (id) => sessionOf(id) },
+        agents: { byId: async (id) => ({ id, dataplaneUrl: origin, relay: 'auto' }) as AgentRecord },
+      },
+    }),
+    corsOrigins,
+    metrics: { observe: () => {}, refused: () => {} },
+    log: quiet,
+  })
+  const nothing = { fetch: () => new Response(null, { status: 404 }) } as never
+  const server = await listen(nothing, relay, { host: '127.0.0.1', port: 0 })
+  const url = `http://127.0.0.1:${server.port}`
+  return {
+    origin: url,
+    base: url + relayPath(sandbox.sessionId),
+    /** Another session, which has this sandbox. */
+    add(sessionId: string, sandboxId: string): string {
+      sandboxes.set(sessionId, sandboxId)
+      return url + relayPath(sessionId)
+    },
+    async close(): Promise<void> {
+      await relay.closeSockets()
+      await server.close()
+      relay.close()
+    },
+  }
+}
