@@ -5,10 +5,11 @@ import { type ProcessReader, ProcessStream } from '../sandbox/process.ts'
 import type { Sandbox } from '../sandbox/sandbox.ts'
 import type { SupervisorExit } from '../supervisor/link.ts'
 import type { Ready } from '../supervisor/payloads.ts'
-import type { Attached, AttachMode, Attachments } from './attachments.ts'
+import type { Attached, AttachMode, Attachments, Place, Size } from './attachments.ts'
 import type { Beginning } from './begin.ts'
 import { Flow } from './flow.ts'
 import type { SocketKind } from './frames.ts'
+import { TerminalSize } from './terminal-size.ts'
 import { TextStream } from './text.ts'
 import type { SocketWriter } from './writer.ts'
 
@@ -43,19 +44,16 @@ export class Attachment implements ProcessReader, Attached {
   readonly #stream: ProcessStream
   readonly #texts: readonly TextStream[]
   readonly #flow: Flow
+  readonly #size: TerminalSize
   #running = true
-  #joined = false
+  #place: Place | undefined
   #stdinBlocked = false
   #closing: NodeJS.Timeout | undefined
-  #size: { cols: number; rows: number } | undefined
-  #current: { cols: number; rows: number } | undefined
-  /** The size is applied when the replay has been sent up to here. */
-  #redrawAt = Number.POSITIVE_INFINITY
 
   constructor(options: AttachmentOptions) {
     this.#options = options
     this.mode = options.beginning.mode
-    this.#size = options.beginning.size
+    this.#size = new TerminalSize({ wanted: options.beginning.size, resize: (size) => this.#call('resize', size) })
     this.#texts = [new TextStream(), new TextStream(), new TextStream()]
     this.#stream = new ProcessStream(options.sandbox, options.beginning.operation, this)
     const { owner, beginning } = options
@@ -72,7 +70,7 @@ export class Attachment implements ProcessReader, Attached {
 
   /** Somebody else who may is attached too. */
   get shared(): boolean {
-    return this.#options.attachments.others(this.#options.sandbox.id, this.id, this).some(({ entitled }) => entitled)
+    return this.#place?.others.some(({ entitled }) => entitled) ?? false
   }
 
   /** Until the exit has been seen. */
@@ -88,10 +86,11 @@ export class Attachment implements ProcessReader, Attached {
 
   ready(ready: Ready): void {
     const { kind, beginning, attachments, sandbox, owner } = this.#options
-    this.#joined = true
-    const owns = attachments.join(sandbox.id, this.id, this)
+    const place = attachments.join(sandbox.id, this.id, this)
+    this.#place = place
+    const owns = place.owner === this
     this.#flow.begin(ready.stdout.offset, ready.stderr.offset)
-    const { pty } = ready
+    const size = place.size ?? ready.pty
     owner.writer.json({
       type: 'ready',
       [kind === 'exec' ? 'exec_id' : 'shell_id']: ready.id,
@@ -100,14 +99,9 @@ export class Attachment implements ProcessReader, Attached {
       stdout: streamStart(beginning.asked.stdout, ready.stdout),
       stderr: streamStart(beginning.asked.stderr, ready.stderr),
       stdin: { offset: ready.stdin_offset },
-      ...(kind === 'shell' && pty ? { size_owner: owns, cols: pty.cols, rows: pty.rows } : {}),
+      ...(kind === 'shell' && size ? { size_owner: owns, cols: size.cols, rows: size.rows } : {}),
     })
-    if (!pty) return
-    this.#current = { cols: pty.cols, rows: pty.rows }
-    if (!ready.attached || ready.ended) return
-    this.#size ??= this.#current
-    this.#redrawAt = ready.stdout.end
-    this.#redrawWhenReplayed()
+    if (kind === 'shell') this.#size.joined(place, { owns, ready, asked: beginning.asked.stdout })
   }
 
   output(stream: 1 | 2, piece: Buffer): void {
@@ -122,7 +116,7 @@ export class Attachment implements ProcessReader, Attached {
       if (chunk !== undefined) this.#sendText(stream, textFields(chunk))
     }
     this.#flow.check()
-    this.#redrawWhenReplayed()
+    this.#size.sent(this.#flow.offset(1))
   }
 
   exit(exit: SupervisorExit): void {
@@ -196,12 +190,10 @@ export class Attachment implements ProcessReader, Attached {
     if (!this.#refused('signal') && this.#running) this.#call('signal', { signal })
   }
 
-  resize(size: { cols: number; rows: number }, claim: boolean): void {
-    const { kind, attachments, sandbox } = this.#options
-    if (kind !== 'shell' || this.#refused('resize')) return
-    this.#size = size
-    if (claim) attachments.claim(sandbox.id, this.id, this)
-    if (attachments.owns(sandbox.id, this.id, this)) this.#applySize(size)
+  resize(size: Size, claim: boolean): void {
+    if (this.#options.kind !== 'shell' || this.#refused('resize')) return
+    if (claim) this.#place?.claim()
+    this.#size.want(size, this.#place?.owner === this)
   }
 
   /** `close`: the end of stdin, TERM after 5 s, KILL after 5 more; a shell is hung up at once [4-129]. */
@@ -228,7 +220,11 @@ export class Attachment implements ProcessReader, Attached {
   }
 
   becameOwner(): void {
-    if (this.#size !== undefined && this.#running) this.#applySize(this.#size)
+    if (this.#running) this.#size.owned()
+  }
+
+  redraw(): void {
+    if (this.#running) this.#size.redraw()
   }
 
   /** Leaves the process; it goes on by its own rules. */
@@ -236,8 +232,9 @@ export class Attachment implements ProcessReader, Attached {
     clearTimeout(this.#closing)
     this.#flow.dispose()
     this.#stream.leave()
-    if (this.#joined) this.#options.attachments.leave(this.#options.sandbox.id, this.id, this)
-    this.#joined = false
+    this.#size.dispose()
+    this.#place?.leave()
+    this.#place = undefined
     this.#running = false
   }
 
@@ -245,22 +242,6 @@ export class Attachment implements ProcessReader, Attached {
     if (this.mode !== 'viewer') return false
     this.#options.owner.report(new BoxofficeError('CAPABILITY_DENIED', `A viewer cannot send ${what}; attach with another mode`))
     return true
-  }
-
-  #applySize(size: { cols: number; rows: number }): void {
-    this.#current = size
-    this.#call('resize', size)
-  }
-
-  /** After a replay the size is set again, by way of another one where it is the same: only a change makes programs redraw. */
-  #redrawWhenReplayed(): void {
-    if (this.#flow.offset(1) < this.#redrawAt) return
-    this.#redrawAt = Number.POSITIVE_INFINITY
-    const { attachments, sandbox } = this.#options
-    if (this.#size === undefined || !attachments.owns(sandbox.id, this.id, this)) return
-    const { cols, rows } = this.#size
-    if (this.#current?.cols === cols && this.#current.rows === rows) this.#call('resize', { cols, rows: rows > 1 ? rows - 1 : 2 })
-    this.#applySize(this.#size)
   }
 
   /** One that has ended meanwhile is no error. */
