@@ -36,7 +36,7 @@ function isOn(session: Session, agent: AgentRecord, sandboxId: string | null): b
   return placed === null || placed.sandboxId === sandboxId
 }
 
-const nothing = ({ seq }: JournalEntry): JournalRecord => ({ seq, sessionId: null, events: [], audit: [] })
+const nothing = ({ seq }: JournalEntry): JournalRecord => ({ seq, sessionId: null, recovered: false, events: [], audit: [] })
 
 function toRecord(entry: JournalEntry, session: Session | undefined, agent: AgentRecord, now: number): JournalRecord {
   const ts = Math.round(Math.max(session?.createdAt ?? 0, now - entry.age_ms))
@@ -49,7 +49,8 @@ function toRecord(entry: JournalEntry, session: Session | undefined, agent: Agen
   const record = (events: NewSessionEvent[], audit: AuditEntry[]): JournalRecord => ({
     seq: entry.seq,
     sessionId: session?.id ?? null,
-    events: session === undefined ? [] : events.map((event) => (entry.recovered ? { ...event, recovered: true } : event)),
+    recovered: entry.recovered ?? false,
+    events: session === undefined ? [] : events,
     audit,
   })
   switch (entry.type) {

@@ -7,8 +7,6 @@ export type NewSessionEvent<T extends SessionEventType = SessionEventType> = {
   ts: number
   type: T
   data: SessionEventData<T>
-  /** It may be there already, told by an earlier instance of the agent. */
-  recovered?: boolean
 }
 
 /** What a change of a session tells those who follow it; null before it was made. Without I/O. */

@@ -213,6 +213,8 @@ export interface EventStore {
 export type JournalRecord = {
   seq: number
   sessionId: string | null
+  /** It may be there already, told by an earlier instance of the agent. */
+  recovered: boolean
   events: readonly NewSessionEvent[]
   audit: readonly AuditEntry[]
 }

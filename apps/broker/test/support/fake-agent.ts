@@ -4,6 +4,7 @@ import type { AddressInfo } from 'node:net'
 import {
   type AgentInstructions,
   CreateSandboxRequest,
+  type JournalEntry,
   newSandboxId,
   type RegisterAgentRequest,
   RegisterAgentResponse,
@@ -200,12 +201,13 @@ export async function startFakeAgent(options: FakeAgentOptions) {
     return response
   }
 
-  async function heartbeat(changed?: SandboxReport[]): Promise<AgentInstructions> {
+  async function heartbeat(changed?: SandboxReport[], journal?: JournalEntry[]): Promise<AgentInstructions> {
     const response = await post(`/v1/agents/${registration?.agent_id}/heartbeat`, registration?.agent_token ?? '', {
       instance_id: instanceId,
       provider: providerReport(),
       sandboxes: changed ?? reports(),
       partial: changed !== undefined,
+      ...(journal === undefined ? {} : { journal }),
     })
     if (!response.ok) throw new Error(`heartbeat: ${response.status}`)
     const instructions = (await response.json()) as AgentInstructions

@@ -13,10 +13,11 @@ export type Refusal = ErrorEnvelope
 export const tempDir = (): string => mkdtempSync(join(tmpdir(), 'boxoffice-broker-'))
 export const removeDir = (directory: string): void => rmSync(directory, { recursive: true, force: true })
 
-export async function startTestBroker(config: Partial<BrokerConfig> = {}) {
+export async function startTestBroker(config: Partial<BrokerConfig> = {}, overrides: Parameters<typeof createBroker>[1] = {}) {
   const dataDir = config.dataDir ?? tempDir()
   let offset = 0
-  const broker = createBroker({ port: 0, createApiKey: true, logLevel: 'silent', ...config, dataDir }, { now: () => Date.now() + offset })
+  const settings = { port: 0, createApiKey: true, logLevel: 'silent', ...config, dataDir } as const
+  const broker = createBroker(settings, { now: () => Date.now() + offset, ...overrides })
   const { url, enrollToken, apiKeyCreated } = await broker.start()
   const key = config.apiKey ?? apiKeyCreated ?? ''
   const agents: Awaited<ReturnType<typeof startFakeAgent>>[] = []

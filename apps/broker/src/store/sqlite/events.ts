@@ -3,8 +3,8 @@ import type { NewSessionEvent } from '../../events/session-events.ts'
 import type { EventStore } from '../store.ts'
 import type { Db } from './database.ts'
 
-/** Inside a transaction: adds events to the change that they tell of. */
-export type AppendEvents = (sessionId: string, events: readonly NewSessionEvent[]) => void
+/** Inside a transaction: adds events to the change that they tell of; with `recovered` those that are not there yet. Gives how many. */
+export type AppendEvents = (sessionId: string, events: readonly NewSessionEvent[], recovered?: boolean) => number
 
 /** Two ends of one process, told by two instances of an agent, are no further apart than this; ids are reused after 600 s. */
 const SAME_END_MS = 300_000
@@ -35,16 +35,18 @@ export function sqliteEvents(db: Db): { store: EventStore; append: AppendEvents;
     return oldest !== undefined && oldest.id > 1 && event.ts < oldest.ts
   }
 
-  const append: AppendEvents = (sessionId, events) => {
-    if (events.length === 0) return
-    let id = (last.get(sessionId) as number | null) ?? 0
+  const append: AppendEvents = (sessionId, events, recovered = false) => {
+    if (events.length === 0) return 0
+    const before = (last.get(sessionId) as number | null) ?? 0
+    let id = before
     for (const event of events) {
       const data = JSON.stringify(event.data)
-      if (event.recovered && isKnown(sessionId, event, data)) continue
+      if (recovered && isKnown(sessionId, event, data)) continue
       insert.run(sessionId, ++id, event.ts, event.type, data)
     }
     if (id > KEPT_EVENTS) trim.run(sessionId, id - KEPT_EVENTS)
     appended.add(sessionId)
+    return id - before
   }
 
   return {

@@ -23,12 +23,12 @@ export function sqliteJournal(db: Db, write: Write, appendAudit: AppendAudit, ap
       write(() => {
         const before = place.get(agentId, instanceId) as number | undefined
         let at = before ?? 0
-        for (const { seq, sessionId, events, audit } of entries) {
+        for (const { seq, sessionId, recovered, events, audit } of entries) {
           if (seq <= at) continue
           at = seq
-          appendAudit(audit)
-          if (sessionId === null || events.length === 0 || isLive.get(sessionId) === undefined) continue
-          appendEvents(sessionId, events)
+          const stored = sessionId !== null && isLive.get(sessionId) !== undefined ? appendEvents(sessionId, events, recovered) : 0
+          // Told by an earlier instance: then its audit entry is there, too.
+          if (!recovered || stored > 0) appendAudit(audit)
         }
         if (at !== before) move.run(agentId, instanceId, at, now)
         if (before === undefined) forget.run(agentId, instanceId, now - INSTANCE_KEPT_MS)
