@@ -2,8 +2,10 @@ import { randomUUID } from 'node:crypto'
 import { join } from 'node:path'
 import { authorizerOf } from './access/authorizers.ts'
 import { KeyService } from './access/key-service.ts'
+import { Members } from './access/members.ts'
 import { hashKey, newApiKey, newKeyId, Principals, ROOT_TENANT } from './access/principals.ts'
 import { PrincipalLimit, RateLimit } from './access/rate-limits.ts'
+import { Threads } from './access/threads.ts'
 import { type AgentClient, httpAgentClient } from './agents/agent-client.ts'
 import { Inventory } from './agents/inventory.ts'
 import { LostAgents } from './agents/lost-agents.ts'
@@ -18,11 +20,13 @@ import { createApp } from './http/app.ts'
 import { auditRoutes } from './http/audit.ts'
 import { eventRoutes } from './http/events.ts'
 import { keyRoutes } from './http/keys.ts'
+import { memberRoutes } from './http/members.ts'
 import { documentationRoutes } from './http/openapi.ts'
 import { operationRoutes } from './http/operations.ts'
 import { profileRoutes } from './http/profiles.ts'
 import { listen } from './http/server.ts'
 import { sessionRoutes } from './http/sessions.ts'
+import { threadRoutes } from './http/threads.ts'
 import { createLog, type Log } from './log.ts'
 import { Metrics } from './metrics.ts'
 import { type OutboundCall, outboundCall } from './outbound/call.ts'
@@ -31,6 +35,7 @@ import { Credentials } from './relay/credentials.ts'
 import { createRelay } from './relay/relay.ts'
 import { Acquisition } from './sessions/acquisition.ts'
 import { SessionEffects } from './sessions/effects.ts'
+import { Grants } from './sessions/grants.ts'
 import { SessionLedger } from './sessions/ledger.ts'
 import { Provisioner } from './sessions/provisioner.ts'
 import { Reaper } from './sessions/reaper.ts'
@@ -41,9 +46,9 @@ import { openSqliteStore } from './store/sqlite/sqlite-store.ts'
 import type { Store } from './store/store.ts'
 import { TokenIssuer } from './tokens/issuer.ts'
 import { SigningKeys } from './tokens/keys.ts'
-import { sessionTokenVerifier } from './tokens/verifier.ts'
 import { OidcVerifier } from './tokens/oidc.ts'
 import { RemoteKeys } from './tokens/remote-keys.ts'
+import { sessionTokenVerifier } from './tokens/verifier.ts'
 
 /** Of event streams: a comment this often, a reader that takes nothing is dropped after, other brokers' writes are looked for. */
 const EVENT_TIMES = { pingMs: 15_000, stallMs: 30_000, pollMs: 200 }
@@ -121,15 +126,18 @@ async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, p
 
   const outbound = outboundCall(targetPolicy(settings), settings.authorizerTimeoutMs)
   const authorizer = authorizerOf(settings, outbound, now)
+  const grants = new Grants({ store, effects, profiles, tokenTtlSeconds: settings.tokenTtl, now })
   const acquisition = new Acquisition({
-    ...{ store, ledger, provisioner, placement, authorizer, profiles, brokerId, now },
+    ...{ store, ledger, effects, grants, provisioner, placement, authorizer, profiles, brokerId, now },
     maxSessions: settings.maxSessions,
     limits: {
       principal: new RateLimit(settings.rateLimits.createPerPrincipal, now),
       tenant: new RateLimit(settings.rateLimits.createPerTenant, now),
     },
   })
-  const sessions = new SessionService({ store, ledger, acquisition, authorizer, issuer, now })
+  const members = new Members({ store, authorizer, withdraw: (session, principal) => grants.withdraw(session, principal), now })
+  const threads = new Threads({ store, ledger, authorizer, cancel: (id) => acquisition.cancel(id), now })
+  const sessions = new SessionService({ store, ledger, acquisition, authorizer, grants, issuer, now })
   const principals = new Principals(store.keys, settings.apiKey, oidcOf(settings, outbound, keys, now))
   const metrics = new Metrics(store)
   const registry = new AgentRegistry({
@@ -152,8 +160,10 @@ async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, p
 
   let url = ''
   const routes = [
-    ...sessionRoutes(sessions),
+    ...sessionRoutes(sessions, settings.features),
     ...eventRoutes({ sessions, store: store.events, feed, ...eventTimes }),
+    ...memberRoutes(members),
+    ...threadRoutes(threads),
     ...keyRoutes(new KeyService(store.keys, principals, now)),
     ...profileRoutes(profiles),
     ...auditRoutes(store.audit),
@@ -222,7 +232,10 @@ async function operatorKey(settings: ResolvedBrokerConfig, store: Store, now: nu
   const key = newApiKey()
   const record = { id: newKeyId(), hash: hashKey(key), name: 'boxoffice up', tenant: ROOT_TENANT, principal: 'operator', createdAt: now }
   writeSecret(settings.dataDir, 'api-key', key)
-  await store.keys.insert({ ...record, actorType: 'human', role: 'operator', rights: ['act_as', 'release', 'box'], revokedAt: null }, [])
+  await store.keys.insert(
+    { ...record, actorType: 'human', role: 'operator', rights: ['act_as', 'release', 'box'], capabilities: null, revokedAt: null },
+    [],
+  )
   return key
 }
 

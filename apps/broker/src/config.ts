@@ -12,6 +12,20 @@ const outboundUrl = z
 
 const Rate = z.strictObject({ perSecond: z.number().positive(), burst: z.number().int().min(1) })
 
+/** `full`: the full protocol beside the MVP [4-175]. Also as a text, `full=false`, for a flag or a variable. */
+const Features = z.preprocess(
+  (value) =>
+    typeof value === 'string'
+      ? Object.fromEntries(
+          value
+            .split(',')
+            .map((part) => part.split('='))
+            .map(([name = '', on]) => [name.trim(), on === 'true' ? true : on === 'false' ? false : on]),
+        )
+      : value,
+  z.strictObject({ full: z.boolean('must be true or false').default(true) }),
+)
+
 /** Settings of the broker. Durations in seconds unless the name says otherwise. */
 export const BrokerConfig = z.object({
   host: z.string().min(1).default('127.0.0.1'),
@@ -39,6 +53,7 @@ export const BrokerConfig = z.object({
   /** Added to the built-in ones; one of the same name replaces it. */
   profiles: z.array(z.strictObject(Profile.shape)).default([]),
   sharedDataDir: z.boolean().default(false),
+  features: Features.prefault({}),
   corsOrigins: z.array(z.string()).default([]),
   /** Addresses whose X-Forwarded-For counts. */
   trustedProxies: z.array(z.string()).default([]),

@@ -28,16 +28,6 @@ export const NEGOTIATE_MODES = ['get', 'ensure', 'attach_only', 'create_only'] a
 export const Actor = z.object({ type: z.enum(['human', 'agent']), id: ScopeId })
 export type Actor = z.infer<typeof Actor>
 
-/** The MVP's own fields; removed with its last use. */
-export const MvpNegotiateRequest = z.object({
-  thread_id: ScopeId,
-  mode: z.enum(['get', 'ensure']),
-  profile: z.string().min(1).max(64).optional(),
-  relay: RelayPreference.optional(),
-  labels: Labels.optional(),
-  on_mismatch: z.enum(['warn', 'fail']).optional(),
-})
-
 /** `POST /v1/sandbox/sessions` in both shapes: `thread_id` (MVP) or `scope` (full). Unknown fields are ignored [4-18]. */
 export const NegotiateRequest = z
   .object({

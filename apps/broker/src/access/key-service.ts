@@ -3,7 +3,7 @@ import { auditEntry, type Origin } from '../audit/audit.ts'
 import type { KeyRecord, KeyStore } from '../store/store.ts'
 import { hashKey, isRootOperator, newApiKey, newKeyId, type Principal, type Principals } from './principals.ts'
 
-export type NewKey = Pick<KeyRecord, 'name' | 'tenant' | 'principal' | 'actorType' | 'role' | 'rights'>
+export type NewKey = Pick<KeyRecord, 'name' | 'tenant' | 'principal' | 'actorType' | 'role' | 'rights' | 'capabilities'>
 
 /** Makes, lists and revokes API keys. An operator sees its own tenant; operators of the root tenant see all. */
 export class KeyService {

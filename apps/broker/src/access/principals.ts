@@ -1,5 +1,5 @@
 import { createHash, randomBytes } from 'node:crypto'
-import { BoxofficeError } from '@boxoffice/protocol'
+import { BoxofficeError, type Capability } from '@boxoffice/protocol'
 import type { KeyRecord, KeyRight, KeyRole, KeyStore } from '../store/store.ts'
 import type { Credential } from './credential.ts'
 
@@ -10,6 +10,8 @@ export type Identity = {
   role: KeyRole
   rights: ReadonlySet<KeyRight>
   actorType: 'human' | 'agent'
+  /** What its credential is restricted to; null: to nothing. */
+  capabilities: readonly Capability[] | null
 }
 
 /** Who authenticated, and with what. */
@@ -95,6 +97,7 @@ const configuredOperator: Identity = {
   role: 'operator',
   rights: new Set(ALL_RIGHTS),
   actorType: 'human',
+  capabilities: null,
 }
 
 const identityOf = (record: KeyRecord): Identity => ({
@@ -103,4 +106,5 @@ const identityOf = (record: KeyRecord): Identity => ({
   role: record.role,
   rights: new Set(record.rights),
   actorType: record.actorType,
+  capabilities: record.capabilities,
 })

@@ -3,7 +3,10 @@ import type { AgentRecord, Store } from '../store/store.ts'
 
 const NONE: ReadonlySet<string> = new Set()
 
-export type Wishes = { except?: ReadonlySet<string>; preferred?: readonly string[] }
+export type Wishes = { except?: ReadonlySet<string>; preferred?: readonly string[]; provider?: string | null }
+
+/** Names that mean a provider here whether or not an agent has it; of all others at least one agent must have it [4-176]. */
+const SHIPPED: ReadonlySet<string> = new Set(['docker', 'local'])
 
 /** Says which agent gets the next sandbox, and which are there at all. */
 export class Placement {
@@ -18,14 +21,19 @@ export class Placement {
   }
 
   /**
-   * The first available one of `preferred`, else the available agent with the fewest live sessions; leaving out `except`. 503 when
-   * there is none, saying why.
+   * The first available one of `preferred`, else the available agent with the fewest live sessions; leaving out `except`, and
+   * with `provider` all that have another one. 503 when there is none, saying why.
    */
-  async choose({ except = NONE, preferred = [] }: Wishes = {}): Promise<AgentRecord> {
+  async choose({ except = NONE, preferred = [], provider = null }: Wishes = {}): Promise<AgentRecord> {
     const agents = (await this.#store.agents.list()).filter(({ id }) => !except.has(id))
-    const usable = agents.filter((agent) => this.isHeard(agent) && agent.provider.available)
+    const fitting = provider === null ? agents : agents.filter((agent) => agent.provider.name === provider)
+    const usable = fitting.filter((agent) => this.isHeard(agent) && agent.provider.available)
     const [first, ...others] = usable
-    if (first === undefined) throw unavailable(agents.filter((agent) => this.isHeard(agent)))
+    if (first === undefined)
+      throw unavailable(
+        fitting.filter((agent) => this.isHeard(agent)),
+        provider,
+      )
     if (others.length === 0) return first
     for (const id of preferred) {
       const agent = usable.find((one) => one.id === id)
@@ -35,17 +43,30 @@ export class Placement {
     return usable.reduce((best, agent) => ((load[agent.id] ?? 0) < (load[best.id] ?? 0) ? agent : best))
   }
 
+  /** 400 for a provider that no agent of this broker ever had. */
+  async requireKnown(provider: string): Promise<void> {
+    if (SHIPPED.has(provider)) return
+    const names = new Set((await this.#store.agents.list()).flatMap(({ provider: { name } }) => name ?? []))
+    if (names.has(provider)) return
+    const known = [...new Set([...SHIPPED, ...names])].sort().join(', ')
+    throw new BoxofficeError('INVALID_REQUEST', `provider_preference: there is no provider "${provider}"; use auto, or one of ${known}`, {
+      details: { field: 'provider_preference' },
+    })
+  }
+
   /** Whether the agent has reported lately. */
   isHeard(agent: AgentRecord): boolean {
     return this.#now() - agent.lastSeenAt <= this.#timeoutMs
   }
 }
 
-function unavailable(heard: AgentRecord[]): BoxofficeError {
+function unavailable(heard: AgentRecord[], provider: string | null): BoxofficeError {
   const reason = heard.find((agent) => agent.provider.reason !== null)?.provider.reason
   const message =
     heard.length === 0
-      ? 'no agent is connected; start one with: boxoffice agent'
+      ? provider === null
+        ? 'no agent is connected; start one with: boxoffice agent'
+        : `no agent with the provider "${provider}" is connected; start one with: boxoffice agent --provider ${provider}, or leave provider_preference to auto`
       : `no agent has an available provider${reason ? `: ${reason}` : ''}`
   return new BoxofficeError('BACKEND_UNAVAILABLE', message, { retryAfter: 2 })
 }

@@ -12,6 +12,7 @@ import { auditEntry, type Origin } from '../audit/audit.ts'
 import type { JournalIntake } from '../events/journal-intake.ts'
 import type { Log } from '../log.ts'
 import { revocationOf } from '../sessions/effects.ts'
+import { grantRevocationsOf } from '../sessions/grants.ts'
 import type { AgentRecord, Store } from '../store/store.ts'
 import type { TokenIssuer } from '../tokens/issuer.ts'
 import type { SigningKeys } from '../tokens/keys.ts'
@@ -117,9 +118,10 @@ export class AgentRegistry {
     const { store, inventory, profiles, heartbeatSeconds, tokenTtlSeconds, now } = this.#options
     const decisions = await inventory.reconcile(agent, reports, complete)
     const ended = await store.sessions.endedOn(agent.id, revokedSince)
+    const narrowed = await store.grants.narrowedOn(agent.id, Math.floor(revokedSince / 1000))
     return {
       decisions,
-      revocations: revocationOf(ended, tokenTtlSeconds),
+      revocations: { ...revocationOf(ended, tokenTtlSeconds), grants: grantRevocationsOf(narrowed, tokenTtlSeconds) },
       pools: [...profiles.values()].filter((profile) => profile.pool_size > 0),
       heartbeat_seconds: heartbeatSeconds,
       broker_time_ms: now(),

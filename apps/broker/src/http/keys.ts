@@ -1,4 +1,4 @@
-import { BoxofficeError } from '@boxoffice/protocol'
+import { BoxofficeError, Capability } from '@boxoffice/protocol'
 import { z } from 'zod'
 import type { KeyService } from '../access/key-service.ts'
 import type { KeyRecord } from '../store/store.ts'
@@ -18,6 +18,8 @@ export const CreateKeyRequest = z.object({
   role: z.enum(['operator', 'user']).default('user'),
   rights: z.array(z.enum(['act_as', 'release', 'box'])).default([]),
   actor_type: z.enum(['human', 'agent']).default('human'),
+  /** What its tokens may carry at most; default: whatever policy allows. */
+  capabilities: z.array(Capability).nullable().default(null),
 })
 
 const Key = z.object({
@@ -27,6 +29,7 @@ const Key = z.object({
   principal: z.string(),
   role: z.enum(['operator', 'user']),
   rights: z.array(z.string()),
+  capabilities: z.array(Capability).nullable(),
   actor_type: z.enum(['human', 'agent']),
   created_at: z.string(),
   revoked_at: z.string().nullable(),
@@ -77,6 +80,7 @@ const toKey = (record: KeyRecord): z.infer<typeof Key> => ({
   principal: record.principal,
   role: record.role,
   rights: [...record.rights],
+  capabilities: record.capabilities && [...record.capabilities],
   actor_type: record.actorType,
   created_at: new Date(record.createdAt).toISOString(),
   revoked_at: record.revokedAt === null ? null : new Date(record.revokedAt).toISOString(),

@@ -1,9 +1,17 @@
-import { type Binding, type MvpNegotiateRequest, NegotiateResponse, type Policy } from '@boxoffice/protocol'
+import {
+  type Binding,
+  type HeartbeatResponse,
+  NegotiateResponse,
+  type Policy,
+  type RefreshTokenResponse,
+  type NegotiateRequest as WireNegotiateRequest,
+} from '@boxoffice/protocol'
 import { z } from 'zod'
+import { readWanted } from '../access/capabilities.ts'
 import type { Repeatable } from '../sessions/idempotency.ts'
 import { threadOf, threadScope } from '../sessions/scopes.ts'
 import type { Grant, NegotiateRequest, SessionView } from '../sessions/service.ts'
-import { isLive, isPlaced, type Session } from '../sessions/session.ts'
+import { isLive, isPlaced, type PlacedSession, type Session } from '../sessions/session.ts'
 import type { AgentRecord } from '../store/store.ts'
 import type { IssuedToken } from '../tokens/issuer.ts'
 
@@ -30,16 +38,17 @@ export const ListQuery = z.object({
   cursor: z.string().max(200).optional(),
 })
 
-export const toNegotiateRequest = (
-  body: z.infer<typeof MvpNegotiateRequest>,
-  wait: number,
-  repeatable: Repeatable | null,
-): NegotiateRequest => ({
-  scope: threadScope(body.thread_id),
-  mode: body.mode,
-  shape: 'mvp',
+/** Thread ids and thread scopes are one namespace [4-80]; whoever says `thread_id` is answered in the MVP's names [C-45]. */
+export const toNegotiateRequest = (body: WireNegotiateRequest, wait: number, repeatable: Repeatable | null): NegotiateRequest => ({
+  scope: body.scope ?? threadScope(body.thread_id ?? ''),
+  mode: body.mode === 'attach_only' ? 'get' : body.mode,
+  shape: body.thread_id === undefined ? 'full' : 'mvp',
+  actor: body.actor,
+  wanted: readWanted(body.requested_capabilities),
+  sandboxHint: body.sandbox_hint ?? null,
+  provider: body.provider_preference === undefined || body.provider_preference === 'auto' ? null : body.provider_preference,
   profile: body.profile ?? null,
-  relay: body.relay ?? 'auto',
+  relay: body.relay ?? null,
   labels: body.labels ?? {},
   onMismatch: body.on_mismatch ?? 'warn',
   wait,
@@ -76,6 +85,16 @@ export function toSessionResponse({ session, agent, token }: SessionView): Sessi
 }
 
 export const toRefreshResponse = ({ token, expiresAt }: IssuedToken) => ({ token, expires_at: fromSeconds(expiresAt) })
+
+export const toRefreshTokenResponse = (issued: IssuedToken): RefreshTokenResponse => {
+  const { token, expires_at, credentials } = toTokenFields(issued)
+  return { token, expires_at, credentials }
+}
+
+export const toHeartbeatResponse = (session: PlacedSession): HeartbeatResponse => ({
+  binding: toBinding(session),
+  lease_expires_at: fromSeconds(Math.floor(session.leaseExpiresAt / 1000)),
+})
 
 export function toBinding(session: Session): Binding {
   const placed = isPlaced(session) ? session : isLive(session) ? null : session.placed

@@ -1,4 +1,13 @@
-import { BoxofficeError, ListSessionsResponse, MvpNegotiateRequest, NegotiateResponse, RefreshResponse } from '@boxoffice/protocol'
+import {
+  BoxofficeError,
+  HeartbeatResponse,
+  ListSessionsResponse,
+  NegotiateRequest,
+  NegotiateResponse,
+  RefreshRequest,
+  RefreshResponse,
+  RefreshTokenResponse,
+} from '@boxoffice/protocol'
 import { z } from 'zod'
 import { hashBody } from '../sessions/idempotency.ts'
 import type { SessionService } from '../sessions/service.ts'
@@ -11,23 +20,29 @@ const MAX_WAIT_SECONDS = 60
 const MAX_IDEMPOTENCY_KEY = 255
 
 const negotiateHeaders = {
-  'Idempotency-Key': 'Repeating a request with its key gives the same session (mode ensure; kept 24 h)',
+  'Idempotency-Key': 'Repeating a request with its key gives the same session (modes ensure and create_only; kept 24 h)',
   Prefer: 'wait=N: seconds to wait for a sandbox that starts (default 10, at most 60), then 423',
 }
 
-/** Negotiate, read, refresh, release, list (contract 2.2 to 2.4). */
-export const sessionRoutes = (sessions: SessionService): AnyRoute[] => [
+/** Negotiate, read, refresh, heartbeat, release, list (contract 2.2 to 2.4). `full: false` is the MVP alone [4-175]. */
+export const sessionRoutes = (sessions: SessionService, { full }: { full: boolean }): AnyRoute[] => [
+  ...mvpRoutes(sessions, full ? NegotiateRequest : NegotiateRequest.superRefine(refuseFull)),
+  ...(full ? fullRoutes(sessions) : []),
+]
+
+const mvpRoutes = (sessions: SessionService, body: z.ZodType<NegotiateRequest>): AnyRoute[] => [
   defineRoute({
     method: 'POST',
     path: '/v1/sandbox/sessions',
-    summary: 'Get the sandbox session of a thread, or ensure that there is one',
+    summary: 'Attach to the sandbox session of a thread or another scope, ensure that there is one, or create one',
     auth: 'key',
     headers: negotiateHeaders,
-    body: MvpNegotiateRequest,
+    body,
     naming: (body) => (isRecord(body) && 'scope' in body && !('thread_id' in body) ? 'full' : 'mvp'),
     responses: { 200: { description: 'The session with a fresh token', schema: NegotiateResponse } },
     async handle({ principal, body, rawBody, header, origin }) {
-      const key = body.mode === 'ensure' ? idempotencyKey(header('idempotency-key')) : null
+      const creates = body.mode === 'ensure' || body.mode === 'create_only'
+      const key = creates ? idempotencyKey(header('idempotency-key')) : null
       const repeatable = key === null ? null : { key, bodyHash: hashBody(rawBody) }
       const grant = await sessions.negotiate(principal, wire.toNegotiateRequest(body, waitSeconds(header('prefer')), repeatable), origin)
       const json = wire.toNegotiateResponse(grant)
@@ -68,10 +83,10 @@ export const sessionRoutes = (sessions: SessionService): AnyRoute[] => [
     summary: 'Get a new token for a session',
     auth: 'key',
     naming: 'mvp',
-    body: z.object({}),
+    body: RefreshRequest,
     responses: { 200: { description: 'A new token; the old one stays good until its own end', schema: RefreshResponse } },
-    async handle({ principal, id, origin }) {
-      return { status: 200, json: wire.toRefreshResponse(await sessions.refresh(principal, id, origin)) }
+    async handle({ principal, id, body, origin }) {
+      return { status: 200, json: wire.toRefreshResponse(await sessions.refresh(principal, id, body.actor, true, origin)) }
     },
   }),
   defineRoute({
@@ -88,6 +103,38 @@ export const sessionRoutes = (sessions: SessionService): AnyRoute[] => [
     },
   }),
 ]
+
+const fullRoutes = (sessions: SessionService): AnyRoute[] => [
+  defineRoute({
+    method: 'POST',
+    path: '/v1/sandbox/sessions/:id/refresh-token',
+    summary: 'Get new credentials for a session; leaves its lease alone',
+    auth: 'key',
+    body: RefreshRequest,
+    responses: { 200: { description: 'A new token, and what it grants', schema: RefreshTokenResponse } },
+    async handle({ principal, id, body, origin }) {
+      return { status: 200, json: wire.toRefreshTokenResponse(await sessions.refresh(principal, id, body.actor, false, origin)) }
+    },
+  }),
+  defineRoute({
+    method: 'POST',
+    path: '/v1/sandbox/sessions/:id/heartbeat',
+    summary: 'Say that a session is still needed: moves its lease, gives no token',
+    auth: 'key',
+    body: z.object({}),
+    responses: { 200: { description: 'The session and its lease', schema: HeartbeatResponse } },
+    async handle({ principal, id }) {
+      return { status: 200, json: wire.toHeartbeatResponse(await sessions.heartbeat(principal, id)) }
+    },
+  }),
+]
+
+/** What the MVP does not have [4-175]. Fields that it does not know are optional everywhere and change nothing for it. */
+function refuseFull({ scope, mode }: NegotiateRequest, context: z.core.$RefinementCtx): void {
+  const refuse = (field: string, message: string) => context.addIssue({ code: 'custom', path: [field], message })
+  if (scope !== undefined) refuse('scope', 'is part of the full protocol, which is off on this broker (features.full); send thread_id')
+  if (mode !== 'get' && mode !== 'ensure') refuse('mode', 'must be one of get, ensure; the full protocol is off on this broker')
+}
 
 const isRecord = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null
 

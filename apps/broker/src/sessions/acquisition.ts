@@ -6,12 +6,14 @@ import type { RateLimit } from '../access/rate-limits.ts'
 import type { Placement } from '../agents/placement.ts'
 import { auditEntry, type Origin } from '../audit/audit.ts'
 import { eventsOf } from '../events/session-events.ts'
-import type { CreateOutcome, IdempotencyRecord, Store } from '../store/store.ts'
-import { findRepeat, keyOfEndedSession, recordOf } from './idempotency.ts'
+import type { IdempotencyRecord, Store } from '../store/store.ts'
+import type { SessionEffects } from './effects.ts'
+import type { Grants } from './grants.ts'
+import { findRepeat, keyOfEndedSession, type Repeatable, recordOf } from './idempotency.ts'
 import type { SessionLedger } from './ledger.ts'
 import { dueAt } from './lifecycle.ts'
 import { type Provisioner, provisionError } from './provisioner.ts'
-import { forbidden, noSession, starting, superseded } from './refusals.ts'
+import { exists, forbidden, noSession, starting, stillEnding, superseded } from './refusals.ts'
 import { threadOf, workspaceIdOf } from './scopes.ts'
 import type { NegotiateRequest } from './service.ts'
 import { isLive, isPlaced, type LiveSession, type PlacedSession, type ProvisioningSession } from './session.ts'
@@ -19,6 +21,8 @@ import { isLive, isPlaced, type LiveSession, type PlacedSession, type Provisioni
 export type AcquisitionOptions = {
   store: Store
   ledger: SessionLedger
+  effects: SessionEffects
+  grants: Grants
   provisioner: Provisioner
   placement: Placement
   authorizer: Authorizer
@@ -29,11 +33,27 @@ export type AcquisitionOptions = {
   now: () => number
 }
 
-/** `repeat` is to be recorded with the answer. */
-export type Resolved = { session: PlacedSession; warnings: string[]; replayed: boolean; repeat: IdempotencyRecord | null }
+/** `repeat` is to be recorded with the answer. `isNew`: made by this very request, so that nobody has a token of it. */
+export type Resolved = {
+  session: PlacedSession
+  decision: Decision
+  isNew: boolean
+  warnings: string[]
+  replayed: boolean
+  repeat: IdempotencyRecord | null
+}
 
 /** A decision, and whose the scope was when it was made. */
-type Admitted = Decision & { owner: string | null }
+type Decided = Decision & { owner: string | null }
+
+type Creation = {
+  principal: Principal
+  request: NegotiateRequest
+  profile: Profile
+  decision: Decided
+  origin: Origin
+  deadline: number
+}
 
 /** How often a row that another broker is making is looked at. */
 const POLL_MS = [10, 20, 40, 80]
@@ -41,38 +61,46 @@ const POLL_MS = [10, 20, 40, 80]
 /** Resolves a scope to its session, or makes it; atomic per scope over all brokers of one database [4-15]. */
 export class Acquisition {
   readonly #options: AcquisitionOptions
-  readonly #creating = new Map<string, Promise<unknown>>()
+  readonly #creating = new Map<string, Promise<string | undefined>>()
 
   constructor(options: AcquisitionOptions) {
     this.#options = options
   }
 
   async resolve(principal: Principal, request: NegotiateRequest, origin: Origin): Promise<Resolved> {
-    const { store, now } = this.#options
+    const { store, grants, placement, now } = this.#options
     if (request.relay === 'always') throw new BoxofficeError('UNSUPPORTED', 'relay: this broker cannot relay; use "auto" or "never"')
     const profile = this.#profile(request.profile)
-    let admitted = await this.#access(principal, request)
+    if (request.provider !== null) await placement.requireKnown(request.provider)
+    let decision = await this.#decision(principal, request)
     // A key has no meaning for what creates nothing [C-16].
-    const repeatable = request.mode === 'ensure' ? request.repeatable : null
+    const repeatable = request.mode === 'get' ? null : request.repeatable
     const recorded = repeatable && (await findRepeat(store, principal, repeatable, now()))
     const replayed = recorded ? await this.#isFinished(recorded) : false
     const deadline = performance.now() + request.wait * 1000
+    let made: string | undefined
     for (;;) {
       const live = await this.#live(principal, request)
       if (live === undefined) {
         if (request.mode === 'get') throw noSession('this scope has no session; call with mode "ensure" to create one')
         if (recorded && repeatable) throw keyOfEndedSession(repeatable.key)
-        const outcome = await this.#createOnce(principal, request, profile ?? this.#profile('default'), admitted, origin)
-        if (outcome === 'claimed') admitted = await this.#access(principal, request)
+        const chosen = profile ?? this.#profile('default')
+        grants.requirePossible(request.wanted, chosen, { principal, decision })
+        const created = await this.#createOnce({ principal, request, profile: chosen, decision, origin, deadline })
+        // Somebody else was first, perhaps with the scope too.
+        if (created === undefined) decision = await this.#decision(principal, request)
+        made = created ?? made
         continue
       }
       // Somebody else may have claimed it since; the claim is in the database before the session is [C-02].
-      if (admitted.access === 'claimable') admitted = await this.#access(principal, request)
+      const current = decision.access === 'claimable' ? await this.#decision(principal, request) : decision
+      if (request.mode === 'create_only' && live.id !== made && !(await this.#isRepeated(principal, repeatable, live))) throw exists(live)
       if (live.state === 'provisioning' && request.mode === 'get') throw starting(live)
       const warnings = mismatches(live, profile, request)
       const session = live.state === 'provisioning' ? await this.#ready(live, deadline) : live
+      warnings.push(...differences(session, request))
       const repeat = repeatable && !recorded ? recordOf(principal, repeatable, session.id, now()) : null
-      return { session, warnings, replayed, repeat }
+      return { session, decision: current, isNew: session.id === made, warnings, replayed, repeat }
     }
   }
 
@@ -82,12 +110,18 @@ export class Acquisition {
   }
 
   /** 403 when the caller may not use the scope. */
-  async #access(principal: Principal, { scope, mode }: NegotiateRequest): Promise<Admitted> {
+  async #decision(principal: Principal, { scope, mode }: NegotiateRequest): Promise<Decided> {
     const { store, authorizer } = this.#options
     const ownership = await store.scopes.ownership(principal.tenant, scope)
     const decision = await authorizer.access(principal, scope, ownership, mode)
     if (decision.access === 'denied') throw forbidden(scope)
     return { ...decision, owner: ownership.owner }
+  }
+
+  /** The live session was made under this very key: by an earlier attempt, or by one that runs at the same time [C-14]. */
+  async #isRepeated(principal: Principal, repeatable: Repeatable | null, live: LiveSession): Promise<boolean> {
+    const { store, now } = this.#options
+    return repeatable !== null && (await findRepeat(store, principal, repeatable, now()))?.sessionId === live.id
   }
 
   #profile(name: string): Profile
@@ -116,38 +150,32 @@ export class Acquisition {
   }
 
   /** Of the requests of one scope that find no session at once, one makes it; the others look again, and cost no `create`. */
-  async #createOnce(
-    principal: Principal,
-    request: NegotiateRequest,
-    profile: Profile,
-    admitted: Admitted,
-    origin: Origin,
-  ): Promise<CreateOutcome['outcome'] | undefined> {
+  async #createOnce(creation: Creation): Promise<string | undefined> {
+    const { principal, request } = creation
     const scope = JSON.stringify([principal.tenant, request.scope.type, request.scope.id])
     const creating = this.#creating.get(scope)
-    if (creating !== undefined) return void (await creating.catch(() => {}))
-    const work = this.#create(principal, request, profile, admitted, origin).finally(() => this.#creating.delete(scope))
+    if (creating !== undefined) {
+      await creating.catch(() => {})
+      return undefined
+    }
+    const work = this.#create(creation).finally(() => this.#creating.delete(scope))
     this.#creating.set(scope, work)
     return work
   }
 
-  /** Inserts the row under the unique index; whoever loses the race finds the winner's row in the next round. */
-  async #create(
-    principal: Principal,
-    request: NegotiateRequest,
-    profile: Profile,
-    { access, owner }: Admitted,
-    origin: Origin,
-  ): Promise<CreateOutcome['outcome']> {
-    const { store, placement, provisioner, limits, maxSessions, now, brokerId } = this.#options
+  /** Inserts the row under the unique index and gives its id; whoever loses the race finds the winner's row in the next round. */
+  async #create({ principal, request, profile, decision, origin, deadline }: Creation): Promise<string | undefined> {
+    const { store, effects, placement, provisioner, limits, maxSessions, now, brokerId } = this.#options
     limits.principal.require(`${principal.tenant}/${principal.id}`, 'create')
     limits.tenant.require(principal.tenant, 'create')
+    // Only where the old sandbox holds a workspace that the new one is to get; nobody waits for another one [C-20 d, C-25].
+    if (!(await effects.workspaceIsFree(workspaceIdOf(principal.tenant, request.scope), deadline))) throw stillEnding(request.scope)
     const preferred = await store.workspaces.holders(workspaceIdOf(principal.tenant, request.scope))
-    const agent = await placement.choose({ preferred })
+    const agent = await placement.choose({ preferred, provider: request.provider })
     const session = newSession(principal, request, profile, { agentId: agent.id, brokerId, now: now() })
     const created = await store.sessions.create(session, {
-      claimFor: access === 'claimable' ? principal.id : null,
-      owner,
+      claimFor: decision.access === 'claimable' ? principal.id : null,
+      owner: decision.owner,
       maxLive: maxSessions,
       idempotency: request.repeatable && recordOf(principal, request.repeatable, session.id, session.createdAt),
       audit: [
@@ -165,7 +193,7 @@ export class Acquisition {
         retryAfter: 10,
         details: { limit: 'max_sessions', max: maxSessions },
       })
-    return created.outcome
+    return created.outcome === 'created' ? session.id : undefined
   }
 
   /** Waits until the row is ready: for our own work by its promise, for another broker's by looking at the row [C-17]. */
@@ -205,12 +233,28 @@ function mismatches(session: LiveSession, profile: Profile | null, { onMismatch 
         ? null
         : 'profile_changed'
   if (differs === null) return []
-  if (onMismatch === 'fail')
-    throw new BoxofficeError('BINDING_CONFLICT', `the live session has profile "${session.profile.name}" (${differs}); release it first`, {
-      details: { mismatch: differs, session_id: session.id },
-    })
+  if (onMismatch === 'fail') throw mismatch(session, differs, `profile "${session.profile.name}"`)
   return [differs]
 }
+
+/** The same for the provider, and for a hint at a sandbox that is not the scope's [C-22]; both show when the sandbox is there. */
+function differences(session: PlacedSession, { mode, provider, sandboxHint, onMismatch }: NegotiateRequest): string[] {
+  const warnings: string[] = []
+  if (provider !== null && provider !== session.provider) {
+    if (onMismatch === 'fail') throw mismatch(session, 'provider_differs', `provider "${session.provider}"`)
+    warnings.push('provider_differs')
+  }
+  if (sandboxHint !== null && sandboxHint !== session.sandboxId) {
+    if (mode === 'get') throw noSession('sandbox_hint: is not the sandbox of this scope; leave it out to attach to the one that is')
+    warnings.push('sandbox_hint_ignored')
+  }
+  return warnings
+}
+
+const mismatch = (session: LiveSession, differs: string, has: string): BoxofficeError =>
+  new BoxofficeError('BINDING_CONFLICT', `on_mismatch: the live session has ${has} (${differs}); release it first`, {
+    details: { mismatch: differs, session_id: session.id },
+  })
 
 function newSession(
   principal: Principal,
@@ -224,7 +268,8 @@ function newSession(
     scope: request.scope,
     profile,
     labels: request.labels,
-    relay: request.relay,
+    relay: request.relay ?? 'auto',
+    providerPreference: request.provider,
     shape: request.shape,
     createdBy: principal.id,
     createdAt: now,
@@ -232,6 +277,7 @@ function newSession(
     leaseExpiresAt: now + profile.lease_seconds * 1000,
     lastActivityAt: now,
     busy: false,
+    hasGrants: false,
     dueAt: 0,
     revision: 0,
     state: 'provisioning',

@@ -4,6 +4,7 @@ import type { AgentClient } from '../agents/agent-client.ts'
 import type { Log } from '../log.ts'
 import type { AgentRecord, Store } from '../store/store.ts'
 import type { SessionEffect } from './lifecycle.ts'
+import { workspaceIdOf } from './scopes.ts'
 import { type EndedSession, isLive, isPlaced, type Session } from './session.ts'
 
 /** Waits between attempts. After the last, the agent's next report brings it up again: the broker then answers `destroy`. */
@@ -16,6 +17,8 @@ export class SessionEffects {
   readonly #options: EffectsOptions
   readonly #running = new Set<Promise<void>>()
   readonly #removing = new Set<string>()
+  /** What ends sandboxes whose workspaces stay, by workspace. */
+  readonly #freeing = new Map<string, Promise<void>>()
   readonly #stop = new AbortController()
   /** Called when a suspended sandbox turns out not to be suspendable, so that its session can end [contract 2.10]. */
   onCannotSuspend: (session: Session) => Promise<unknown> = async () => {}
@@ -38,6 +41,19 @@ export class SessionEffects {
       })
       .finally(() => this.#running.delete(work))
     this.#running.add(work)
+    if (effect.type === 'destroy' && (session.profile.persistent || keeps(session)))
+      this.#free(workspaceIdOf(session.tenant, session.scope), work)
+  }
+
+  /** Waits until no sandbox that is being ended has the workspace; false when that takes longer than until `deadline` (monotonic). */
+  async workspaceIsFree(workspaceId: string, deadline: number): Promise<boolean> {
+    const freeing = this.#freeing.get(workspaceId)
+    if (freeing === undefined) return true
+    const timer = new AbortController()
+    const late = delay(Math.max(0, deadline - performance.now()), false, { signal: timer.signal }).catch(() => false)
+    const free = await Promise.race([freeing.then(() => true), late])
+    timer.abort()
+    return free
   }
 
   /** Removes, in the background, the workspaces on the agent that nobody wants any more. What fails is tried again with its next report. */
@@ -53,6 +69,20 @@ export class SessionEffects {
     this.#running.add(work)
   }
 
+  /** Tells an agent, in the background, what to refuse from now on; what it misses comes with the answer to its next report. */
+  push(agentId: string, revocations: Revocations): void {
+    const { store, client, log } = this.#options
+    const work = this.#retrying(async () => {
+      const agent = await store.agents.byId(agentId)
+      if (agent !== undefined) await client.revoke(agent, revocations)
+    })
+      .catch((thrown: unknown) =>
+        log.warn({ agent_id: agentId, err: thrown }, 'revocations could not be pushed; the next report repeats them'),
+      )
+      .finally(() => this.#running.delete(work))
+    this.#running.add(work)
+  }
+
   /** Resolves when nothing is in flight. */
   async settled(): Promise<void> {
     while (this.#running.size > 0) await Promise.allSettled(this.#running)
@@ -61,6 +91,13 @@ export class SessionEffects {
   async close(): Promise<void> {
     this.#stop.abort()
     await this.settled()
+  }
+
+  #free(workspaceId: string, work: Promise<void>): void {
+    const freeing = Promise.all([this.#freeing.get(workspaceId), work]).then(() => {
+      if (this.#freeing.get(workspaceId) === freeing) this.#freeing.delete(workspaceId)
+    })
+    this.#freeing.set(workspaceId, freeing)
   }
 
   async #attempt(session: Session, effect: SessionEffect): Promise<void> {

@@ -29,8 +29,10 @@ export type SessionEvent =
   | { type: 'create_failed'; fence: number; reason: string }
   /** The creating broker is gone; another goes on, maybe at another agent [C-24, 4-94]. */
   | { type: 'taken_over'; fence: number; brokerId: string; agentId: string }
-  /** Negotiate or heartbeat by a client; `lease` where the table of contract 2.10 lets it move the lease. */
-  | { type: 'touched'; lease: boolean }
+  /** Negotiate by a client. */
+  | { type: 'touched' }
+  /** A client still needs the session: moves the lease, wakes nothing [4-84]. */
+  | { type: 'heartbeat' }
   /** An agent's report: when the dataplane was last used, and whether work runs or is attached. */
   | { type: 'activity'; at: number; busy: boolean }
   /** A timer may have passed. `suspend` is what the sandbox's provider can do. */
@@ -83,6 +85,7 @@ function whenProvisioning(session: ProvisioningSession, event: SessionEvent, now
     case 'released':
       return step(terminate(session, 'released', now, event.keepWorkspace), revoke, destroy)
     case 'touched':
+    case 'heartbeat':
       return step(session) // its lease begins when it becomes active
     case 'activity':
     case 'suspend_refused':
@@ -94,7 +97,8 @@ function whenProvisioning(session: ProvisioningSession, event: SessionEvent, now
 function whenRunning(session: ActiveSession | IdleSession, event: SessionEvent, now: number): Step {
   switch (event.type) {
     case 'touched':
-      return step(touch(session, now, event.lease))
+    case 'heartbeat':
+      return step(touch(session, now))
     case 'suspend_refused':
       return step(session) // woken in the meantime
     case 'activity':
@@ -115,7 +119,9 @@ function whenRunning(session: ActiveSession | IdleSession, event: SessionEvent, 
 function whenSuspended(session: SuspendedSession, event: SessionEvent, now: number): Step {
   switch (event.type) {
     case 'touched':
-      return step(touch(wake(session, now), now, event.lease), { type: 'resume' })
+      return step(touch(wake(session, now), now), { type: 'resume' })
+    case 'heartbeat':
+      return step(rearm({ ...session, leaseExpiresAt: leaseFrom(session, now) }))
     case 'suspend_refused':
       return step(terminate(session, 'idle', now), revoke, destroy)
     case 'activity':
@@ -151,16 +157,15 @@ function whenEnded(session: EndedSession, event: SessionEvent, now: number): Ste
     case 'create_failed':
     case 'taken_over':
     case 'touched':
+    case 'heartbeat':
       return refuse(session, 'the session has ended')
   }
 }
 
 function tickRunning(session: ActiveSession | IdleSession, suspend: readonly SuspendMode[], now: number): Step {
-  const { profile } = session
   if (now >= session.hardExpiresAt) return step(terminate(session, 'hard_ttl', now), revoke, destroy)
   if (session.busy) return step(rearm(session))
-  if (now >= leaseDecisionAt(session) && profile.on_lease_expiry === 'terminate')
-    return step(terminate(session, 'lease', now), revoke, destroy)
+  if (now >= endedByLeaseAt(session)) return step(terminate(session, 'lease', now), revoke, destroy)
   if (now >= suspendAt(session)) {
     const mode = suspend.includes('freeze') ? 'freeze' : suspend[0]
     return mode === undefined
@@ -173,11 +178,10 @@ function tickRunning(session: ActiveSession | IdleSession, suspend: readonly Sus
 
 function tickSuspended(session: SuspendedSession, suspend: readonly SuspendMode[], now: number): Step {
   if (now >= session.hardExpiresAt) return step(terminate(session, 'hard_ttl', now), revoke, destroy)
-  if (session.profile.on_lease_expiry === 'terminate' && now >= leaseDecisionAt(session))
-    return step(terminate(session, 'lease', now), revoke, destroy)
+  if (now >= endedByLeaseAt(session)) return step(terminate(session, 'lease', now), revoke, destroy)
   if (session.mode === 'freeze' && now >= session.suspendedAt + ms(session.profile.stop_after_seconds)) {
-    // A provider that cannot stop keeps it frozen; the hard TTL still ends it.
-    if (!suspend.includes('stop')) return step({ ...session, dueAt: session.hardExpiresAt })
+    // A provider that cannot stop keeps it frozen, until hard TTL or lease end it.
+    if (!suspend.includes('stop')) return step({ ...session, dueAt: Math.min(session.hardExpiresAt, endedByLeaseAt(session)) })
     return step(suspended({ ...session, state: 'active' }, 'stop', now), { type: 'suspend', mode: 'stop' })
   }
   return step(rearm(session))
@@ -192,9 +196,15 @@ const ms = (seconds: number): number => seconds * 1000
 /** Without dataplane activity for so long a session reads `idle`, for information only [C-53]. */
 const idleAt = ({ lastActivityAt, profile }: PlacedSession): number => lastActivityAt + ms(profile.idle_after_seconds)
 
+const leaseFrom = (session: PlacedSession, now: number): number => Math.max(session.leaseExpiresAt, now + ms(session.profile.lease_seconds))
+
 /** The lease is acted on when neither it nor the activity of the last `lease_seconds` holds it [C-51]. */
 const leaseDecisionAt = (session: PlacedSession): number =>
   Math.max(session.leaseExpiresAt, session.lastActivityAt + ms(session.profile.lease_seconds))
+
+/** Where policy suspends, an expired lease does nothing to what is suspended already. */
+const endedByLeaseAt = (session: PlacedSession): number =>
+  session.profile.on_lease_expiry === 'terminate' ? leaseDecisionAt(session) : Number.POSITIVE_INFINITY
 
 const suspendAt = (session: PlacedSession): number => {
   const idle = session.lastActivityAt + ms(session.profile.idle_timeout_seconds)
@@ -215,8 +225,7 @@ export function dueAt(session: LiveSession): number {
     }
     case 'suspended': {
       const stop = session.mode === 'freeze' ? session.suspendedAt + ms(profile.stop_after_seconds) : Number.POSITIVE_INFINITY
-      const lease = profile.on_lease_expiry === 'terminate' ? leaseDecisionAt(session) : Number.POSITIVE_INFINITY
-      return Math.min(hardExpiresAt, stop, lease)
+      return Math.min(hardExpiresAt, stop, endedByLeaseAt(session))
     }
   }
 }
@@ -235,8 +244,8 @@ const suspended = (session: ActiveSession | IdleSession, mode: SuspendMode, now:
   rearm({ ...session, state: 'suspended', mode, suspendedAt: now, busy: false })
 
 /** Timers only move away, so `dueAt` stays where it is: the reaper looks once too early, and the row's index is left alone. */
-function touch(session: ActiveSession | IdleSession, now: number, lease: boolean): ActiveSession {
-  const leaseExpiresAt = lease ? Math.max(session.leaseExpiresAt, now + ms(session.profile.lease_seconds)) : session.leaseExpiresAt
+function touch(session: ActiveSession | IdleSession, now: number): ActiveSession {
+  const leaseExpiresAt = leaseFrom(session, now)
   const touched: ActiveSession = { ...session, state: 'active', leaseExpiresAt, lastActivityAt: Math.max(session.lastActivityAt, now) }
   return session.state === 'active' ? touched : rearm(touched)
 }
@@ -258,10 +267,10 @@ const placedOf = (session: Session): Placed | null => {
 const baseOf = (session: Session) => {
   const { id, tenant, scope, profile, labels, relay, shape, createdBy, createdAt, hardExpiresAt, leaseExpiresAt, revision, agentId } =
     session
-  const { lastActivityAt, dueAt, fence } = session
+  const { providerPreference, lastActivityAt, dueAt, fence, hasGrants } = session
   return {
     ...{ id, tenant, scope, profile, labels, relay, shape, createdBy, createdAt, hardExpiresAt, leaseExpiresAt, revision, agentId },
-    ...{ lastActivityAt, dueAt, fence, busy: false, placed: placedOf(session) },
+    ...{ providerPreference, lastActivityAt, dueAt, fence, hasGrants, busy: false, placed: placedOf(session) },
   }
 }
 

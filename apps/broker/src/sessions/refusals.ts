@@ -15,6 +15,16 @@ export const starting = (session: Session): BoxofficeError =>
     details: { session_id: session.id, state: session.state },
   })
 
+/** `create_only` where there is one [C-20 a]. */
+export const exists = (session: Session): BoxofficeError =>
+  new BoxofficeError('BINDING_CONFLICT', 'this scope has a live session; release it first, or call with mode "ensure" to use it', {
+    details: { session_id: session.id, state: session.state },
+  })
+
+/** [C-20 d] */
+export const stillEnding = (scope: Scope): BoxofficeError =>
+  new BoxofficeError('BINDING_CONFLICT', `the earlier session of this ${scope.type} is still ending and holds its workspace; ask again`)
+
 /** This broker was away while it made the sandbox; another took over, and the session has ended since [C-20 e]. */
 export const superseded = (): BoxofficeError =>
   new BoxofficeError('BINDING_CONFLICT', 'another broker took over while this one was stopped, and the session has ended; ask again')

@@ -1,23 +1,35 @@
-import { BoxofficeError, type RelayPreference, type Scope, type SessionState } from '@boxoffice/protocol'
-import { type Access, type AccessMode, type Authorizer, mayRelease } from '../access/authorizer.ts'
+import { type Actor, BoxofficeError, type RelayPreference, type Scope, type SessionState } from '@boxoffice/protocol'
+import { resolveActor } from '../access/actor.ts'
+import { type AccessMode, type Authorizer, type Decision, mayRelease } from '../access/authorizer.ts'
+import type { Wanted } from '../access/capabilities.ts'
 import type { Principal } from '../access/principals.ts'
 import { type AuditEvent, auditEntry, type Origin } from '../audit/audit.ts'
+import { heartbeatEvent } from '../events/session-events.ts'
 import type { AgentRecord, Store } from '../store/store.ts'
 import type { IssuedToken, TokenIssuer } from '../tokens/issuer.ts'
 import type { Acquisition } from './acquisition.ts'
+import type { Grants, Issuance } from './grants.ts'
 import type { Repeatable } from './idempotency.ts'
-import type { SessionLedger } from './ledger.ts'
+import type { Change, SessionLedger } from './ledger.ts'
 import { ended, noSession, requirePlaced } from './refusals.ts'
 import { threadOf } from './scopes.ts'
 import { isLive, isPlaced, type PlacedSession, type Session } from './session.ts'
 
 export type NegotiateRequest = {
   scope: Scope
-  mode: 'get' | 'ensure'
+  /** `attach_only` is `get` by another name [4-73]. */
+  mode: 'get' | 'ensure' | 'create_only'
   shape: 'mvp' | 'full'
+  /** Undefined: the caller itself. */
+  actor: Actor | undefined
+  wanted: Wanted
+  sandboxHint: string | null
+  /** Null: any. */
+  provider: string | null
   /** Null: the default one for a new session, any for one that exists. */
   profile: string | null
-  relay: RelayPreference
+  /** Null: as the session has it. */
+  relay: RelayPreference | null
   labels: Record<string, string>
   onMismatch: 'warn' | 'fail'
   /** Whole seconds that the caller waits for a sandbox that starts [C-17]. */
@@ -26,7 +38,15 @@ export type NegotiateRequest = {
 }
 
 /** A session that the caller may use, where its dataplane is, and a fresh token for it. */
-export type Grant = { session: PlacedSession; agent: AgentRecord; token: IssuedToken; warnings: string[]; replayed: boolean }
+export type Grant = {
+  session: PlacedSession
+  agent: AgentRecord
+  token: IssuedToken
+  /** Whether this caller wants the relay, as far as it says. */
+  relay: RelayPreference | null
+  warnings: string[]
+  replayed: boolean
+}
 
 export type SessionView = { session: Session; agent: AgentRecord | undefined; token: IssuedToken | null }
 
@@ -35,6 +55,7 @@ export type SessionServiceOptions = {
   ledger: SessionLedger
   acquisition: Acquisition
   authorizer: Authorizer
+  grants: Grants
   issuer: TokenIssuer
   now: () => number
 }
@@ -50,15 +71,22 @@ export class SessionService {
     this.#options = options
   }
 
-  /** `get` or `ensure`: the scope's session with a fresh token [4-04, 4-05]. */
+  /** The scope's session, made if the mode says so, with a fresh token [4-04, 4-05, 4-72]. */
   async negotiate(principal: Principal, request: NegotiateRequest, origin: Origin): Promise<Grant> {
-    const { ledger, acquisition } = this.#options
-    const { session, warnings, replayed, repeat } = await acquisition.resolve(principal, request, origin)
-    const { token, agent, change } = await this.#grant(session, principal, async (issue) =>
+    const { ledger, acquisition, grants } = this.#options
+    const actor = resolveActor(principal, request.actor).id
+    const by = { ...origin, actor }
+    const { session, decision, isNew, warnings, replayed, repeat } = await acquisition.resolve(principal, request, by)
+    const issuance = await grants.negotiate(session, { principal, actor, decision }, request.wanted, isNew)
+    const { token, agent, change } = await this.#issue(session, issuance, (sign) =>
       ledger.change(
         session,
-        { type: 'touched', lease: true },
-        { idempotency: repeat, audit: (after) => [this.#entry('sandbox.session.acquire', origin, after, issue(after))] },
+        { type: 'touched' },
+        {
+          idempotency: repeat,
+          grant: issuance.record,
+          audit: (after) => [this.#entry('sandbox.session.acquire', by, after, sign(after))],
+        },
       ),
     )
     if (change.refused !== undefined || !isPlaced(change.session)) {
@@ -66,34 +94,42 @@ export class SessionService {
       // It ended between the look-up and the token: the next round makes another one.
       return this.negotiate(principal, request, origin)
     }
-    return { session: change.session, agent, token, warnings, replayed }
+    warnings.push(...request.wanted.unknown.map((name) => `unknown_capability:${name}`))
+    return { session: change.session, agent, token, relay: request.relay, warnings, replayed }
   }
 
   /** One session by id; with a token for live ones unless `withToken` is false [4-82]. */
   async read(principal: Principal, id: string, withToken: boolean, origin: Origin): Promise<SessionView> {
     const { store } = this.#options
-    const { session } = await this.#load(principal, id)
+    const { session, decision } = await this.#load(principal, id)
     if (session.state === 'terminated') throw ended(session)
-    const agent = await store.agents.byId(session.agentId)
-    if (!withToken || !isPlaced(session)) return { session, agent, token: null }
-    const token = this.#options.issuer.session(session, principal.id)
-    await store.audit.append([this.#entry('sandbox.session.read', origin, session, token)])
-    return { session, agent, token }
+    if (!withToken || !isPlaced(session)) return { session, agent: await store.agents.byId(session.agentId), token: null }
+    return this.#renew(session, { principal, decision }, undefined, 'sandbox.session.read', origin)
   }
 
-  /** A new token; the old one stays good until its own end [4-30, 4-32]. */
-  async refresh(principal: Principal, id: string, origin: Origin): Promise<IssuedToken> {
-    const { ledger } = this.#options
-    const { session } = await this.#load(principal, id)
+  /**
+   * A new token; the old one stays good until its own end [4-30, 4-32]. `leases`: where an MVP client, which has no heartbeat,
+   * says by it that it still needs its session [C-51].
+   */
+  async refresh(principal: Principal, id: string, actor: Actor | undefined, leases: boolean, origin: Origin): Promise<IssuedToken> {
+    const { session, decision } = await this.#load(principal, id)
     const placed = requirePlaced(session)
-    // Only an MVP client, which has no heartbeat, says by refreshing that it still needs the session [C-51].
-    const lease = placed.shape === 'mvp' && placed.state !== 'suspended'
-    const { token, change } = await this.#grant(placed, principal, async (issue) => {
-      const audit = (after: Session) => [this.#entry('sandbox.session.refresh', origin, after, issue(after))]
-      return lease ? ledger.change(placed, { type: 'touched', lease: true }, { audit }) : this.#auditOnly(placed, audit)
-    })
-    requirePlaced(change.session)
-    return token
+    const moves = leases && placed.shape === 'mvp'
+    const renewed = await this.#renew(placed, { principal, decision }, actor, 'sandbox.session.refresh', origin, moves)
+    requirePlaced(renewed.session)
+    return renewed.token
+  }
+
+  /** Moves the lease; gives no token and wakes nothing [4-84]. */
+  async heartbeat(principal: Principal, id: string): Promise<PlacedSession> {
+    const { ledger, now } = this.#options
+    const { session } = await this.#load(principal, id)
+    const change = await ledger.change(
+      requirePlaced(session),
+      { type: 'heartbeat' },
+      { events: (before, after) => heartbeatEvent(before, after, now()) },
+    )
+    return requirePlaced(change.session)
   }
 
   /** The session whose events the caller may follow, by the rules of `read`; who resumes is told of its end as well. */
@@ -106,8 +142,8 @@ export class SessionService {
   /** Ends the session for everyone on the scope [C-54]; what it made is torn down in the background [C-25]. */
   async release(principal: Principal, id: string, keepWorkspace: boolean, origin: Origin): Promise<void> {
     const { ledger, acquisition } = this.#options
-    const { session, access } = await this.#load(principal, id, 'release')
-    if (!mayRelease(principal, access))
+    const { session, decision } = await this.#load(principal, id, 'release')
+    if (!mayRelease(principal, decision.access))
       throw new BoxofficeError('FORBIDDEN', 'releasing a session takes its owner or a key with the right "release"')
     const change = await ledger.change(
       session,
@@ -130,41 +166,61 @@ export class SessionService {
     id: string,
     mode: AccessMode = 'use',
     released = false,
-  ): Promise<{ session: Session; access: Access }> {
+  ): Promise<{ session: Session; decision: Decision }> {
     const { store, authorizer, ledger, now } = this.#options
     const found = await store.sessions.byId(id)
     if (found === undefined || found.tenant !== principal.tenant) throw noSession()
-    const { access } = await authorizer.access(principal, found.scope, await store.scopes.ownership(found.tenant, found.scope), mode)
-    if (access === 'denied' || access === 'claimable') throw new BoxofficeError('FORBIDDEN', 'the caller may not use this session')
+    const decision = await authorizer.access(principal, found.scope, await store.scopes.ownership(found.tenant, found.scope), mode)
+    // Nobody's any more: its thread was deleted.
+    if (decision.access === 'claimable' && !isLive(found)) throw noSession()
+    if (decision.access === 'denied' || decision.access === 'claimable')
+      throw new BoxofficeError('FORBIDDEN', 'the caller may not use this session')
     // The reaper may be a second late; the hard TTL is not [4-92].
     const session =
       isLive(found) && now() >= found.hardExpiresAt ? (await ledger.change(found, { type: 'tick', suspend: [] })).session : found
     const forgotten = !isLive(session) && now() >= session.endedAt + TOMBSTONE_MS
     if (forgotten || (!released && session.state === 'terminated' && session.reason === 'released')) throw noSession()
-    return { session, access }
+    return { session, decision }
+  }
+
+  /** A token for whom the caller acts for, evaluated anew [C-57]. */
+  async #renew(
+    session: PlacedSession,
+    { principal, decision }: { principal: Principal; decision: Decision },
+    claimed: Actor | undefined,
+    event: AuditEvent,
+    origin: Origin,
+    lease = false,
+  ) {
+    const { ledger, grants, store } = this.#options
+    const actor = claimed?.id ?? (await grants.actorOf(session, principal))
+    // Who acts for somebody else needs the right to it each time.
+    resolveActor(principal, claimed ?? { type: principal.actorType, id: actor })
+    const issuance = await grants.renew(session, { principal, actor, decision })
+    const { record } = issuance
+    const audit = (after: Session, token: IssuedToken | null) => [this.#entry(event, { ...origin, actor }, after, token)]
+    const { token, agent, change } = await this.#issue(session, issuance, async (sign): Promise<Change> => {
+      if (lease) return ledger.change(session, { type: 'heartbeat' }, { grant: record, audit: (after) => audit(after, sign(after)) })
+      const entries = audit(session, sign(session))
+      await (record === null ? store.audit.append(entries) : store.grants.put([record], entries))
+      return { session }
+    })
+    return { session: change.session, agent, token }
   }
 
   /** Issues a token for the session exactly as it is saved with the audit entry of the issuance. */
-  async #grant(
-    session: PlacedSession,
-    principal: Principal,
-    save: (issue: (after: Session) => IssuedToken | null) => Promise<{ session: Session; refused?: string }>,
-  ) {
-    const { issuer, store } = this.#options
+  async #issue(session: PlacedSession, issuance: Issuance, save: (sign: (after: Session) => IssuedToken | null) => Promise<Change>) {
+    const { issuer, grants, store } = this.#options
+    const signed = (placed: PlacedSession) => issuer.session(placed, issuance.actor, issuance.capabilities, issuance.notBefore)
     let token: IssuedToken | null = null
-    const issue = (after: Session): IssuedToken | null => {
-      token = isPlaced(after) ? issuer.session(after, principal.id) : null
+    const change = await save((after) => {
+      token = isPlaced(after) ? signed(after) : null
       return token
-    }
-    const change = await save(issue)
+    })
+    grants.tell(session, issuance)
     const agent = await store.agents.byId(session.agentId)
     if (agent === undefined) throw new BoxofficeError('BACKEND_UNAVAILABLE', 'the agent of this session is not known any more')
-    return { token: token ?? issuer.session(session, principal.id), agent, change }
-  }
-
-  async #auditOnly(session: PlacedSession, audit: (after: Session) => ReturnType<typeof auditEntry>[]) {
-    await this.#options.store.audit.append(audit(session))
-    return { session }
+    return { token: token ?? signed(session), agent, change }
   }
 
   #entry(event: AuditEvent, origin: Origin, session: Session, token: IssuedToken | null) {

@@ -13,6 +13,8 @@ export type SessionBase = {
   profile: Profile
   labels: Readonly<Record<string, string>>
   relay: RelayPreference
+  /** The only provider that may make its sandbox; null: any. */
+  providerPreference: string | null
   /** Shape of the request that made it: MVP refreshes move the lease of MVP sessions only [C-51, C-52]. */
   shape: 'mvp' | 'full'
   createdBy: string
@@ -23,6 +25,8 @@ export type SessionBase = {
   lastActivityAt: number
   /** Something runs in it or is attached to it, so idle and lease wait [C-51]. */
   busy: boolean
+  /** Actors have grants of their own in it; else each has everything that policy allows. */
+  hasGrants: boolean
   /** Raised when another broker takes over the making of the sandbox, so that the first cannot activate the row any more [C-24]. */
   fence: number
   /** When the reaper next looks at it. Never later than the first timer that could fire, often earlier. */

@@ -1,4 +1,4 @@
-import type { ProviderReport, RelayPreference, Scope, SessionState } from '@boxoffice/protocol'
+import type { Capability, ProviderReport, RelayPreference, Scope, SessionState } from '@boxoffice/protocol'
 import type { AuditEntry, AuditFilter, AuditRow } from '../audit/audit.ts'
 import type { NewSessionEvent } from '../events/session-events.ts'
 import type { EndedSession, LiveSession, PlacedSession, ProvisioningSession, Session } from '../sessions/session.ts'
@@ -12,12 +12,13 @@ export interface Store extends AsyncDisposable {
   readonly sessions: SessionStore
   readonly scopes: ScopeStore
   readonly idempotency: IdempotencyStore
+  readonly grants: GrantStore
   readonly agents: AgentStore
   readonly keys: KeyStore
   readonly audit: AuditStore
-  readonly workspaces: WorkspaceStore
   readonly events: EventStore
   readonly journal: JournalStore
+  readonly workspaces: WorkspaceStore
   readonly brokers: BrokerStore
   /** Cheap proof that it answers, for `/readyz`. */
   ping(): Promise<void>
@@ -54,6 +55,8 @@ export type SaveOptions = {
   idempotency?: IdempotencyRecord | null
   /** What becomes of the scope's workspace with the change. */
   workspace?: WorkspaceFate | null
+  /** What an actor was granted with the change. */
+  grant?: GrantRecord | null
   /** Forgets what is recorded under this session: its creation failed and may be tried again [C-16]. */
   forgetIdempotency?: boolean
 }
@@ -138,6 +141,33 @@ export interface IdempotencyStore {
   purge(now: number): Promise<void>
 }
 
+/** What one actor may do in a session. An actor without a record has everything that policy allows. */
+export type GrantRecord = {
+  sessionId: string
+  actor: string
+  /** Who negotiated it, and when. */
+  principal: string
+  grantedAt: number
+  /** Null: everything that policy allows. */
+  capabilities: readonly Capability[] | null
+  /** What tokens may carry that were issued after `narrowedAt`. */
+  carried: readonly Capability[]
+  /** Tokens with `iat` ≤ `narrowedAt` (Unix seconds) grant no more than this; null: nothing was narrowed [C-57]. */
+  narrowedTo: readonly Capability[] | null
+  narrowedAt: number | null
+}
+
+export interface GrantStore {
+  find(sessionId: string, actor: string): Promise<GrantRecord | undefined>
+  /** The one that the principal negotiated last. */
+  lastBy(sessionId: string, principal: string): Promise<GrantRecord | undefined>
+  /** All that the principal negotiated. */
+  by(sessionId: string, principal: string): Promise<GrantRecord[]>
+  /** Those of an agent's sessions that were narrowed after `since` (Unix seconds). */
+  narrowedOn(agentId: string, since: number): Promise<GrantRecord[]>
+  put(grants: readonly GrantRecord[], audit: readonly AuditEntry[]): Promise<void>
+}
+
 export type AgentRecord = {
   id: string
   installId: string
@@ -175,6 +205,8 @@ export type KeyRecord = {
   actorType: 'human' | 'agent'
   role: KeyRole
   rights: readonly KeyRight[]
+  /** What its tokens may carry at most; null: whatever policy allows. */
+  capabilities: readonly Capability[] | null
   createdAt: number
   revokedAt: number | null
 }

@@ -92,6 +92,7 @@ export class OidcVerifier {
       role: words(claims.role).includes('operator') ? 'operator' : 'user',
       rights: new Set(RIGHTS.filter((right) => rights.includes(right))),
       actorType: words(claims.actorType).includes('agent') ? 'agent' : 'human',
+      capabilities: null,
     }
   }
 }

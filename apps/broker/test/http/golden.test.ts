@@ -45,6 +45,7 @@ const KEPT_HEADERS = ['content-type', 'cache-control', 'www-authenticate', 'retr
 
 const placeholders = (text: string): string =>
   text
+    .replace(/"(message|detail)":"(?:[^"\\]|\\.)*"/g, '"$1":"<for people>"')
     .replace(/ssn_[0-9a-f-]{36}/g, '<session_id>')
     .replace(/sb_[0-9a-f-]{36}/g, '<sandbox_id>')
     .replace(/req_[0-9a-f-]{36}/g, '<request_id>')

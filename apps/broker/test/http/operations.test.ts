@@ -56,6 +56,11 @@ describe('[2.14] OpenAPI', () => {
     ...['post /v1/sandbox/sessions', 'get /v1/sandbox/sessions', 'get /v1/sandbox/sessions/{id}', 'delete /v1/sandbox/sessions/{id}'],
     ...[
       'post /v1/sandbox/sessions/{id}/refresh',
+      'post /v1/sandbox/sessions/{id}/refresh-token',
+      'post /v1/sandbox/sessions/{id}/heartbeat',
+      'get /v1/sandbox/sessions/{id}/events',
+      'put /v1/sandbox/sessions/{id}/members',
+      'delete /v1/sandbox/threads/{id}',
       'get /v1/profiles',
       'get /v1/audit',
       'post /v1/keys',

@@ -19,7 +19,9 @@ const base: SessionBase = {
   ...{ hardExpiresAt: MADE + 28_800_000, leaseExpiresAt: MADE + 900_000, lastActivityAt: MADE },
   scope: { type: 'thread', id: 'x' },
   relay: 'auto',
+  providerPreference: null,
   shape: 'mvp',
+  hasGrants: false,
 }
 const placed = { agentId: 'agt_1', sandboxId: 'sb_1', provider: 'local', isolation: 'none', generation: 1, activatedAt: MADE }
 const { activatedAt: _, ...justPlaced } = placed
@@ -38,7 +40,8 @@ const events: { [Type in SessionEvent['type']]: Extract<SessionEvent, { type: Ty
   created: { type: 'created', fence: 2, placed: justPlaced },
   create_failed: { type: 'create_failed', fence: 2, reason: 'no image' },
   taken_over: { type: 'taken_over', fence: 2, brokerId: 'b2', agentId: 'agt_1' },
-  touched: { type: 'touched', lease: true },
+  touched: { type: 'touched' },
+  heartbeat: { type: 'heartbeat' },
   activity: { type: 'activity', at: NOW - 1000, busy: false },
   tick: { type: 'tick', suspend: ['freeze', 'stop'] },
   suspend_refused: { type: 'suspend_refused' },
@@ -56,6 +59,7 @@ const table: Record<SessionState, Record<SessionEvent['type'], Cell>> = {
     create_failed: 'failed +destroy',
     taken_over: 'provisioning',
     touched: 'provisioning',
+    heartbeat: 'provisioning',
     activity: 'provisioning',
     tick: 'provisioning',
     suspend_refused: 'provisioning',
@@ -67,6 +71,7 @@ const table: Record<SessionState, Record<SessionEvent['type'], Cell>> = {
     create_failed: 'refused',
     taken_over: 'refused',
     touched: 'active',
+    heartbeat: 'active',
     activity: 'active',
     tick: 'idle',
     suspend_refused: 'active',
@@ -78,6 +83,7 @@ const table: Record<SessionState, Record<SessionEvent['type'], Cell>> = {
     create_failed: 'refused',
     taken_over: 'refused',
     touched: 'active',
+    heartbeat: 'active',
     activity: 'active',
     tick: 'idle',
     suspend_refused: 'idle',
@@ -89,6 +95,7 @@ const table: Record<SessionState, Record<SessionEvent['type'], Cell>> = {
     create_failed: 'refused',
     taken_over: 'refused',
     touched: 'active +resume',
+    heartbeat: 'suspended',
     activity: 'active',
     tick: 'suspended',
     suspend_refused: 'terminated +revoke destroy',
@@ -100,6 +107,7 @@ const table: Record<SessionState, Record<SessionEvent['type'], Cell>> = {
     create_failed: 'refused',
     taken_over: 'refused',
     touched: 'refused',
+    heartbeat: 'refused',
     activity: 'terminated',
     tick: 'terminated',
     suspend_refused: 'terminated',
@@ -111,6 +119,7 @@ const table: Record<SessionState, Record<SessionEvent['type'], Cell>> = {
     create_failed: 'refused',
     taken_over: 'refused',
     touched: 'refused',
+    heartbeat: 'refused',
     activity: 'failed',
     tick: 'failed',
     suspend_refused: 'failed',
@@ -201,10 +210,15 @@ test('[C-51] what was busy until now counts as used until now', () => {
   expect(quiet).toMatchObject({ busy: false, lastActivityAt: NOW, dueAt: NOW + 60_000 })
 })
 
-test('a touch moves the lease only where the table says so, and leaves dueAt alone', () => {
-  const touched = after(sessions.active, { type: 'touched', lease: true }, NOW).session
-  expect(touched).toMatchObject({ leaseExpiresAt: NOW + 900_000, lastActivityAt: NOW, dueAt: sessions.active.dueAt })
-  expect(after(sessions.active, { type: 'touched', lease: false }, NOW).session.leaseExpiresAt).toBe(sessions.active.leaseExpiresAt)
+test.each(['touched', 'heartbeat'] as const)('%s moves the lease of a running session and leaves dueAt alone', (type) => {
+  const { session } = after(sessions.active, { type }, NOW)
+  expect(session).toMatchObject({ leaseExpiresAt: NOW + 900_000, lastActivityAt: NOW, dueAt: sessions.active.dueAt })
+})
+
+test('[4-84, C-53] a heartbeat moves the lease of a suspended session and does not wake it', () => {
+  const { session, effects } = after(sessions.suspended, { type: 'heartbeat' }, NOW)
+  expect(session).toMatchObject({ state: 'suspended', leaseExpiresAt: NOW + 900_000, lastActivityAt: sessions.suspended.lastActivityAt })
+  expect(effects).toEqual([])
 })
 
 test('dueAt is the first moment at which a tick changes something', () => {

@@ -21,6 +21,7 @@ export const BROKER_FLAGS: readonly Flag[] = [
   ['--cors-origins <origins>', 'web origins that may call, with commas between'],
   ['--trusted-proxies <addresses>', 'whose X-Forwarded-For counts, with commas between'],
   ...TLS_FLAGS,
+  ['--features <list>', 'full=false serves the MVP of the protocol alone; default full=true'],
   ['--shared-data-dir', 'several brokers may use one data directory'],
   ['--log-level <level>', 'silent, error, warn, info, debug or trace; default info'],
 ]

@@ -1,3 +1,4 @@
+import type { Capability } from '@boxoffice/protocol'
 import type { KeyRecord, KeyRight, KeyRole, KeyStore } from '../store.ts'
 import type { AppendAudit } from './audit.ts'
 import type { Db } from './database.ts'
@@ -12,14 +13,15 @@ type Row = {
   actor_type: 'human' | 'agent'
   role: KeyRole
   rights: string
+  capabilities: string | null
   created_at: number
   revoked_at: number | null
 }
 
 export function sqliteKeys(db: Db, write: Write, appendAudit: AppendAudit): KeyStore {
   const insert = db.prepare(
-    `INSERT INTO api_keys (id, hash, name, tenant, principal, actor_type, role, rights, created_at, revoked_at)
-     VALUES (@id, @hash, @name, @tenant, @principal, @actorType, @role, @rights, @createdAt, @revokedAt)`,
+    `INSERT INTO api_keys (id, hash, name, tenant, principal, actor_type, role, rights, capabilities, created_at, revoked_at)
+     VALUES (@id, @hash, @name, @tenant, @principal, @actorType, @role, @rights, @capabilities, @createdAt, @revokedAt)`,
   )
   const byHash = db.prepare<[string], Row>('SELECT * FROM api_keys WHERE hash = ?')
   const byId = db.prepare<[string], Row>('SELECT * FROM api_keys WHERE id = ?')
@@ -32,7 +34,7 @@ export function sqliteKeys(db: Db, write: Write, appendAudit: AppendAudit): KeyS
   return {
     insert: async (key, audit) =>
       write(() => {
-        insert.run({ ...key, rights: JSON.stringify(key.rights) })
+        insert.run({ ...key, rights: JSON.stringify(key.rights), capabilities: key.capabilities?.join(' ') ?? null })
         appendAudit(audit)
       }),
     byHash: async (hash) => found(byHash.get(hash)),
@@ -57,6 +59,7 @@ const toKey = (row: Row): KeyRecord => ({
   actorType: row.actor_type,
   role: row.role,
   rights: JSON.parse(row.rights) as KeyRight[],
+  capabilities: row.capabilities === null ? null : (row.capabilities.split(' ').filter(Boolean) as Capability[]),
   createdAt: row.created_at,
   revokedAt: row.revoked_at,
 })

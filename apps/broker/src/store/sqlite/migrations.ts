@@ -193,4 +193,22 @@ export const MIGRATIONS: readonly string[] = [
   ALTER TABLE agents ADD COLUMN dataplane_url TEXT NOT NULL DEFAULT '';
   UPDATE agents SET dataplane_url = public_url;
   `,
+  `
+  -- [4-75, C-57] What actors may do, where that is not simply everything that policy allows.
+  CREATE TABLE grants (
+    session_id TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
+    actor TEXT NOT NULL,
+    principal TEXT NOT NULL,
+    granted_at INTEGER NOT NULL,
+    capabilities TEXT,
+    carried TEXT NOT NULL,
+    narrowed_to TEXT,
+    narrowed_at INTEGER,
+    PRIMARY KEY (session_id, actor)
+  ) STRICT, WITHOUT ROWID;
+  CREATE INDEX grants_narrowed ON grants (narrowed_at) WHERE narrowed_at IS NOT NULL;
+
+  ALTER TABLE api_keys ADD COLUMN capabilities TEXT;
+  ALTER TABLE sessions ADD COLUMN provider_preference TEXT;
+  `,
 ]

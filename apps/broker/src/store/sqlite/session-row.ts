@@ -36,6 +36,9 @@ export type SessionRow = {
   suspended_at: number | null
   ended_at: number | null
   keep_workspace: number
+  provider_preference: string | null
+  /** Not a column; only where a session is looked up by itself. */
+  has_grants?: 0 | 1
 }
 
 const NO_LABELS = Object.freeze({})
@@ -48,6 +51,7 @@ export function toSession(row: SessionRow, profile: Profile): Session {
     profile,
     labels: row.labels === '{}' ? NO_LABELS : (JSON.parse(row.labels) as Record<string, string>),
     relay: row.relay,
+    providerPreference: row.provider_preference,
     shape: row.shape,
     createdBy: row.created_by,
     createdAt: row.created_at,
@@ -58,6 +62,7 @@ export function toSession(row: SessionRow, profile: Profile): Session {
     fence: row.fence,
     dueAt: row.due_at,
     revision: row.revision,
+    hasGrants: row.has_grants === 1,
     agentId: row.agent_id,
   }
   switch (row.state) {
@@ -93,7 +98,7 @@ const placedOf = (row: SessionRow): Placed => ({
 })
 
 /** All columns but those that the store adds. */
-export function toRow(session: Session): Omit<SessionRow, 'profile_hash' | 'owner'> {
+export function toRow(session: Session): Omit<SessionRow, 'profile_hash' | 'owner' | 'has_grants'> {
   const placed = isPlaced(session) ? session : isLive(session) ? null : session.placed
   const provisioning = session.state === 'provisioning' ? session : null
   const suspended = session.state === 'suspended' ? session : null
@@ -106,6 +111,7 @@ export function toRow(session: Session): Omit<SessionRow, 'profile_hash' | 'owne
     reason: isLive(session) ? null : session.reason,
     labels: JSON.stringify(session.labels),
     relay: session.relay,
+    provider_preference: session.providerPreference,
     shape: session.shape,
     created_by: session.createdBy,
     created_at: session.createdAt,

@@ -5,6 +5,7 @@ import type { CreateOptions, CreateOutcome, SaveOptions, SessionStore } from '..
 import type { AppendAudit } from './audit.ts'
 import { type Db, isUniqueViolation } from './database.ts'
 import type { AppendEvents } from './events.ts'
+import type { PutGrant } from './grants.ts'
 import type { Idempotency } from './idempotency.ts'
 import type { Scopes } from './scopes.ts'
 import { LIVE, listSessions } from './session-list.ts'
@@ -20,16 +21,21 @@ export type WrittenWith = {
   forgetWorkspace: ForgetWorkspace
   scopes: Scopes
   idempotency: Idempotency
+  grant: PutGrant
 }
 
 export function sqliteSessions(
   db: Db,
   write: Write,
-  { audit: appendAudit, events: appendEvents, workspace: settle, forgetWorkspace, scopes, idempotency }: WrittenWith,
+  { audit: appendAudit, events: appendEvents, workspace: settle, forgetWorkspace, scopes, idempotency, grant: putGrant }: WrittenWith,
 ): SessionStore {
-  const one = (where: string) => db.prepare<unknown[], SessionRow>(`SELECT * FROM sessions WHERE ${where}`)
+  // With the row, whether grants must be looked up: nearly always not, and then `ensure` needs no further look-up.
+  const one = (where: string, index = '') =>
+    db.prepare<unknown[], SessionRow>(
+      `SELECT s.*, EXISTS (SELECT 1 FROM grants WHERE session_id = s.id) AS has_grants FROM sessions s ${index} WHERE ${where}`,
+    )
   const byId = one('id = ?')
-  const live = one(`tenant = ? AND scope_type = ? AND scope_id = ? AND ${LIVE}`)
+  const live = one(`tenant = ? AND scope_type = ? AND scope_id = ? AND ${LIVE}`, 'INDEXED BY sessions_live')
   const due = one(`due_at <= ? AND ${LIVE} ORDER BY due_at LIMIT ?`)
   const provisioning = one("state = 'provisioning'")
   const placedOn = one(`agent_id = ? AND ${LIVE} AND sandbox_id IS NOT NULL`)
@@ -144,10 +150,11 @@ export function sqliteSessions(
     return { outcome: 'created' }
   }
 
-  function record(session: Session, { audit = [], events = [], idempotency: key, forgetIdempotency }: SaveOptions): void {
+  function record(session: Session, { audit = [], events = [], idempotency: key, grant, forgetIdempotency }: SaveOptions): void {
     appendEvents(session.id, events)
     if (forgetIdempotency) idempotency.forget(session.id)
     if (key) idempotency.put(key)
+    if (grant) putGrant(grant)
     appendAudit(audit)
   }
 }
@@ -186,7 +193,9 @@ function profileTable(db: Db) {
 }
 
 const IMMUTABLE = new Set(
-  'id tenant scope_type scope_id owner profile_hash labels relay shape created_by created_at hard_expires_at revision'.split(' '),
+  'id tenant scope_type scope_id owner profile_hash labels relay provider_preference shape created_by created_at hard_expires_at revision'.split(
+    ' ',
+  ),
 )
 
 /** Only for its keys: the columns in one place, typed by `toRow`. */
@@ -198,8 +207,19 @@ const SHAPE: ProvisioningSession = {
     profile: Profile.parse({ name: 'x' }),
     labels: {},
     relay: 'auto',
+    providerPreference: null,
     shape: 'mvp',
   },
-  ...{ createdBy: '', createdAt: 0, hardExpiresAt: 0, leaseExpiresAt: 0, lastActivityAt: 0, busy: false, dueAt: 0, revision: 0 },
+  ...{
+    createdBy: '',
+    createdAt: 0,
+    hardExpiresAt: 0,
+    leaseExpiresAt: 0,
+    lastActivityAt: 0,
+    busy: false,
+    hasGrants: false,
+    dueAt: 0,
+    revision: 0,
+  },
   ...{ state: 'provisioning', agentId: '', brokerId: '', fence: 1, provisionDeadline: 0 },
 }

@@ -4,6 +4,7 @@ import { sqliteAudit } from './audit.ts'
 import { sqliteBrokers } from './brokers.ts'
 import { openDatabase } from './database.ts'
 import { sqliteEvents } from './events.ts'
+import { sqliteGrants } from './grants.ts'
 import { sqliteIdempotency } from './idempotency.ts'
 import { sqliteJournal } from './journal.ts'
 import { sqliteKeys } from './keys.ts'
@@ -21,17 +22,27 @@ export async function openSqliteStore(path: string): Promise<Store> {
   const scopes = sqliteScopes(db, write, audit.append)
   const idempotency = sqliteIdempotency(db, write)
   const workspaces = sqliteWorkspaces(db, write)
+  const grants = sqliteGrants(db, write, audit.append)
   const ping = db.prepare('SELECT 1')
   return {
-    sessions: sqliteSessions(db, write, { audit: audit.append, events: events.append, workspace: workspaces.settle, forgetWorkspace: workspaces.forget, scopes, idempotency }),
+    sessions: sqliteSessions(db, write, {
+      audit: audit.append,
+      events: events.append,
+      workspace: workspaces.settle,
+      forgetWorkspace: workspaces.forget,
+      scopes,
+      idempotency,
+      grant: grants.put,
+    }),
     scopes,
     idempotency,
+    grants: grants.store,
     agents: sqliteAgents(db, write, audit.append),
     keys: sqliteKeys(db, write, audit.append),
     audit: audit.store,
-    workspaces: workspaces.store,
     events: events.store,
     journal: sqliteJournal(db, write, audit.append, events.append),
+    workspaces: workspaces.store,
     brokers: sqliteBrokers(db, write),
     ping: async () => void ping.get(),
     [Symbol.asyncDispose]: async () => void db.close(),

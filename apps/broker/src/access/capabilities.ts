@@ -1,0 +1,34 @@
+import { BoxofficeError, CAPABILITIES, CAPABILITY_ALIASES, Capability } from '@boxoffice/protocol'
+
+export type Capabilities = readonly Capability[]
+
+/** What a request asks for; null: everything that policy allows. `unknown` are names that mean nothing here [C-56]. */
+export type Wanted = { capabilities: Capabilities | null; unknown: readonly string[] }
+
+/** Reads names and their aliases; absent is everything, `[]` nothing. */
+export function readWanted(names: readonly string[] | undefined): Wanted {
+  if (names === undefined) return EVERYTHING
+  const read = names.map((name) => ({ name, capability: Capability.safeParse(CAPABILITY_ALIASES[name] ?? name).data }))
+  const known = new Set(read.map(({ capability }) => capability))
+  return {
+    capabilities: CAPABILITIES.filter((capability) => known.has(capability)),
+    unknown: [...new Set(read.flatMap(({ name, capability }) => (capability === undefined ? [name] : [])))],
+  }
+}
+const EVERYTHING: Wanted = { capabilities: null, unknown: [] }
+
+/** What is in both. Gives `a` itself where nothing is missing, which is nearly always. */
+export const intersect = (a: Capabilities, b: Capabilities): Capabilities => (isWithin(a, b) ? a : a.filter((one) => b.includes(one)))
+export const unite = (a: Capabilities, b: Capabilities): Capabilities =>
+  isWithin(b, a) ? a : CAPABILITIES.filter((one) => a.includes(one) || b.includes(one))
+export const isWithin = (a: Capabilities, b: Capabilities): boolean => a === b || a.every((one) => b.includes(one))
+
+/** 403 when a request asks for something and gets nothing of it; a part of it is a narrower grant [4-75]. */
+export function requireSome({ capabilities }: Wanted, allowed: Capabilities): void {
+  if (capabilities === null || capabilities.length === 0 || capabilities.some((one) => allowed.includes(one))) return
+  throw new BoxofficeError(
+    'CAPABILITY_DENIED',
+    `requested_capabilities: ${capabilities.join(', ')} not granted; policy allows ${allowed.join(', ') || 'none'}`,
+    { details: { field: 'requested_capabilities', refused: capabilities, allowed } },
+  )
+}

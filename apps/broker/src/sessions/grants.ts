@@ -1,0 +1,157 @@
+import type { Profile, Revocations } from '@boxoffice/protocol'
+import { CAPABILITIES } from '@boxoffice/protocol'
+import type { Decision } from '../access/authorizer.ts'
+import { type Capabilities, intersect, isWithin, requireSome, unite, type Wanted } from '../access/capabilities.ts'
+import type { Identity } from '../access/principals.ts'
+import type { GrantRecord, Store } from '../store/store.ts'
+import type { SessionEffects } from './effects.ts'
+import type { LiveSession } from './session.ts'
+
+export type GrantsOptions = {
+  store: Store
+  effects: SessionEffects
+  /** As they are configured now; a session keeps its own copy. */
+  profiles: ReadonlyMap<string, Profile>
+  tokenTtlSeconds: number
+  now: () => number
+}
+
+/** What a token is issued with. `record` is to be saved with it; `narrows`: earlier tokens of the actor carry more. */
+export type Issuance = {
+  actor: string
+  capabilities: Capabilities
+  /** Unix seconds; earlier tokens are held to a narrower grant. */
+  notBefore: number
+  record: GrantRecord | null
+  narrows: boolean
+}
+
+export type Asked = { principal: Identity; actor: string; decision: Decision }
+
+/**
+ * Who may do what in a session: for each actor, what it asked for within what policy allows [4-75, C-57]. An actor without a
+ * record has everything that policy allows, so that an ordinary `ensure` neither reads nor writes one.
+ */
+export class Grants {
+  readonly #options: GrantsOptions
+
+  constructor(options: GrantsOptions) {
+    this.#options = options
+  }
+
+  /** 403 when nothing of what is asked for could be granted in a session of this profile. */
+  requirePossible(wanted: Wanted, profile: Profile, { principal, decision }: Omit<Asked, 'actor'>): void {
+    requireSome(wanted, intersect(this.#policy(profile, decision), keyAllows(principal)))
+  }
+
+  /** A grant as it is asked for now; it replaces the actor's earlier one. `isNew`: no token of the session is out yet. */
+  async negotiate(session: LiveSession, asked: Asked, wanted: Wanted, isNew: boolean): Promise<Issuance> {
+    const policy = this.#policy(session.profile, asked.decision)
+    requireSome(wanted, intersect(policy, keyAllows(asked.principal)))
+    return this.#evaluate(session, asked, policy, { granted: wanted.capabilities, isNew })
+  }
+
+  /** The actor's grant evaluated anew; never wider than it was negotiated. */
+  async renew(session: LiveSession, asked: Asked): Promise<Issuance> {
+    return this.#evaluate(session, asked, this.#policy(session.profile, asked.decision), {})
+  }
+
+  /** For whom a caller acts that does not say: for whom it negotiated last, else itself. */
+  async actorOf(session: LiveSession, principal: Identity): Promise<string> {
+    const last = session.hasGrants ? await this.#options.store.grants.lastBy(session.id, principal.id) : undefined
+    return last?.actor ?? principal.id
+  }
+
+  /** Tells the session's agent, in the background, that earlier tokens of the actor grant less from now on. */
+  tell(session: LiveSession, { record, narrows }: Issuance): void {
+    if (narrows && record !== null) this.#push(session, [record])
+  }
+
+  /** The principal has lost its access: whatever it holds, also for others, opens nothing any more. */
+  async withdraw(session: LiveSession, principalId: string): Promise<void> {
+    const { store } = this.#options
+    const own = (await store.grants.find(session.id, principalId)) ?? this.#unrecorded(session, principalId, principalId)
+    const forOthers = (await store.grants.by(session.id, principalId)).filter(({ actor }) => actor !== principalId)
+    const records = [own, ...forOthers].map((record) => this.#narrowed(record, []))
+    await store.grants.put(records, [])
+    this.#push(session, records)
+  }
+
+  async #evaluate(
+    session: LiveSession,
+    { principal, actor }: Asked,
+    policy: Capabilities,
+    { granted: asks, isNew = false }: { granted?: Capabilities | null; isNew?: boolean },
+  ): Promise<Issuance> {
+    const { store, now } = this.#options
+    const known = session.hasGrants ? await store.grants.find(session.id, actor) : undefined
+    const granted = asks === undefined ? (known?.capabilities ?? null) : asks
+    const allowed = granted === null ? policy : intersect(policy, granted)
+    const before = known ?? this.#unrecorded(session, actor, principal.id)
+    const narrows = !(isNew && known === undefined) && !isWithin(before.carried, allowed)
+    const isOrdinary = known === undefined && granted === null && actor === principal.id && !narrows
+    const isLast = !session.hasGrants || asks === undefined || (await this.actorOf(session, principal)) === actor
+    let record: GrantRecord | null = null
+    if (!isOrdinary || !isLast) {
+      const carried = isNew && known === undefined ? allowed : unite(before.carried, allowed)
+      const renewed = asks === undefined ? {} : { principal: principal.id, grantedAt: now() }
+      record = { ...before, ...renewed, capabilities: granted, carried }
+      if (narrows) record = this.#narrowed(record, allowed)
+      if (known !== undefined && isLast && isSame(known, record)) record = null
+    }
+    const since = (record ?? known)?.narrowedAt ?? null
+    const capabilities = intersect(allowed, keyAllows(principal))
+    return { actor, capabilities, notBefore: since === null ? 0 : since + 1, record, narrows }
+  }
+
+  /** What the session's profile as it was and as it is, and the authorizer, have in common. */
+  #policy(profile: Profile, { capabilities }: Decision): Capabilities {
+    const configured = this.#options.profiles.get(profile.name)?.capabilities ?? CAPABILITIES
+    return intersect(intersect(profile.capabilities, configured), capabilities)
+  }
+
+  #unrecorded(session: LiveSession, actor: string, principal: string): GrantRecord {
+    return {
+      sessionId: session.id,
+      actor,
+      principal,
+      grantedAt: this.#options.now(),
+      capabilities: null,
+      carried: session.profile.capabilities,
+      narrowedTo: null,
+      narrowedAt: null,
+    }
+  }
+
+  /** A second of margin for tokens that are being issued at this moment; new ones are dated after it. */
+  #narrowed(record: GrantRecord, to: Capabilities): GrantRecord {
+    return { ...record, carried: to, narrowedTo: to, narrowedAt: Math.floor(this.#options.now() / 1000) + 1 }
+  }
+
+  #push(session: LiveSession, records: readonly GrantRecord[]): void {
+    this.#options.effects.push(session.agentId, {
+      sessions: [],
+      tokens: [],
+      grants: grantRevocationsOf(records, this.#options.tokenTtlSeconds),
+    })
+  }
+}
+
+/** What agents must hold earlier tokens to, for as long as one could still be in date. */
+export const grantRevocationsOf = (grants: readonly GrantRecord[], tokenTtlSeconds: number): NonNullable<Revocations['grants']> =>
+  grants.flatMap(({ sessionId, actor, narrowedTo, narrowedAt }) =>
+    narrowedTo === null || narrowedAt === null
+      ? []
+      : [{ session_id: sessionId, sub: actor, caps: [...narrowedTo], before: narrowedAt, until: narrowedAt + tokenTtlSeconds + 60 }],
+  )
+
+/** A key may be restricted; that holds for tokens that it asks for, not for those of other keys of the same principal. */
+const keyAllows = ({ capabilities }: Identity): Capabilities => capabilities ?? CAPABILITIES
+
+const isSame = (a: GrantRecord, b: GrantRecord): boolean =>
+  a.principal === b.principal &&
+  a.narrowedAt === b.narrowedAt &&
+  isEqual(a.carried, b.carried) &&
+  (a.capabilities === null || b.capabilities === null ? a.capabilities === b.capabilities : isEqual(a.capabilities, b.capabilities))
+
+const isEqual = (a: Capabilities, b: Capabilities): boolean => isWithin(a, b) && isWithin(b, a)
