@@ -11,7 +11,7 @@ import { createControlApp } from './http/control.ts'
 import { createControlVerifier } from './http/control-auth.ts'
 import { createKeySource } from './http/keys.ts'
 import { createRevocationStore } from './http/revocations.ts'
-import { drain, httpServer, listen, readTls } from './listeners.ts'
+import { drain, httpServer, listen, listenOnSocket, readTls } from './listeners.ts'
 import { operations } from './operations.ts'
 import { providerCandidates } from './providers/candidates.ts'
 import { type Candidate, createProviderSlot } from './providers/slot.ts'
@@ -147,12 +147,13 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
       ...(uplink.agentId === undefined ? ['broker: not registered yet'] : []),
     ]
     const other = operations({ unreadiness, metrics })
-    const server = httpServer(tls, (request, response) => {
+    const socketPath = config.dataplaneListen?.slice('unix:'.length)
+    const server = httpServer(socketPath === undefined ? tls : undefined, (request, response) => {
       if (!dataplane.handle(request, response)) other(request, response)
     }).on('upgrade', (request, socket, head) => dataplane.upgrade(request, socket, head))
     // Uploads may take as long as they move; the dataplane gives up one that stalls by itself.
     server.requestTimeout = 0
-    const url = await listen(server, config.host, config.port, tls)
+    const url = socketPath === undefined ? await listen(server, config.host, config.port, tls) : await listenOnSocket(server, socketPath)
     teardown.defer(async () => {
       await dataplane.close()
       await drain(server, DRAIN_MS)
@@ -174,6 +175,7 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
       instance_id: instanceId,
       public_url: config.publicUrl ?? url,
       control_url: config.controlUrl ?? controlUrl,
+      ...(config.dataplaneUrl === undefined ? {} : { dataplane_url: config.dataplaneUrl }),
       relay: config.relay,
       provider: slot.report(),
       sandboxes: manager.reports(),

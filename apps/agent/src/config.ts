@@ -29,7 +29,15 @@ export const AgentConfig = z
     /** Paths of a PEM certificate and key for both listeners. */
     tlsCert: z.string().optional(),
     tlsKey: z.string().optional(),
-    relay: RelayPreference.default('auto').refine((when) => when !== 'always', 'this version cannot relay yet; use auto or never'),
+    /** Whether clients go through the broker: as they ask, always, or never. */
+    relay: RelayPreference.default('auto'),
+    /** A unix socket in the place of host and port, for an agent that only brokers of this machine reach [4-153]. */
+    dataplaneListen: z
+      .string()
+      .regex(/^unix:\/./, 'must be unix: and an absolute path, as in unix:/run/boxoffice/agent.sock')
+      .optional(),
+    /** What brokers reach the dataplane by, to relay; default: what clients reach it by. */
+    dataplaneUrl: z.url({ protocol: /^(?:https?|unix)$/, error: 'must be an http://, https:// or unix: URL' }).optional(),
     provider: z.enum(['auto', 'docker', 'local']).default('auto'),
     isolation: z.enum(['auto', 'bubblewrap', 'none']).default('auto'),
     /** Allows isolation `none` behind a listener that others can reach. */
@@ -47,6 +55,10 @@ export const AgentConfig = z
   .refine(({ tlsCert, tlsKey }) => (tlsCert === undefined) === (tlsKey === undefined), {
     path: ['tlsKey'],
     error: 'tlsCert and tlsKey belong together',
+  })
+  .refine(({ dataplaneListen, relay }) => dataplaneListen === undefined || relay === 'always', {
+    path: ['dataplaneListen'],
+    error: 'clients cannot reach a unix socket; it goes with --relay always',
   })
   .refine(({ controlListen, tlsCert, insecureNetwork }) => isLoopback(hostOf(controlListen)) || tlsCert !== undefined || insecureNetwork, {
     path: ['controlListen'],

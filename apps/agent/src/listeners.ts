@@ -1,7 +1,8 @@
-import { readFile } from 'node:fs/promises'
+import { statSync } from 'node:fs'
+import { chmod, readFile, rm } from 'node:fs/promises'
 import { createServer, type RequestListener, type Server, STATUS_CODES } from 'node:http'
 import { createServer as createSecureServer } from 'node:https'
-import type { AddressInfo } from 'node:net'
+import { type AddressInfo, connect } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { BoxofficeError, newRequestId } from '@boxoffice/protocol'
 
@@ -53,6 +54,32 @@ export const listen = async (server: Server, host: string, port: number, tls: Tl
   const address = server.address() as AddressInfo
   return `${tls === undefined ? 'http' : 'https'}://${reachable(host)}:${address.port}`
 }
+
+/** Listens on a unix socket; one that a killed agent has left there goes first. Only who may use the file can connect. */
+export const listenOnSocket = async (server: Server, path: string): Promise<string> => {
+  if (statSync(path, { throwIfNoEntry: false })?.isSocket() === true && !(await answers(path))) await rm(path, { force: true })
+  await new Promise<void>((resolve, reject) => {
+    const failed = (cause: NodeJS.ErrnoException): void =>
+      reject(new BoxofficeError('INVALID_REQUEST', `--dataplane-listen: cannot listen on ${path} (${cause.code})`, { cause }))
+    server.once('error', failed)
+    server.listen(path, () => {
+      server.off('error', failed)
+      resolve()
+    })
+  })
+  await chmod(path, 0o660)
+  return `unix:${path}`
+}
+
+const answers = (path: string): Promise<boolean> =>
+  new Promise((resolve) => {
+    const socket = connect(path)
+    const done = (there: boolean) => () => {
+      socket.destroy()
+      resolve(there)
+    }
+    socket.once('connect', done(true)).once('error', done(false))
+  })
 
 /** An address to listen on everywhere is none to connect to. */
 const reachable = (host: string): string => {

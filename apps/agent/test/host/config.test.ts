@@ -28,7 +28,9 @@ describe('configuration', () => {
     ['provider', { provider: 'podman' }, /docker/],
     ['controlListen', { controlListen: 'no-port' }, /host:port/],
     ['controlListen', { controlListen: '0.0.0.0:7072' }, /--tls-cert.*--insecure-network/],
-    ['relay', { relay: 'always' }, /cannot relay/],
+    ['dataplaneListen', { dataplaneListen: 'unix:/run/agent.sock' }, /--relay always/],
+    ['dataplaneListen', { dataplaneListen: '/run/agent.sock', relay: 'always' }, /must be unix:/],
+    ['dataplaneUrl', { dataplaneUrl: 'ftp://host' }, /http/],
     ['tlsKey', { tlsCert: '/cert.pem' }, /belong together/],
   ])('names %s and the fix', (path, fields, message) => {
     const issue = AgentConfig.safeParse({ ...least, ...fields }).error?.issues[0]
