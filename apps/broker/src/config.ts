@@ -1,4 +1,3 @@
-import { readFileSync } from 'node:fs'
 import { BUILT_IN_PROFILES, describeIssue, Profile } from '@boxoffice/protocol'
 import { z } from 'zod'
 import { literalAddress, permits, type TargetPolicy } from './outbound/targets.ts'
@@ -184,44 +183,3 @@ export const isLoopback = (host: string): boolean =>
 
 const flagOf = (key: string): string =>
   key in BrokerConfig.shape ? ` (--${key.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)})` : ''
-
-/**
- * Settings from `BOXOFFICE_…` variables over a JSON file (`BOXOFFICE_CONFIG`); what flags say goes on top of this.
- * Throws `StartError` for a file that cannot be read or parsed.
- */
-export function configFromEnvironment(env: Readonly<Record<string, string | undefined>>): Partial<BrokerConfig> {
-  const file = env.BOXOFFICE_CONFIG
-  const settings: Record<string, unknown> = file === undefined ? {} : readConfigFile(file)
-  for (const key of Object.keys(BrokerConfig.shape)) {
-    const value = env[`BOXOFFICE_${key.replace(/[A-Z]/g, (letter) => `_${letter}`).toUpperCase()}`]
-    if (value !== undefined) settings[key] = parseValue(key, value)
-  }
-  return settings as Partial<BrokerConfig>
-}
-
-function readConfigFile(path: string): Record<string, unknown> {
-  try {
-    const parsed: unknown = JSON.parse(readFileSync(path, 'utf8'))
-    if (typeof parsed === 'object' && parsed !== null && !Array.isArray(parsed)) return { ...parsed }
-  } catch (thrown) {
-    throw new StartError(`the configuration file ${path} cannot be read: ${(thrown as Error).message}; it must be a JSON object`)
-  }
-  throw new StartError(`the configuration file ${path} must hold a JSON object`)
-}
-
-const LISTS = new Set(['corsOrigins', 'trustedProxies', 'oidcAudience', 'oidcAlgorithms'])
-const FLAGS = new Set(['createApiKey', 'sharedDataDir', 'allowPrivateUrls'])
-const JSON_VALUES = new Set(['profiles', 'tls', 'rateLimits', 'oidcClaims'])
-const NUMBERS = new Set(['agentHeartbeat', 'agentTimeout', 'brokerTimeout', 'reaperIntervalMs', 'authorizerTimeoutMs'])
-
-function parseValue(key: string, value: string): unknown {
-  if (LISTS.has(key)) return value.split(',').filter(Boolean)
-  if (FLAGS.has(key)) return value === '1' || value === 'true'
-  if (NUMBERS.has(key)) return Number(value)
-  if (!JSON_VALUES.has(key)) return value
-  try {
-    return JSON.parse(value)
-  } catch {
-    throw new StartError(`setting ${key} must be JSON`)
-  }
-}

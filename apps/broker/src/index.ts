@@ -1,3 +1,3 @@
 export { type Broker, type BrokerOverrides, createBroker, type StartedBroker } from './broker.ts'
-export { BrokerConfig, configFromEnvironment } from './config.ts'
+export { BrokerConfig } from './config.ts'
 export { StartError } from './start-error.ts'

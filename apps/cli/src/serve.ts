@@ -19,6 +19,16 @@ export const serve = async (start: Starting, announce: (ready: ReadyLine) => voi
   process.exit(0)
 }
 
+/**
+ * What SIGHUP asks for, as long as the parts on the stack run. Not in a terminal: there it means that the window was closed, and ends
+ * the program.
+ */
+export const onHangup = (stack: AsyncDisposableStack, act: () => void): void => {
+  if (process.stdin.isTTY) return
+  process.on('SIGHUP', act)
+  stack.defer(() => void process.off('SIGHUP', act))
+}
+
 const NUMBERS = { SIGINT: 2, SIGTERM: 15 } as const
 
 const stopSignal = (): Promise<void> =>

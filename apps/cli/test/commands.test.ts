@@ -51,6 +51,19 @@ describe('boxoffice up', () => {
     expect((await running.ended).code).toBe(0)
   })
 
+  test('[C-49] publishes the next signing key on SIGHUP and goes on; sessions do not notice', async () => {
+    const keys = async () => ((await (await fetch(`${up.ready.broker_url}/.well-known/jwks.json`)).json()) as { keys: unknown[] }).keys
+    const before = await keys()
+    const waiting = start(['exec', '--thread', 'hangup', '--', 'sh', '-c', 'echo begun; cat'], { env: up.env })
+    await waiting.says('begun')
+    up.up.child.kill('SIGHUP')
+    await expect.poll(async () => (await keys()).length, { timeout: 20_000 }).toBe(before.length + 1)
+    expect(await keys()).toEqual(expect.arrayContaining(before))
+    waiting.child.stdin?.end('still here')
+    expect(await waiting.ended).toMatchObject({ code: 0, stdout: 'begun\nstill here' })
+    expect(await boxoffice(['exec', '--thread', 'hangup', '--', 'true'])).toMatchObject({ code: 0 })
+  })
+
   test('[4-58] listens with TLS, for clients of the broker and of the agent', async () => {
     const at = (name: string) => join(up.directory, name)
     const names = 'subjectAltName=IP:127.0.0.1'

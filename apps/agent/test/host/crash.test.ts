@@ -9,7 +9,7 @@ import { AgentConfig, createAgent } from '../../src/index.ts'
 import { ENROLL_TOKEN, TestBroker } from './support/broker.ts'
 import { silent } from './support/host.ts'
 
-const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url))
+const BOXOFFICE = fileURLToPath(new URL('../../../cli/bin/boxoffice', import.meta.url))
 
 let broker: TestBroker
 let dataDir: string
@@ -38,8 +38,9 @@ const configuration = () => ({ dataDir, port: 0, brokerUrl: broker.url, enrollTo
 
 /** An agent in a process of its own, ready. */
 const agentProcess = async (): Promise<{ child: ChildProcess; controlUrl: string }> => {
-  const child = spawn(process.execPath, [MAIN], {
-    env: { ...process.env, BOXOFFICE_AGENT_CONFIG: JSON.stringify(configuration()) },
+  const { brokerUrl, enrollToken, provider } = configuration()
+  const flags = ['--data-dir', dataDir, '--port', '0', '--broker-url', brokerUrl, '--enroll-token', enrollToken, '--provider', provider]
+  const child = spawn(BOXOFFICE, ['agent', '--json', ...flags], {
     stdio: ['ignore', 'pipe', 'ignore'],
   })
   children.add(child)

@@ -1,5 +1,6 @@
 import { once } from 'node:events'
 import { connect } from 'node:net'
+import { createLocalJWKSet, type JSONWebKeySet, jwtVerify } from 'jose'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { API_KEY, type BrokerProcess, ENROLL_TOKEN, startBrokerProcess } from '../support/broker-process.ts'
 import { type FakeAgent, startFakeAgent } from '../support/fake-agent.ts'
@@ -159,6 +160,22 @@ test('[4-52] brokers of one data directory sign as one issuer, with keys that ei
   )
   expect(new Set(claims.map(({ iss }) => iss)).size).toBe(1)
   expect((await a.get('/.well-known/jwks.json')).body).toEqual((await b.get('/.well-known/jwks.json')).body)
+})
+
+test('[C-49] SIGHUP publishes the next signing key; tokens from before stay good', { timeout: 60_000 }, async () => {
+  const a = await start()
+  await join(a)
+  const { token } = await a.ensure('t')
+  const published = async () => (await a.get<JSONWebKeySet>('/.well-known/jwks.json')).body
+  const before = await published()
+  a.hangUp()
+  await expect.poll(async () => (await published()).keys.length, { timeout: 20_000 }).toBe(2)
+  const after = await published()
+  expect(after.keys).toEqual(expect.arrayContaining(before.keys))
+  expect((await jwtVerify(token, createLocalJWKSet(after))).payload.sub).toBeTypeOf('string')
+  // The new one is not used before agents that cached the keys can have it.
+  expect((await jwtVerify((await a.ensure('t')).token, createLocalJWKSet(before))).payload.sub).toBeTypeOf('string')
+  expect(await a.stop()).toBe(0)
 })
 
 test('[2.14] a second broker on the data directory exits, naming the pid of the first', { timeout: 60_000 }, async () => {

@@ -4,7 +4,7 @@ import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { pino } from 'pino'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import { type BrokerConfig, configFromEnvironment, createBroker, StartError } from '../../src/index.ts'
+import { type BrokerConfig, createBroker, StartError } from '../../src/index.ts'
 import { openDatabase } from '../../src/store/sqlite/database.ts'
 import { MIGRATIONS } from '../../src/store/sqlite/migrations.ts'
 import { removeDir, tempDir } from '../support/test-broker.ts'
@@ -160,26 +160,6 @@ describe('settings', () => {
     await broker.start()
     await broker.close()
     expect(lines.filter((line) => line.includes('not https'))).toHaveLength(warnings)
-  })
-
-  test('the environment goes over the file; an unreadable file is refused by its path', () => {
-    const file = join(dataDir, 'config.json')
-    writeFileSync(file, '{"port": 1234, "tokenTtl": 120}')
-    const env = {
-      BOXOFFICE_CONFIG: file,
-      BOXOFFICE_PORT: '4321',
-      BOXOFFICE_CORS_ORIGINS: 'https://a,https://b',
-      BOXOFFICE_SHARED_DATA_DIR: '1',
-    }
-    expect(configFromEnvironment(env)).toEqual({
-      port: '4321',
-      tokenTtl: 120,
-      corsOrigins: ['https://a', 'https://b'],
-      sharedDataDir: true,
-    })
-    writeFileSync(file, '{broken')
-    expect(() => configFromEnvironment({ BOXOFFICE_CONFIG: file })).toThrow(file)
-    expect(() => configFromEnvironment({ BOXOFFICE_CONFIG: join(dataDir, 'none.json') })).toThrow(StartError)
   })
 
   test('secrets of the data directory have mode 0600, the directory 0700', async () => {

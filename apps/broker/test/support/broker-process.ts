@@ -3,15 +3,15 @@ import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 import { caller } from './test-broker.ts'
 
-const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url))
+const BOXOFFICE = fileURLToPath(new URL('../../../cli/bin/boxoffice', import.meta.url))
 export const API_KEY = 'Zx3vPq8rT1mN5kW9yB2cD7fG4hJ6sL0a'
 export const ENROLL_TOKEN = 'enroll-token-of-the-process-tests'
 
 export type BrokerProcess = Awaited<ReturnType<typeof startBrokerProcess>>
 
-/** A broker in a process of its own, as `node src/main.ts`. Rejects with what it wrote to stderr when it does not start. */
+/** A broker in a process of its own, as `boxoffice broker`. Rejects with what it wrote to stderr when it does not start. */
 export async function startBrokerProcess(dataDir: string, env: Record<string, string> = {}) {
-  const child: ChildProcess = spawn(process.execPath, [MAIN], {
+  const child: ChildProcess = spawn(BOXOFFICE, ['broker', '--json'], {
     env: {
       PATH: process.env.PATH,
       BOXOFFICE_DATA_DIR: dataDir,
@@ -49,6 +49,7 @@ export async function startBrokerProcess(dataDir: string, env: Record<string, st
     log: () => log,
     /** SIGSTOP and SIGCONT. */
     freeze: () => process.kill(child.pid ?? 0, 'SIGSTOP'),
+    hangUp: () => process.kill(child.pid ?? 0, 'SIGHUP'),
     thaw: () => process.kill(child.pid ?? 0, 'SIGCONT'),
     kill: () => signal('SIGKILL'),
     /** SIGTERM; gives the exit code. */

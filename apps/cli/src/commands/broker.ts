@@ -1,8 +1,9 @@
 import { Command } from 'commander'
-import { serve } from '../serve.ts'
+import { onHangup, serve } from '../serve.ts'
 import { BROKER_FLAGS, withFlags } from '../settings/flags.ts'
 import { partSettings, sourcesOf } from '../settings/service.ts'
 import { announceJson, announcePart } from '../terminal/ready.ts'
+import { rotateKeys } from './rotate-keys.ts'
 
 export const brokerCommand = (): Command =>
   withFlags(new Command('broker'), BROKER_FLAGS)
@@ -19,9 +20,11 @@ const broker = async (flags: Record<string, unknown>): Promise<void> => {
   const settings = partSettings(BrokerConfig, [AgentConfig], sourcesOf(flags), 'broker')
   await serve(
     async (stack) => {
-      const broker = createBroker(settings, { log: createLog(settings.logLevel).child({ part: 'broker' }) })
+      const log = createLog(settings.logLevel).child({ part: 'broker' })
+      const broker = createBroker(settings, { log })
       stack.defer(() => broker.close())
       const { url } = await broker.start()
+      onHangup(stack, () => rotateKeys(broker, log))
       return { broker_url: url }
     },
     flags.json ? announceJson : announcePart,

@@ -1,10 +1,11 @@
 import { readFileSync } from 'node:fs'
 import { Command } from 'commander'
-import { serve } from '../serve.ts'
+import { onHangup, serve } from '../serve.ts'
 import { defaultDataDir } from '../settings/data-dir.ts'
 import { UP_FLAGS, withFlags } from '../settings/flags.ts'
 import { sourcesOf, upSettings } from '../settings/service.ts'
 import { announceJson, announceUp } from '../terminal/ready.ts'
+import { rotateKeys } from './rotate-keys.ts'
 
 export const upCommand = (): Command =>
   withFlags(new Command('up'), UP_FLAGS, '$XDG_STATE_HOME/boxoffice or ~/.local/state/boxoffice')
@@ -24,9 +25,11 @@ const up = async (flags: Record<string, unknown>): Promise<void> => {
 
   await serve(
     async (stack) => {
-      const broker = createBroker({ ...settings.broker, enrollToken, createApiKey: true }, { log: log.child({ part: 'broker' }) })
+      const brokerLog = log.child({ part: 'broker' })
+      const broker = createBroker({ ...settings.broker, enrollToken, createApiKey: true }, { log: brokerLog })
       stack.defer(() => broker.close())
       const { url: brokerUrl, localUrl, apiKeyCreated } = await broker.start()
+      onHangup(stack, () => rotateKeys(broker, brokerLog))
       const { tls, host, publicUrl } = settings.broker
       const agent = createAgent(
         { ...settings.agent, brokerUrl: localUrl },

@@ -43,8 +43,12 @@ export const stateFiles = (directory: string) => {
       await writeFile(`${path}.new`, JSON.stringify(state), { mode: 0o600 })
       await rename(`${path}.new`, path)
     },
-    remove: (id: string): Promise<void> => rm(pathOf(id), { force: true }),
-    /** All that can be read; a file that cannot is named to `onBad` and left alone. */
+    async remove(id: string): Promise<void> {
+      // With what a crash in the middle of a save left beside it.
+      await rm(`${pathOf(id)}.new`, { force: true })
+      await rm(pathOf(id), { force: true })
+    },
+    /** All that can be read; a file that cannot is named to `onBad` and left alone. One that was torn goes: nothing was started. */
     async *load(onBad: (path: string, error: unknown) => void): AsyncGenerator<LocalState> {
       for (const name of await readdir(directory)) {
         if (!name.endsWith(SUFFIX)) continue
@@ -52,6 +56,7 @@ export const stateFiles = (directory: string) => {
         try {
           yield LocalState.parse(JSON.parse(await readFile(path, 'utf8')))
         } catch (error) {
+          if (error instanceof SyntaxError) await rm(path, { force: true })
           onBad(path, error)
         }
       }
