@@ -48,8 +48,9 @@ export const isAlias = (url: string | undefined): boolean => {
 }
 
 /** Where the same is at the agent. */
-export const sandboxPath = (sandboxId: string, path: string, query: string): string =>
-  `/sandboxes/${encodeURIComponent(sandboxId)}/v1/${path}${query}`
+export const sandboxPath = (sandboxId: string, path: string, query: string): string => `${sandboxBase(sandboxId)}/${path}${query}`
+
+export const sandboxBase = (sandboxId: string): string => `/sandboxes/${encodeURIComponent(sandboxId)}/v1`
 
 export const noRoute = (): BoxofficeError =>
   new BoxofficeError('NOT_FOUND', 'no such route; http_base_url ends in /v1, append the route to it')

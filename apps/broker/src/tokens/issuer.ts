@@ -51,9 +51,12 @@ export class TokenIssuer {
     return { token, expiresAt: exp, hash: createHash('sha256').update(token).digest('base64url'), capabilities }
   }
 
-  /** The broker's own token for the session of a client's: the same claims and end, so that it can do no more, under its own id. */
+  /**
+   * What the relay shows to an agent in the place of a client's token: another token with the same claims, so that it can do no more
+   * and ends with it, also by a revocation of its id [C-30]. It must not be the same text, and equal claims would give that.
+   */
   reissue(claims: SessionTokenClaims): string {
-    return this.#sign({ ...claims, jti: randomUUID() })
+    return this.#sign({ ...claims, via: 'relay' })
   }
 
   /** The broker's credential at one agent, reused for half of its life. */
@@ -79,7 +82,7 @@ export class TokenIssuer {
    * A compact JWS by node:crypto: every `ensure` signs one, and jose's SignJWT goes through WebCrypto's thread pool,
    * 135 µs against 40 µs here. Verification and key handling stay with jose.
    */
-  #sign(claims: SessionTokenClaims | ControlTokenClaims): string {
+  #sign(claims: (SessionTokenClaims & { via?: 'relay' }) | ControlTokenClaims): string {
     const key = this.#keys.current
     const input = `${this.#header(key)}.${Buffer.from(JSON.stringify(claims)).toString('base64url')}`
     return `${input}.${sign(null, Buffer.from(input), key.privateKey).toString('base64url')}`
