@@ -20,9 +20,6 @@ type Row = {
   last_seen_at: number
 }
 
-/** `ensure` needs its agent each time; what another broker wrote is seen this late. */
-const RECENT_MS = 250
-
 export function sqliteAgents(db: Db, write: Write, appendAudit: AppendAudit): AgentStore {
   const register = db
     .prepare(
@@ -38,30 +35,35 @@ export function sqliteAgents(db: Db, write: Write, appendAudit: AppendAudit): Ag
   const byId = db.prepare<[string], Row>('SELECT * FROM agents WHERE id = ?')
   const list = db.prepare<[], Row>('SELECT * FROM agents ORDER BY registered_at, id')
   const seen = db.prepare('UPDATE agents SET last_seen_at = ?, provider = ? WHERE id = ?')
-  const recent = new Map<string, { agent: AgentRecord; until: number }>()
+  const dataVersion = db.prepare('PRAGMA data_version').pluck()
+  /** `ensure` needs its agent each time. What is known here is good until another broker commits something. */
+  const known = new Map<string, AgentRecord>()
+  let version: unknown
   return {
     register: async (agent, audit) =>
       write(() => {
         const id = register.get({ ...agent, provider: JSON.stringify(agent.provider), clockDriftMs: Math.round(agent.clockDriftMs) })
         appendAudit(audit)
-        recent.delete(id as string)
+        known.delete(id as string)
         return id as string
       }),
     byId: async (id) => {
-      const now = performance.now()
-      const known = recent.get(id)
-      if (known !== undefined && known.until > now) return known.agent
+      const current = dataVersion.get()
+      if (current !== version) known.clear()
+      version = current
+      const agent = known.get(id)
+      if (agent !== undefined) return agent
       const row = byId.get(id)
       if (row === undefined) return undefined
-      const agent = toAgent(row)
-      recent.set(id, { agent, until: now + RECENT_MS })
-      return agent
+      const read = toAgent(row)
+      known.set(id, read)
+      return read
     },
     list: async () => list.all().map(toAgent),
     seen: async (id, now, provider) =>
       write(() => {
         seen.run(now, JSON.stringify(provider), id)
-        recent.delete(id)
+        known.delete(id)
       }),
   }
 }
