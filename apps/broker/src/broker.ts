@@ -31,6 +31,7 @@ import { createLog, type Log } from './log.ts'
 import { Metrics } from './metrics.ts'
 import { type OutboundCall, outboundCall } from './outbound/call.ts'
 import { createAdmission } from './relay/admission.ts'
+import { dataplaneAt } from './relay/choice.ts'
 import { Credentials } from './relay/credentials.ts'
 import { createRelay } from './relay/relay.ts'
 import { Acquisition } from './sessions/acquisition.ts'
@@ -160,7 +161,11 @@ async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, p
 
   let url = ''
   const routes = [
-    ...sessionRoutes(sessions, settings.features),
+    ...sessionRoutes(
+      sessions,
+      settings.features,
+      dataplaneAt(() => url),
+    ),
     ...eventRoutes({ sessions, store: store.events, feed, ...eventTimes }),
     ...memberRoutes(members),
     ...threadRoutes(threads),

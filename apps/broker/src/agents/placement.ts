@@ -1,9 +1,15 @@
-import { BoxofficeError } from '@boxoffice/protocol'
+import { BoxofficeError, type RelayPreference } from '@boxoffice/protocol'
+import { modeOf, requireMode } from '../relay/choice.ts'
 import type { AgentRecord, Store } from '../store/store.ts'
 
 const NONE: ReadonlySet<string> = new Set()
 
-export type Wishes = { except?: ReadonlySet<string>; preferred?: readonly string[]; provider?: string | null }
+export type Wishes = {
+  except?: ReadonlySet<string>
+  preferred?: readonly string[]
+  provider?: string | null
+  relay?: RelayPreference | null
+}
 
 /** Names that mean a provider here whether or not an agent has it; of all others at least one agent must have it [4-176]. */
 const SHIPPED: ReadonlySet<string> = new Set(['docker', 'local'])
@@ -22,12 +28,14 @@ export class Placement {
 
   /**
    * The first available one of `preferred`, else the available agent with the fewest live sessions; leaving out `except`, and
-   * with `provider` all that have another one. 503 when there is none, saying why.
+   * with `provider` all that have another one, and with `relay` those that cannot be reached so. 503 when there is none, saying why.
    */
-  async choose({ except = NONE, preferred = [], provider = null }: Wishes = {}): Promise<AgentRecord> {
+  async choose({ except = NONE, preferred = [], provider = null, relay = null }: Wishes = {}): Promise<AgentRecord> {
     const agents = (await this.#store.agents.list()).filter(({ id }) => !except.has(id))
     const fitting = provider === null ? agents : agents.filter((agent) => agent.provider.name === provider)
-    const usable = fitting.filter((agent) => this.isHeard(agent) && agent.provider.available)
+    const available = fitting.filter((agent) => this.isHeard(agent) && agent.provider.available)
+    const usable = available.filter((agent) => modeOf(relay ?? 'auto', agent.relay) !== undefined)
+    if (usable.length === 0 && available[0] !== undefined) requireMode(relay ?? 'auto', available[0])
     const [first, ...others] = usable
     if (first === undefined)
       throw unavailable(

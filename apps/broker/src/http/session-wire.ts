@@ -8,11 +8,11 @@ import {
 } from '@boxoffice/protocol'
 import { z } from 'zod'
 import { readWanted } from '../access/capabilities.ts'
+import type { DataplaneOf, DataplaneUrls } from '../relay/choice.ts'
 import type { Repeatable } from '../sessions/idempotency.ts'
 import { threadOf, threadScope } from '../sessions/scopes.ts'
 import type { Grant, NegotiateRequest, SessionView } from '../sessions/service.ts'
 import { isLive, isPlaced, type PlacedSession, type Session } from '../sessions/session.ts'
-import type { AgentRecord } from '../store/store.ts'
 import type { IssuedToken } from '../tokens/issuer.ts'
 
 /** `GET …/{id}`: the acquire response, without what the session does not (or no longer) have. */
@@ -56,30 +56,30 @@ export const toNegotiateRequest = (body: WireNegotiateRequest, wait: number, rep
 })
 
 /** Both shapes in one: MVP fields and full blocks (contract 2.3). */
-export function toNegotiateResponse({ session, agent, token, warnings }: Grant): NegotiateResponse {
-  const urls = baseUrls(agent, session.sandboxId)
+export function toNegotiateResponse({ session, agent, token, relay, warnings }: Grant, dataplaneOf: DataplaneOf): NegotiateResponse {
+  const dataplane = dataplaneOf({ session, agent, relay })
   return {
     session_id: session.id,
     thread_id: threadOf(session.scope),
-    sandbox: { id: session.sandboxId, provider: session.provider, ...urls },
+    sandbox: toSandbox(session, dataplane),
     ...toTokenFields(token),
     warnings,
     binding: toBinding(session),
-    dataplane: { ...urls, mode: 'direct' },
+    dataplane,
     policy: toPolicy(session),
   }
 }
 
-export function toSessionResponse({ session, agent, token }: SessionView): SessionResponse {
-  const placed = isPlaced(session) && agent !== undefined ? { urls: baseUrls(agent, session.sandboxId), session } : null
+export function toSessionResponse({ session, agent, token }: SessionView, dataplaneOf: DataplaneOf): SessionResponse {
+  const placed = isPlaced(session) && agent !== undefined ? { session, dataplane: dataplaneOf({ session, agent, relay: null }) } : null
   return {
     session_id: session.id,
     thread_id: threadOf(session.scope),
-    sandbox: placed && { id: placed.session.sandboxId, provider: placed.session.provider, ...placed.urls },
+    sandbox: placed && toSandbox(placed.session, placed.dataplane),
     ...(token === null ? {} : toTokenFields(token)),
     warnings: [],
     binding: toBinding(session),
-    ...(placed === null ? {} : { dataplane: { ...placed.urls, mode: 'direct' as const } }),
+    ...(placed === null ? {} : { dataplane: placed.dataplane }),
     policy: toPolicy(session),
   }
 }
@@ -134,11 +134,12 @@ const toPolicy = ({ profile }: Session): z.infer<typeof Policy> => ({
   on_lease_expiry: profile.on_lease_expiry,
 })
 
-/** From what the agent registered, never from a `Host` header [C-43]. */
-function baseUrls({ publicUrl }: AgentRecord, sandboxId: string): { http_base_url: string; ws_base_url: string } {
-  const http = `${publicUrl}/sandboxes/${sandboxId}/v1`
-  return { http_base_url: http, ws_base_url: `ws${http.slice(4)}` }
-}
+const toSandbox = ({ sandboxId, provider }: PlacedSession, { http_base_url, ws_base_url }: DataplaneUrls) => ({
+  id: sandboxId,
+  provider,
+  http_base_url,
+  ws_base_url,
+})
 
 /** Whole seconds with `Z` [4-08]. Most answers of one second show the same two times. */
 function fromSeconds(seconds: number): string {

@@ -9,6 +9,7 @@ import {
   RefreshTokenResponse,
 } from '@boxoffice/protocol'
 import { z } from 'zod'
+import type { DataplaneOf } from '../relay/choice.ts'
 import { hashBody } from '../sessions/idempotency.ts'
 import type { SessionService } from '../sessions/service.ts'
 import { decodeCursor, encodeCursor } from './cursor.ts'
@@ -25,7 +26,7 @@ const negotiateHeaders = {
 }
 
 /** Negotiate, read, refresh, heartbeat, release, list (contract 2.2 to 2.4). `full: false` is the MVP alone [4-175]. */
-export const sessionRoutes = (sessions: SessionService, { full }: { full: boolean }): AnyRoute[] => [
+export const sessionRoutes = (sessions: SessionService, { full }: { full: boolean }, dataplaneOf: DataplaneOf): AnyRoute[] => [
   ...mvpRoutes(sessions, full ? NegotiateRequest : NegotiateRequest.superRefine(refuseFull)),
   ...(full ? fullRoutes(sessions) : []),
 ]
@@ -45,7 +46,7 @@ const mvpRoutes = (sessions: SessionService, body: z.ZodType<NegotiateRequest>):
       const key = creates ? idempotencyKey(header('idempotency-key')) : null
       const repeatable = key === null ? null : { key, bodyHash: hashBody(rawBody) }
       const grant = await sessions.negotiate(principal, wire.toNegotiateRequest(body, waitSeconds(header('prefer')), repeatable), origin)
-      const json = wire.toNegotiateResponse(grant)
+      const json = wire.toNegotiateResponse(grant, dataplaneOf)
       return grant.replayed ? { status: 200, json, headers: { 'idempotent-replayed': 'true' } } : { status: 200, json }
     },
   }),
@@ -74,7 +75,7 @@ const mvpRoutes = (sessions: SessionService, body: z.ZodType<NegotiateRequest>):
     query: z.object({ token: z.enum(['true', 'false']).default('true') }),
     responses: { 200: { description: 'The session as it is', schema: wire.SessionResponse } },
     async handle({ principal, id, query, origin }) {
-      return { status: 200, json: wire.toSessionResponse(await sessions.read(principal, id, query.token === 'true', origin)) }
+      return { status: 200, json: wire.toSessionResponse(await sessions.read(principal, id, query.token === 'true', origin), dataplaneOf) }
     },
   }),
   defineRoute({

@@ -26,17 +26,22 @@ export function requireMode(wanted: RelayPreference, agent: AgentRecord): Datapl
   )
 }
 
+/** A session at its agent, and what the request says about the relay; null: as the session has it, as far as the agent allows. */
+export type Reachable = { session: PlacedSession; agent: AgentRecord; relay: RelayPreference | null }
+
+export type DataplaneOf = (reachable: Reachable) => DataplaneUrls
+
 /**
- * Where a session's dataplane is: at its agent, or at this broker. `wanted` is what the request says; without it the session's own
- * wish holds as far as the agent allows. Made from what agent and broker say of themselves, never from a `Host` header [C-43].
+ * Where a session's dataplane is: at its agent, or at this broker. Made from what agent and broker say of themselves, never from a
+ * `Host` header [C-43].
  */
-export function dataplaneOf(
-  { session, agent }: { session: PlacedSession; agent: AgentRecord },
-  brokerUrl: string,
-  wanted: RelayPreference | null,
-): DataplaneUrls {
-  const mode =
-    wanted === null ? (modeOf(session.relay, agent.relay) ?? modeOf('auto', agent.relay) ?? 'direct') : requireMode(wanted, agent)
-  const http = mode === 'relay' ? brokerUrl + relayPath(session.id) : agent.publicUrl + sandboxBase(session.sandboxId)
-  return { http_base_url: http, ws_base_url: `ws${http.slice(4)}`, mode }
-}
+export const dataplaneAt =
+  (brokerUrl: () => string): DataplaneOf =>
+  ({ session, agent, relay }) => {
+    const mode = relay === null ? (modeOf(session.relay, agent.relay) ?? imposed(agent)) : requireMode(relay, agent)
+    const http = mode === 'relay' ? brokerUrl() + relayPath(session.id) : agent.publicUrl + sandboxBase(session.sandboxId)
+    return { http_base_url: http, ws_base_url: `ws${http.slice(4)}`, mode }
+  }
+
+/** The agent's setting has changed since the session was made as it was wished. */
+const imposed = ({ relay }: AgentRecord): DataplaneMode => (relay === 'always' ? 'relay' : 'direct')

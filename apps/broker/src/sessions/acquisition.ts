@@ -69,7 +69,6 @@ export class Acquisition {
 
   async resolve(principal: Principal, request: NegotiateRequest, origin: Origin): Promise<Resolved> {
     const { store, grants, placement, now } = this.#options
-    if (request.relay === 'always') throw new BoxofficeError('UNSUPPORTED', 'relay: this broker cannot relay; use "auto" or "never"')
     const profile = this.#profile(request.profile)
     if (request.provider !== null) await placement.requireKnown(request.provider)
     let decision = await this.#decision(principal, request)
@@ -171,7 +170,7 @@ export class Acquisition {
     // Only where the old sandbox holds a workspace that the new one is to get; nobody waits for another one [C-20 d, C-25].
     if (!(await effects.workspaceIsFree(workspaceIdOf(principal.tenant, request.scope), deadline))) throw stillEnding(request.scope)
     const preferred = await store.workspaces.holders(workspaceIdOf(principal.tenant, request.scope))
-    const agent = await placement.choose({ preferred, provider: request.provider })
+    const agent = await placement.choose({ preferred, provider: request.provider, relay: request.relay })
     const session = newSession(principal, request, profile, { agentId: agent.id, brokerId, now: now() })
     const created = await store.sessions.create(session, {
       claimFor: decision.access === 'claimable' ? principal.id : null,

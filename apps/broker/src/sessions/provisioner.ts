@@ -156,7 +156,8 @@ export class Provisioner {
   /** Gives the row to another agent, under a new fencing number; what the first one may have made is not kept there. */
   async #move(session: ProvisioningSession, unreachable: ReadonlySet<string>): Promise<ProvisioningSession | undefined> {
     const { placement, ledger, brokerId } = this.#options
-    const next = await placement.choose({ except: unreachable, provider: session.providerPreference }).catch(() => undefined)
+    const { providerPreference: provider, relay } = session
+    const next = await placement.choose({ except: unreachable, provider, relay }).catch(() => undefined)
     if (next === undefined) return undefined
     const { session: moved, refused } = await ledger.change(session, {
       type: 'taken_over',

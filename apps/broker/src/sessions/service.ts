@@ -5,6 +5,7 @@ import type { Wanted } from '../access/capabilities.ts'
 import type { Principal } from '../access/principals.ts'
 import { type AuditEvent, auditEntry, type Origin } from '../audit/audit.ts'
 import { heartbeatEvent } from '../events/session-events.ts'
+import { requireMode } from '../relay/choice.ts'
 import type { AgentRecord, Store } from '../store/store.ts'
 import type { IssuedToken, TokenIssuer } from '../tokens/issuer.ts'
 import type { Acquisition } from './acquisition.ts'
@@ -77,6 +78,7 @@ export class SessionService {
     const actor = resolveActor(principal, request.actor).id
     const by = { ...origin, actor }
     const { session, decision, isNew, warnings, replayed, repeat } = await acquisition.resolve(principal, request, by)
+    if (request.relay !== null) requireMode(request.relay, await this.#agentOf(session))
     const issuance = await grants.negotiate(session, { principal, actor, decision }, request.wanted, isNew)
     const { token, agent, change } = await this.#issue(session, issuance, (sign) =>
       ledger.change(
@@ -210,7 +212,7 @@ export class SessionService {
 
   /** Issues a token for the session exactly as it is saved with the audit entry of the issuance. */
   async #issue(session: PlacedSession, issuance: Issuance, save: (sign: (after: Session) => IssuedToken | null) => Promise<Change>) {
-    const { issuer, grants, store } = this.#options
+    const { issuer, grants } = this.#options
     const signed = (placed: PlacedSession) => issuer.session(placed, issuance.actor, issuance.capabilities, issuance.notBefore)
     let token: IssuedToken | null = null
     const change = await save((after) => {
@@ -218,9 +220,13 @@ export class SessionService {
       return token
     })
     grants.tell(session, issuance)
-    const agent = await store.agents.byId(session.agentId)
+    return { token: token ?? signed(session), agent: await this.#agentOf(session), change }
+  }
+
+  async #agentOf(session: PlacedSession): Promise<AgentRecord> {
+    const agent = await this.#options.store.agents.byId(session.agentId)
     if (agent === undefined) throw new BoxofficeError('BACKEND_UNAVAILABLE', 'the agent of this session is not known any more')
-    return { token: token ?? signed(session), agent, change }
+    return agent
   }
 
   #entry(event: AuditEvent, origin: Origin, session: Session, token: IssuedToken | null) {
