@@ -27,11 +27,11 @@ const negotiateHeaders = {
 
 /** Negotiate, read, refresh, heartbeat, release, list (contract 2.2 to 2.4). `full: false` is the MVP alone [4-175]. */
 export const sessionRoutes = (sessions: SessionService, { full }: { full: boolean }, dataplaneOf: DataplaneOf): AnyRoute[] => [
-  ...mvpRoutes(sessions, full ? NegotiateRequest : NegotiateRequest.superRefine(refuseFull)),
+  ...mvpRoutes(sessions, full ? NegotiateRequest : NegotiateRequest.superRefine(refuseFull), dataplaneOf),
   ...(full ? fullRoutes(sessions) : []),
 ]
 
-const mvpRoutes = (sessions: SessionService, body: z.ZodType<NegotiateRequest>): AnyRoute[] => [
+const mvpRoutes = (sessions: SessionService, body: z.ZodType<NegotiateRequest>, dataplaneOf: DataplaneOf): AnyRoute[] => [
   defineRoute({
     method: 'POST',
     path: '/v1/sandbox/sessions',
