@@ -8,7 +8,7 @@ import type { Log } from '../log.ts'
 import type { Metrics } from '../metrics.ts'
 import type { Store } from '../store/store.ts'
 import { type AddressOf, type Connection, clientAddress } from './address.ts'
-import { authenticate, credentialOf, requireOperator } from './auth.ts'
+import { authenticate, countFailures, credentialOf, requireOperator } from './auth.ts'
 import { readJson, validate } from './body.ts'
 import { cors } from './cors.ts'
 import { refusalResponse } from './errors.ts'
@@ -62,11 +62,11 @@ async function serve(c: Context<Env>, route: AnyRoute, options: AppOptions, addr
   try {
     const address = addressOf(c)
     const header = (name: string) => c.req.header(name)
-    const known = await authorize(route, header, address, options)
+    const known = await countFailures(options.authFailures, address, () => authorize(route, header, address, options.principals))
     principal = known.principal
     // Counted here and told below: what is wrong with a request is told first [C-19], but it is not for nothing.
     const limited = principal === null ? undefined : options.controlLimit.refusal(principal)
-    await route.admit?.(known.credential, c.req.param('id') ?? '')
+    await countFailures(options.authFailures, address, () => route.admit?.(known.credential, c.req.param('id') ?? ''))
     const rawBody = route.body === undefined ? undefined : await readJson(c.req, bodyLimit(route))
     if (typeof route.naming === 'function') naming = route.naming(rawBody)
     const body = route.body === undefined ? undefined : validate(route.body, rawBody)
@@ -81,7 +81,7 @@ async function serve(c: Context<Env>, route: AnyRoute, options: AppOptions, addr
       query,
       id: c.req.param('id') ?? '',
       header,
-      reauthenticate: async () => (await authorize(route, header, address, options)).principal as never,
+      reauthenticate: async () => (await authorize(route, header, address, options.principals)).principal as never,
       origin: { requestId, tenant: principal?.tenant ?? null, caller: principal?.id ?? null, actor: principal?.id ?? null, ip: address },
     })
     response = answerResponse(answer, requestId, c)
@@ -102,7 +102,7 @@ async function authorize(
   route: AnyRoute,
   header: (name: string) => string | undefined,
   address: string,
-  options: AppOptions,
+  principals: Principals,
 ): Promise<Known> {
   switch (route.auth) {
     case 'none':
@@ -117,7 +117,7 @@ async function authorize(
     case 'key':
     case 'operator':
   }
-  return { principal: await authenticate(header, options.principals, options.authFailures, address), credential: '' }
+  return { principal: await authenticate(header, principals), credential: '' }
 }
 
 function answerResponse({ status, json, text, stream, headers }: Answer, requestId: string, c: Context<Env>): Response {

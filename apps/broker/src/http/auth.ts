@@ -20,11 +20,16 @@ export function credentialOf(header: Headers): Credential {
   return new Credential(credential, bearer === undefined ? 'x-api-key' : 'authorization')
 }
 
-/** The principal behind a request. A failure counts against the caller's address [C-58]. */
-export async function authenticate(header: Headers, principals: Principals, failures: RateLimit, address: string): Promise<Principal> {
+/** The principal behind a request. */
+export async function authenticate(header: Headers, principals: Principals): Promise<Principal> {
+  const credential = credentialOf(header)
+  return { ...(await principals.authenticate(credential.reveal())), credential }
+}
+
+/** Does what looks at a credential; one that is no good counts against the caller's address, whatever it was for [C-58]. */
+export async function countFailures<T>(failures: RateLimit, address: string, look: () => T | Promise<T>): Promise<T> {
   try {
-    const credential = credentialOf(header)
-    return { ...(await principals.authenticate(credential.reveal())), credential }
+    return await look()
   } catch (thrown) {
     if (thrown instanceof BoxofficeError && thrown.code === 'UNAUTHENTICATED') failures.require(address, 'auth_failure')
     throw thrown

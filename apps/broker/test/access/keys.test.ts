@@ -128,6 +128,23 @@ describe('[C-58] limits', () => {
     await strict.stop()
   })
 
+  test('a wrong enroll token and a wrong agent token count like a wrong key, and right ones still work', async () => {
+    const strict = await startTestBroker({ rateLimits: { authFailures: { perSecond: 0.01, burst: 3 } } })
+    const agent = await strict.startAgent({ heartbeat: false })
+    const statuses = [
+      (await agent.register({}, 'a-forged-enroll-token')).status,
+      (await agent.post(`/v1/agents/${agent.id}/heartbeat`, 'a-forged-agent-token', {})).status,
+      (await strict.as('bad').get('/v1/profiles')).status,
+      (await agent.register({}, 'a-forged-enroll-token')).status,
+      (await agent.post(`/v1/agents/${agent.id}/heartbeat`, 'a-forged-agent-token', {})).status,
+      (await strict.as('bad').get('/v1/profiles')).status,
+    ]
+    expect(statuses).toEqual([401, 401, 401, 429, 429, 429])
+    await agent.heartbeat()
+    expect((await agent.register()).status).toBe(200)
+    await strict.stop()
+  })
+
   test('[4-164, C-59] creating is limited: 429 with Retry-After; existing sessions still answer', async () => {
     const strict = await startTestBroker({ rateLimits: { createPerPrincipal: { perSecond: 0.5, burst: 2 } } })
     await strict.startAgent()
