@@ -4,6 +4,12 @@ import type { z } from 'zod'
 
 /** The JSON of a request within the limits of C-80; an empty body reads as `{}`. */
 export async function readJson(request: HonoRequest, limit: number): Promise<unknown> {
+  const encoding = request.header('content-encoding')
+  if (encoding !== undefined && !/^(identity)?$/i.test(encoding.trim()))
+    throw new BoxofficeError(
+      'UNSUPPORTED_MEDIA_TYPE',
+      `Content-Encoding must be identity, not ${encoding.slice(0, 100)}; send the body as it is`,
+    )
   const text = await readText(request, limit)
   const type = request.header('content-type')
   const isJson = type !== undefined && /^application\/([\w.-]+\+)?json *(;|$)/i.test(type)
@@ -58,5 +64,4 @@ function decode(bytes: ArrayBuffer | Buffer): string {
   }
 }
 
-const tooLarge = (limit: number): BoxofficeError =>
-  new BoxofficeError('PAYLOAD_TOO_LARGE', `the body must be at most ${limit} bytes`)
+const tooLarge = (limit: number): BoxofficeError => new BoxofficeError('PAYLOAD_TOO_LARGE', `the body must be at most ${limit} bytes`)

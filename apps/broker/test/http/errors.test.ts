@@ -95,6 +95,22 @@ const cases: Record<string, Case> = {
     status: 415,
     code: 'UNSUPPORTED_MEDIA_TYPE',
   },
+  'a compressed body': {
+    method: 'POST',
+    path: sessions,
+    body: '{"thread_id":"t","mode":"get"}',
+    headers: { ...json, 'content-encoding': 'gzip' },
+    status: 415,
+    code: 'UNSUPPORTED_MEDIA_TYPE',
+  },
+  'an encoding that is none': {
+    method: 'POST',
+    path: sessions,
+    body: '{"thread_id":"none","mode":"get"}',
+    headers: { ...json, 'content-encoding': 'identity' },
+    status: 404,
+    code: 'SESSION_NOT_FOUND',
+  },
   'a form': {
     method: 'POST',
     path: `${missing}/refresh`,
@@ -235,6 +251,11 @@ test.each([
   const answer = await raw(bytes)
   expect(answer).toMatch(/^HTTP\/1.1 400 /)
   expect(ErrorEnvelope.parse(JSON.parse(answer.slice(answer.indexOf('{')))).error.code).toBe('INVALID_REQUEST')
+})
+
+test('[C-80] a compressed body is refused by the header that says so', async () => {
+  const { body } = await broker.refused({ thread_id: 't', mode: 'get' }, { 'content-encoding': 'br' })
+  expect(body.error.message).toMatch(/^Content-Encoding must be identity, not br/)
 })
 
 test('[C-43] a forged Host changes nothing', async () => {
