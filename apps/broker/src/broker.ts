@@ -138,7 +138,7 @@ async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, p
   })
   const members = new Members({ store, authorizer, withdraw: (session, principal) => grants.withdraw(session, principal), now })
   const threads = new Threads({ store, ledger, authorizer, cancel: (id) => acquisition.cancel(id), now })
-  const sessions = new SessionService({ store, ledger, acquisition, authorizer, grants, issuer, now })
+  const sessions = new SessionService({ store, ledger, acquisition, authorizer, grants, members, issuer, now })
   const principals = new Principals(store.keys, settings.apiKey, oidcOf(settings, outbound, keys, now))
   const metrics = new Metrics(store)
   const registry = new AgentRegistry({

@@ -1,6 +1,5 @@
-import { BoxofficeError } from '@boxoffice/protocol'
 import { auditEntry, type Origin } from '../audit/audit.ts'
-import { noSession, requirePlaced } from '../sessions/refusals.ts'
+import { noSession, notTheOwner, requirePlaced } from '../sessions/refusals.ts'
 import { threadOf } from '../sessions/scopes.ts'
 import { isLive, type LiveSession } from '../sessions/session.ts'
 import type { Store } from '../store/store.ts'
@@ -54,8 +53,7 @@ export class Members {
     const { store, authorizer } = this.#options
     const ownership = await store.scopes.ownership(tenant, scope)
     const { access } = await authorizer.access(principal, scope, ownership, 'members')
-    if (access !== 'owner')
-      throw new BoxofficeError('FORBIDDEN', `members: only the owner of this ${scope.type} or an operator says who else may use it`)
+    if (access !== 'owner') throw notTheOwner(scope)
     return ownership.owner
   }
 }

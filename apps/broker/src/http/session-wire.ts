@@ -51,6 +51,7 @@ export const toNegotiateRequest = (body: WireNegotiateRequest, wait: number, rep
   relay: body.relay ?? null,
   labels: body.labels ?? {},
   onMismatch: body.on_mismatch ?? 'warn',
+  members: body.members ?? null,
   wait,
   repeatable,
 })

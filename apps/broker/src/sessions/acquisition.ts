@@ -13,7 +13,7 @@ import { findRepeat, keyOfEndedSession, type Repeatable, recordOf } from './idem
 import type { SessionLedger } from './ledger.ts'
 import { dueAt } from './lifecycle.ts'
 import { type Provisioner, provisionError } from './provisioner.ts'
-import { exists, forbidden, noSession, starting, stillEnding, superseded } from './refusals.ts'
+import { exists, forbidden, noSession, notTheOwner, starting, stillEnding, superseded } from './refusals.ts'
 import { threadOf, workspaceIdOf } from './scopes.ts'
 import type { NegotiateRequest } from './service.ts'
 import { isLive, isPlaced, type LiveSession, type PlacedSession, type ProvisioningSession } from './session.ts'
@@ -72,6 +72,8 @@ export class Acquisition {
     const profile = this.#profile(request.profile)
     if (request.provider !== null) await placement.requireKnown(request.provider)
     let decision = await this.#decision(principal, request)
+    // Before anything is made for who may not say it.
+    if (request.members !== null && decision.access === 'member') throw notTheOwner(request.scope)
     // A key has no meaning for what creates nothing [C-16].
     const repeatable = request.mode === 'get' ? null : request.repeatable
     const recorded = repeatable && (await findRepeat(store, principal, repeatable, now()))

@@ -8,6 +8,9 @@ export const noSession = (message = 'no such session'): BoxofficeError => new Bo
 export const forbidden = (scope: Scope): BoxofficeError =>
   new BoxofficeError('FORBIDDEN', `the caller may not use this ${scope.type}; its owner is somebody else`)
 
+export const notTheOwner = (scope: Scope): BoxofficeError =>
+  new BoxofficeError('FORBIDDEN', `members: only the owner of this ${scope.type} or an operator says who else may use it`)
+
 /** 423 with what the caller needs to ask again [4-13]. */
 export const starting = (session: Session): BoxofficeError =>
   new BoxofficeError('SANDBOX_STARTING', 'the sandbox is starting; ask again', {

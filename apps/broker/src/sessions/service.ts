@@ -2,6 +2,7 @@ import { type Actor, BoxofficeError, type RelayPreference, type Scope, type Sess
 import { resolveActor } from '../access/actor.ts'
 import { type AccessMode, type Authorizer, type Decision, mayRelease } from '../access/authorizer.ts'
 import type { Wanted } from '../access/capabilities.ts'
+import type { Members } from '../access/members.ts'
 import type { Principal } from '../access/principals.ts'
 import { type AuditEvent, auditEntry, type Origin } from '../audit/audit.ts'
 import { heartbeatEvent } from '../events/session-events.ts'
@@ -33,6 +34,8 @@ export type NegotiateRequest = {
   relay: RelayPreference | null
   labels: Record<string, string>
   onMismatch: 'warn' | 'fail'
+  /** Who else may use the scope from now on; null: as it is. By its owner only. */
+  members: readonly string[] | null
   /** Whole seconds that the caller waits for a sandbox that starts [C-17]. */
   wait: number
   repeatable: Repeatable | null
@@ -57,6 +60,7 @@ export type SessionServiceOptions = {
   acquisition: Acquisition
   authorizer: Authorizer
   grants: Grants
+  members: Members
   issuer: TokenIssuer
   now: () => number
 }
@@ -74,10 +78,11 @@ export class SessionService {
 
   /** The scope's session, made if the mode says so, with a fresh token [4-04, 4-05, 4-72]. */
   async negotiate(principal: Principal, request: NegotiateRequest, origin: Origin): Promise<Grant> {
-    const { ledger, acquisition, grants } = this.#options
+    const { ledger, acquisition, grants, members } = this.#options
     const actor = resolveActor(principal, request.actor).id
     const by = { ...origin, actor }
     const { session, decision, isNew, warnings, replayed, repeat } = await acquisition.resolve(principal, request, by)
+    if (request.members !== null) await members.set(principal, session, request.members, by)
     if (request.relay !== null) requireMode(request.relay, await this.#agentOf(session))
     const issuance = await grants.negotiate(session, { principal, actor, decision }, request.wanted, isNew)
     const { token, agent, change } = await this.#issue(session, issuance, (sign) =>

@@ -41,6 +41,7 @@ export type FakeAgentOptions = {
   instanceId?: string
   suspend?: ('freeze' | 'stop')[]
   available?: boolean
+  providerName?: string
   heartbeat?: boolean
   /** Sandboxes of an earlier run of this install. */
   sandboxes?: Map<string, Kept>
@@ -52,6 +53,8 @@ export async function startFakeAgent(options: FakeAgentOptions) {
   const instanceId = options.instanceId ?? randomBytes(6).toString('hex')
   const calls: string[] = []
   const revoked = new Map<string, string>()
+  /** By session and actor: what its earlier tokens are held to. */
+  const narrowed = new Map<string, { caps: string[]; before: number }>()
   /** Awaited before a sandbox is made; a test holds it to make a slow provider, or throws a refusal. */
   const hooks: Hooks = {
     create: async () => undefined,
@@ -59,10 +62,16 @@ export async function startFakeAgent(options: FakeAgentOptions) {
     removeWorkspace: async () => undefined,
     suspend: () => undefined,
   }
-  const provider = { name: 'fake', isolation: 'none', available: options.available ?? true, reason: null as string | null }
+  const provider = {
+    name: options.providerName ?? 'fake',
+    isolation: 'none',
+    available: options.available ?? true,
+    reason: null as string | null,
+  }
   const making = new Map<string, Promise<Kept | Refusal>>()
   let created = 0
   let registration: RegisterAgentResponse | undefined
+  let brokerKeys = createLocalJWKSet({ keys: [] })
   let waiters: { test: () => boolean; resolve: () => void }[] = []
   const notify = () => {
     waiters = waiters.filter(({ test, resolve }) => {
@@ -129,7 +138,7 @@ export async function startFakeAgent(options: FakeAgentOptions) {
       const sandbox: Kept = {
         sandbox_id: newSandboxId(),
         session_id: sessionId,
-        provider: 'fake',
+        provider: provider.name,
         isolation: 'none',
         generation: 1,
         state: 'running',
@@ -149,9 +158,7 @@ export async function startFakeAgent(options: FakeAgentOptions) {
   async function isBroker(request: IncomingMessage): Promise<boolean> {
     if (registration === undefined) return false
     const token = (request.headers.authorization ?? '').slice('Bearer '.length)
-    const { jwks } = registration
-    const known = createLocalJWKSet(jwks)
-    return jwtVerify(token, known, { issuer: registration.issuer, audience: registration.agent_id }).then(
+    return jwtVerify(token, brokerKeys, { issuer: registration.issuer, audience: registration.agent_id }).then(
       ({ payload }) => payload.sub === 'broker' && (payload.exp ?? 0) - (payload.iat ?? 0) <= 60,
       () => false,
     )
@@ -169,8 +176,9 @@ export async function startFakeAgent(options: FakeAgentOptions) {
   })
   const reports = () => [...sandboxes.values()].map(reportOf)
 
-  function applyRevocations({ sessions }: Revocations) {
+  function applyRevocations({ sessions, grants = [] }: Revocations) {
     for (const { session_id, reason } of sessions) revoked.set(session_id, reason)
+    for (const { session_id, sub, caps, before } of grants) narrowed.set(`${session_id} ${sub}`, { caps, before })
   }
 
   function obey({ decisions, revocations }: AgentInstructions) {
@@ -196,6 +204,7 @@ export async function startFakeAgent(options: FakeAgentOptions) {
     })
     if (response.ok) {
       registration = RegisterAgentResponse.parse(await response.clone().json())
+      brokerKeys = createLocalJWKSet(registration.jwks)
       obey(registration)
     }
     return response
@@ -231,6 +240,7 @@ export async function startFakeAgent(options: FakeAgentOptions) {
     calls,
     sandboxes,
     revoked,
+    narrowed,
     hooks,
     provider,
     installId,

@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import type { ErrorEnvelope, NegotiateResponse } from '@boxoffice/protocol'
+import type { ErrorEnvelope, HeartbeatResponse, NegotiateResponse, RefreshTokenResponse } from '@boxoffice/protocol'
 import { type BrokerConfig, createBroker } from '../../src/index.ts'
 import { type FakeAgentOptions, startFakeAgent } from './fake-agent.ts'
 
@@ -30,6 +30,8 @@ export async function startTestBroker(config: Partial<BrokerConfig> = {}, overri
     dataDir,
     enrollToken,
     as,
+    /** The broker's clock, in Unix seconds. */
+    now: () => Math.floor((Date.now() + offset) / 1000),
     /** Moves the broker's clock and lets agents report again, so that they do not count as silent. */
     async advance(ms: number) {
       offset += ms
@@ -86,6 +88,8 @@ export function caller(url: string, apiKey: string) {
     refused: (fields: Record<string, unknown>, headers?: Record<string, string>) => negotiate<Refusal>(fields, headers),
     refresh: <T = { token: string; expires_at: string }>(id: string, body?: unknown) => post<T>(`/v1/sandbox/sessions/${id}/refresh`, body),
     read: <T = NegotiateResponse>(id: string, query = '') => send<T>('GET', `/v1/sandbox/sessions/${id}${query}`),
+    refreshToken: <T = RefreshTokenResponse>(id: string, body?: unknown) => post<T>(`/v1/sandbox/sessions/${id}/refresh-token`, body),
+    heartbeat: <T = HeartbeatResponse>(id: string) => post<T>(`/v1/sandbox/sessions/${id}/heartbeat`, {}),
     release: (id: string) => send<Refusal>('DELETE', `/v1/sandbox/sessions/${id}`),
   }
 }
