@@ -146,13 +146,13 @@ const cases: Record<string, Case> = {
   'an unknown state': { method: 'GET', path: `${sessions}?state=asleep`, status: 400, code: 'INVALID_REQUEST' },
   'token=maybe': { method: 'GET', path: `${missing}?token=maybe`, status: 400, code: 'INVALID_REQUEST' },
   'a time that is none': { method: 'GET', path: '/v1/audit?since=yesterday', status: 400, code: 'INVALID_REQUEST' },
-  'relay always': {
+  'relay by an unknown word': {
     method: 'POST',
     path: sessions,
-    body: '{"thread_id":"r","mode":"ensure","relay":"always"}',
+    body: '{"thread_id":"r","mode":"ensure","relay":"sometimes"}',
     headers: json,
-    status: 501,
-    code: 'UNSUPPORTED',
+    status: 400,
+    code: 'INVALID_REQUEST',
   },
   'unknown key': { method: 'DELETE', path: '/v1/keys/key_none', status: 404, code: 'NOT_FOUND' },
 }
