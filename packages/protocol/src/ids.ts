@@ -12,7 +12,7 @@ export const newSessionId = (): string => `ssn_${crypto.randomUUID()}`
 export const newSandboxId = (): string => `sb_${crypto.randomUUID()}`
 export const newRequestId = (): string => `req_${crypto.randomUUID()}`
 
-const hasControlCharacter = (text: string): boolean => {
+export const hasControlCharacter = (text: string): boolean => {
   for (let i = 0; i < text.length; i++) {
     const code = text.charCodeAt(i)
     if (code < 0x20 || (code >= 0x7f && code <= 0x9f)) return true

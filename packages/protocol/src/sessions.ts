@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { Capability } from './capabilities.ts'
-import { ScopeId } from './ids.ts'
+import { hasControlCharacter, ScopeId } from './ids.ts'
 
 export const SCOPE_TYPES = ['thread', 'workspace', 'assistant', 'deployment'] as const
 export const Scope = z.object({ type: z.enum(SCOPE_TYPES), id: ScopeId })
@@ -13,7 +13,18 @@ export type SessionState = z.infer<typeof SessionState>
 export const RelayPreference = z.enum(['auto', 'always', 'never'])
 export type RelayPreference = z.infer<typeof RelayPreference>
 
-const Labels = z.record(z.string().max(128), z.string().max(256)).refine((labels) => Object.keys(labels).length <= 64, 'at most 64 labels')
+const Labels = z
+  .record(z.string().max(128), z.string().max(256))
+  .refine((labels) => Object.keys(labels).length <= 64, 'at most 64 labels')
+  .superRefine((labels, context) => {
+    for (const [name, value] of Object.entries(labels))
+      for (const [what, text] of [
+        ['name', name],
+        ['value', value],
+      ] as const)
+        if (hasControlCharacter(text))
+          context.addIssue({ code: 'custom', message: `the ${what} of ${JSON.stringify(name)} must not contain control characters` })
+  })
 
 /** Principals by their names, as keys and tokens have them. */
 export const Members = z

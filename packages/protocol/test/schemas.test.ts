@@ -54,6 +54,18 @@ describe('[4-03] a refused request names its field', () => {
     expect(parsed.success).toBe(false)
     if (!parsed.success) expect(describeIssues(parsed.error)).toMatch(new RegExp(`^${field}: `))
   })
+  test.each([
+    [{ 'a\nb': 'x' }, 'labels: the name of "a\\nb" must not contain control characters'],
+    [{ fine: 'x', bad: 'x\u0000' }, 'labels: the value of "bad" must not contain control characters'],
+    [{ bad: '\u0085' }, 'labels: the value of "bad" must not contain control characters'],
+  ])('labels %j: the label is named', (labels, message) => {
+    const parsed = NegotiateRequest.safeParse({ thread_id: 't', mode: 'ensure', labels })
+    expect(parsed.error && describeIssues(parsed.error)).toBe(message)
+  })
+  test('labels may hold anything else', () => {
+    const labels = { 'team/name': 'ü ☃ {"a":1}', '': '' }
+    expect(NegotiateRequest.safeParse({ thread_id: 't', mode: 'ensure', labels }).data?.labels).toEqual(labels)
+  })
   test('[4-81, C-09] thread_id and scope may both be given when they are equal', () => {
     expect(NegotiateRequest.safeParse({ thread_id: 't', scope: { type: 'thread', id: 't' }, mode: 'get' }).success).toBe(true)
   })
