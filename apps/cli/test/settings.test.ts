@@ -23,6 +23,8 @@ const Broker = z.object({
   enrollToken: z.string().optional(),
   sharedDataDir: z.boolean().default(false),
   corsOrigins: z.array(z.string()).default([]),
+  seconds: z.number().positive().default(1),
+  count: z.coerce.number().int().min(1).optional(),
   limits: z.object({ perSecond: z.number() }).optional(),
   tls: z.object({ cert: z.string(), key: z.string() }).optional(),
 })
@@ -65,7 +67,12 @@ describe('settings of a service', () => {
   })
 
   const wrong: [name: string, settings: () => unknown, message: RegExp][] = [
-    ['a bad flag', () => broker({ port: 'abc' }), /^--port: /],
+    ['a flag that is no number', () => broker({ port: 'abc' }), /^--port: "abc" is not a whole number from 0 to 65535$/],
+    ['a flag that only looks like one', () => broker({ port: 'true' }), /^--port: "true" is not a whole number/],
+    ['half a number', () => broker({ port: '1.5' }), /^--port: "1.5" is not a whole number/],
+    ['a number that is too small', () => broker({ seconds: '0' }), /^--seconds: "0" is not a number above 0$/],
+    ['a count that is too small', () => broker({ count: '-1' }), /^--count: "-1" is not a whole number of at least 1$/],
+    ['a number in the file', () => broker({ config: fileOf({ port: 'x' }) }), /^port in the config file: "x" is not a whole number/],
     ['a bad variable', () => broker({}, { BOXOFFICE_PORT: '70000' }), /^BOXOFFICE_PORT: .*65535/],
     ['a bad value in the file', () => broker({ config: fileOf({ public_url: 'x' }) }), /^public_url in the config file: /],
     [

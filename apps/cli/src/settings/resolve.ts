@@ -1,5 +1,6 @@
 import type { z } from 'zod'
 import { environmentName, kebabCase } from './config-file.ts'
+import { numberRange } from './number-range.ts'
 import { UsageError } from './usage-error.ts'
 
 export type Sources = {
@@ -49,18 +50,23 @@ const find = (name: string, { flags, env, file }: Sources): Found | undefined =>
 }
 
 const check = (schema: z.ZodType, { value, from }: Found): unknown => {
-  const readings = typeof value === 'string' ? readingsOf(value) : [value]
+  const range = numberRange(schema)
+  const readings = typeof value !== 'string' ? [value] : range === undefined ? readingsOf(value) : numbersOf(value)
   const fitting = readings.find((reading) => schema.safeParse(reading).success)
   if (fitting !== undefined) return fitting
+  if (range !== undefined) throw new UsageError(`${from}: ${JSON.stringify(value)} is not ${range}`)
   const issue = schema.safeParse(readings[0]).error?.issues[0]
   const where = issue?.path.length ? `${issue.path.join('.')}: ` : ''
   throw new UsageError(`${from}: ${where}${issue?.message ?? 'not valid'}`)
 }
 
+/** A text that is a number, as that; an empty one or `true` is none. */
+const numbersOf = (text: string): number[] => (text.trim() !== '' && Number.isFinite(Number(text)) ? [Number(text)] : [])
+
 /** What a text on a command line or in the environment may stand for, the likeliest first. */
 const readingsOf = (text: string): unknown[] => {
   const readings: unknown[] = [text]
-  if (text !== '' && Number.isFinite(Number(text))) readings.push(Number(text))
+  readings.push(...numbersOf(text))
   if (/^(true|yes|on|1)$/i.test(text)) readings.push(true)
   if (/^(false|no|off|0)$/i.test(text)) readings.push(false)
   if (/^[[{]/.test(text.trim())) {
