@@ -85,6 +85,12 @@ describe.each([
     expect(refreshed.token).not.toBe(grant.token)
     expect(await dataplane({ ...grant, token: refreshed.token }, 'GET', '/execs')).toMatchObject({ status: 200 })
 
+    const lease = (acquired as { binding: { lease_expires_at: string } }).binding.lease_expires_at
+    const kept = (await call(client, 'environment/heartbeat', { session_id })) as { lease_expires_at: string }
+    expect(kept).toMatchObject({ binding: { id: session_id, state: 'active' } })
+    expect(Date.parse(kept.lease_expires_at)).toBeGreaterThanOrEqual(Date.parse(lease))
+    expect(JSON.stringify(kept)).not.toMatch(TOKEN)
+
     const released = await call(client, 'environment/release', { session_id })
     const { _meta, resultType, ...fields } = released // what the 2026 revision adds to every result
     expect(fields).toEqual({})
@@ -92,8 +98,24 @@ describe.each([
     expect(await refusal(call(client, 'environment/release', { session_id }))).toMatchObject({ code: -31404 })
   })
 
+  test('[4-173] negotiates in the full shape, too', async () => {
+    const asked = { scope: { type: 'workspace', id: thread('w') }, mode: 'create_only', requested_capabilities: ['fs_read'] }
+    const acquired = await call(client, 'environment/acquire', asked)
+    expect(acquired).toMatchObject({
+      thread_id: null,
+      binding: { scope: asked.scope },
+      credentials: { granted_capabilities: ['fs_read'] },
+    })
+    expect(await dataplane(acquired as unknown as Grant, 'POST', '/exec', { command: 'true' })).toMatchObject({ status: 403 })
+    expect(await refusal(call(client, 'environment/acquire', asked))).toEqual(refused(-31409, 'BINDING_CONFLICT', /./))
+    await call(client, 'environment/release', { session_id: acquired.session_id })
+  })
+
   test('[4-173] is refused with the envelope in data.error', async () => {
+    // The names of each route as it has them [C-45].
     const notFound = refused(-31404, 'SESSION_NOT_FOUND', /./)
+    const heartbeat = call(client, 'environment/heartbeat', { session_id: 'ssn_00000000-0000-4000-8000-000000000000' })
+    expect(await refusal(heartbeat)).toEqual(refused(-31404, 'BINDING_NOT_FOUND', /./))
     expect(await refusal(call(client, 'environment/acquire', { thread_id: thread('none'), mode: 'get' }))).toEqual(notFound)
     for (const method of ['refresh', 'release']) {
       const unknown = call(client, `environment/${method}`, { session_id: 'ssn_00000000-0000-4000-8000-000000000000' })
@@ -163,6 +185,10 @@ describe.each([
     const refreshed = await tool('environment_refresh', { session_id, include_token: true })
     expect(refreshed.structuredContent).toEqual({ session_id, expires_at: expect.any(String), token: expect.stringMatching(TOKEN) })
 
+    const kept = await tool('environment_heartbeat', { session_id })
+    expect(kept.structuredContent).toMatchObject({ binding: { id: session_id }, lease_expires_at: expect.any(String) })
+    expect(JSON.stringify(kept)).not.toMatch(TOKEN)
+
     expect(await tool('environment_release', { session_id })).toMatchObject({ structuredContent: { session_id, released: true } })
     expect(await tool('environment_release', { session_id })).toMatchObject({
       isError: true,
@@ -182,6 +208,7 @@ test('[4-173] callers of one MCP server on HTTP have their own threads: it asks 
   for (const [method, fields] of [
     ['acquire', params],
     ['refresh', { session_id }],
+    ['heartbeat', { session_id }],
     ['release', { session_id }],
   ] as const) {
     expect(await refusal(call(b, `environment/${method}`, fields)), method).toEqual(refused(-31403, 'FORBIDDEN', /./))
