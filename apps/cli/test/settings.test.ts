@@ -66,6 +66,12 @@ describe('settings of a service', () => {
     })
   })
 
+  test('that are objects are written in JSON, by the names that they have in the file', () => {
+    expect(broker({ limits: '{"per_second":5}' })).toMatchObject({ limits: { perSecond: 5 } })
+    expect(broker({}, { BOXOFFICE_LIMITS: '{"perSecond":5}' })).toMatchObject({ limits: { perSecond: 5 } })
+    expect(() => broker({ limits: '{"per_second":"x"}' })).toThrow(/^--limits: perSecond: /)
+  })
+
   const wrong: [name: string, settings: () => unknown, message: RegExp][] = [
     ['a flag that is no number', () => broker({ port: 'abc' }), /^--port: "abc" is not a whole number from 0 to 65535$/],
     ['a flag that only looks like one', () => broker({ port: 'true' }), /^--port: "true" is not a whole number/],

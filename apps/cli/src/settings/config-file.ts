@@ -17,7 +17,7 @@ export const readConfigFile = (path: string): Record<string, unknown> => {
 /** Profiles and labels are wire objects: their fields keep their names. */
 const AS_WRITTEN = new Set(['profiles', 'labels'])
 
-const settingNames = (settings: object): Record<string, unknown> =>
+export const settingNames = (settings: object): Record<string, unknown> =>
   Object.fromEntries(
     Object.entries(settings).map(([written, value]: [string, unknown]) => {
       const name = camelCase(written)

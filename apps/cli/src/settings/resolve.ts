@@ -1,5 +1,5 @@
 import type { z } from 'zod'
-import { environmentName, kebabCase } from './config-file.ts'
+import { environmentName, kebabCase, settingNames } from './config-file.ts'
 import { numberRange } from './number-range.ts'
 import { UsageError } from './usage-error.ts'
 
@@ -65,19 +65,23 @@ const numbersOf = (text: string): number[] => (text.trim() !== '' && Number.isFi
 
 /** What a text on a command line or in the environment may stand for, the likeliest first. */
 const readingsOf = (text: string): unknown[] => {
-  const readings: unknown[] = [text]
+  const readings: unknown[] = [...jsonReadings(text), text]
   readings.push(...numbersOf(text))
   if (/^(true|yes|on|1)$/i.test(text)) readings.push(true)
   if (/^(false|no|off|0)$/i.test(text)) readings.push(false)
-  if (/^[[{]/.test(text.trim())) {
-    try {
-      readings.push(JSON.parse(text))
-    } catch {
-      // Then it is a text.
-    }
-  }
   readings.push(text.split(',').map((part) => part.trim()))
   return readings
+}
+
+/** JSON first, so that an error is about what is in it. An object's names may be written as in the file. */
+const jsonReadings = (text: string): unknown[] => {
+  if (!/^\s*[[{]/.test(text)) return []
+  try {
+    const parsed: unknown = JSON.parse(text)
+    return Array.isArray(parsed) ? [parsed] : [settingNames(parsed as object), parsed]
+  } catch {
+    return []
+  }
 }
 
 const snakeCase = (name: string): string => kebabCase(name).replaceAll('-', '_')
