@@ -211,4 +211,11 @@ export const MIGRATIONS: readonly string[] = [
   ALTER TABLE api_keys ADD COLUMN capabilities TEXT;
   ALTER TABLE sessions ADD COLUMN provider_preference TEXT;
   `,
+  `
+  -- Each filter of the audit log has its index: a rare event must not be looked for in all the others.
+  CREATE INDEX audit_event ON audit (event);
+  CREATE INDEX audit_caller ON audit (caller) WHERE caller IS NOT NULL;
+  CREATE INDEX audit_tenant ON audit (tenant) WHERE tenant IS NOT NULL;
+  CREATE INDEX audit_ts ON audit (ts);
+  `,
 ]
