@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
-import { chmod, chown, lstat, mkdir, readlink, rename, rm, stat, symlink } from 'node:fs/promises'
+import { chownSync, mkdirSync } from 'node:fs'
+import { chmod, lstat, mkdir, readlink, rename, rm, stat, symlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import { BoxofficeError } from '@boxoffice/protocol'
 
@@ -54,17 +55,18 @@ export const createLayout = async (dataDirectory: string): Promise<Layout> => {
   return {
     directoriesOf,
     workspaceOf,
+    // Synchronous: a trip to the thread pool costs more than the call.
     async makeDirectories(sandboxId, gid) {
       const directories = directoriesOf(sandboxId)
-      await mkdir(directories.root, { mode: 0o711 })
-      await mkdir(directories.link, { mode: isRoot() ? 0o710 : 0o755 })
-      if (isRoot()) await chown(directories.link, 0, gid)
+      mkdirSync(directories.root, { mode: 0o711 })
+      mkdirSync(directories.link, { mode: isRoot() ? 0o710 : 0o755 })
+      if (isRoot()) chownSync(directories.link, 0, gid)
       return directories
     },
     async makeWorkspace(name, { uid, gid }) {
       const path = workspaceOf(name)
-      await mkdir(path, { mode: 0o700 })
-      if (isRoot()) await chown(path, uid, gid)
+      mkdirSync(path, { mode: 0o700 })
+      if (isRoot()) chownSync(path, uid, gid)
     },
     async ownerOf(name) {
       const existing = await stat(workspaceOf(name)).catch(() => undefined)

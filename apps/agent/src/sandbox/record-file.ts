@@ -1,4 +1,5 @@
-import { readdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
+import { renameSync, writeFileSync } from 'node:fs'
+import { readdir, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Profile } from '@boxoffice/protocol'
 import { z } from 'zod'
@@ -27,10 +28,11 @@ export type SandboxFile = z.infer<typeof SandboxFile>
 
 const NAME = 'record.json'
 
+// A trip to the thread pool costs more than these calls, and there are three on the way to a new sandbox.
 export const saveSandboxFile = async (directory: string, file: SandboxFile): Promise<void> => {
   const path = join(directory, NAME)
-  await writeFile(`${path}.new`, JSON.stringify(file), { mode: 0o600 })
-  await rename(`${path}.new`, path)
+  writeFileSync(`${path}.new`, JSON.stringify(file), { mode: 0o600 })
+  renameSync(`${path}.new`, path)
 }
 
 /** Every record below `sandboxes`. A directory without a readable one is a sandbox that was never finished: it goes. */

@@ -1,4 +1,5 @@
-import { readdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
+import { renameSync, writeFileSync } from 'node:fs'
+import { readdir, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { z } from 'zod'
 
@@ -37,11 +38,14 @@ export const stateFiles = (directory: string) => {
   const pathOf = (id: string): string => join(directory, id + SUFFIX)
   return {
     /** For one that is not there yet: if this is torn by a crash, nothing has been started. */
-    create: (state: LocalState): Promise<void> => writeFile(pathOf(state.id), JSON.stringify(state), { mode: 0o600 }),
+    // Not through the thread pool, where each call waits longer than it takes: two of them are on the way to a new sandbox.
+    async create(state: LocalState): Promise<void> {
+      writeFileSync(pathOf(state.id), JSON.stringify(state), { mode: 0o600 })
+    },
     async save(state: LocalState): Promise<void> {
       const path = pathOf(state.id)
-      await writeFile(`${path}.new`, JSON.stringify(state), { mode: 0o600 })
-      await rename(`${path}.new`, path)
+      writeFileSync(`${path}.new`, JSON.stringify(state), { mode: 0o600 })
+      renameSync(`${path}.new`, path)
     },
     async remove(id: string): Promise<void> {
       // With what a crash in the middle of a save left beside it.
