@@ -16,7 +16,9 @@ pub struct Config {
 pub enum Parsed {
     Run(Config),
     Version,
-    Launch,
+    /// The control groups to enter.
+    Launch(Vec<PathBuf>),
+    Nursery,
     Wrong(String),
 }
 
@@ -31,7 +33,8 @@ impl Config {
             let mut path = || arguments.next().map(PathBuf::from);
             match name.as_str() {
                 "--version" => return Parsed::Version,
-                "--launch" => return Parsed::Launch,
+                "--launch" => return Parsed::Launch(arguments.map(PathBuf::from).collect()),
+                "--nursery" => return Parsed::Nursery,
                 "--no-seccomp" => seccomp = false,
                 "--socket" => socket = path(),
                 "--workspace" => workspace = path(),
@@ -67,7 +70,8 @@ mod tests {
         assert!(!config.seccomp);
         assert_eq!(config.oom_files, [PathBuf::from("/a"), PathBuf::from("/b")]);
         assert!(matches!(parse("--version"), Parsed::Version));
-        assert!(matches!(parse("--launch"), Parsed::Launch));
+        assert!(matches!(parse("--launch /a /b"), Parsed::Launch(groups) if groups.len() == 2));
+        assert!(matches!(parse("--nursery"), Parsed::Nursery));
         assert!(matches!(parse("--socket /s --workspace /w"), Parsed::Wrong(_)));
         assert!(matches!(parse("--socket /s --workspace /w --home"), Parsed::Wrong(_)));
         assert!(matches!(parse("--what"), Parsed::Wrong(_)));

@@ -1,5 +1,6 @@
 use boxoffice_supervisor::config::{Config, Parsed};
 use boxoffice_supervisor::launch::launch;
+use boxoffice_supervisor::nursery;
 use boxoffice_supervisor::supervisor::Supervisor;
 use std::process::ExitCode;
 
@@ -10,25 +11,19 @@ fn main() -> ExitCode {
             println!("{}", env!("CARGO_PKG_VERSION"));
             return ExitCode::SUCCESS;
         }
-        Parsed::Launch => {
-            return match launch() {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(message) => {
-                    eprintln!("supervisor: {message}");
-                    ExitCode::FAILURE
-                }
-            };
-        }
+        Parsed::Launch(groups) => return end_of(launch(&groups)),
+        Parsed::Nursery => return end_of(nursery::keep()),
         Parsed::Wrong(message) => {
             eprintln!("supervisor: {message}");
             return ExitCode::from(2);
         }
     };
-    match Supervisor::new(config) {
-        Ok(mut supervisor) => {
-            supervisor.run();
-            ExitCode::SUCCESS
-        }
+    end_of(Supervisor::new(config).map(|mut supervisor| supervisor.run()))
+}
+
+fn end_of<E: std::fmt::Display>(outcome: Result<(), E>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("supervisor: {error}");
             ExitCode::FAILURE

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 pub mod launch;
+pub mod namespaces;
 pub mod setup;
 
 use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -9,6 +10,15 @@ use rustix::io::Errno;
 
 fn last() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
+}
+
+/// Makes `fd` also descriptor 3, which stays open in what we become.
+pub fn duplicate_to_info(fd: BorrowedFd<'_>) -> Result<(), Errno> {
+    // SAFETY: takes two integers; a launcher has opened nothing yet that would own descriptor 3.
+    match unsafe { libc::dup2(fd.as_raw_fd(), 3) } {
+        -1 => Err(last()),
+        _ => Ok(()),
+    }
 }
 
 /// One descriptor that becomes readable when any signal of `signals` is pending.

@@ -22,6 +22,17 @@ pub fn take_signals() {
     }
 }
 
+/// For a descriptor of `signalfd`.
+pub fn block_signal(signal: c_int) {
+    // SAFETY: the set is initialised by sigemptyset before use.
+    unsafe {
+        let mut set = std::mem::zeroed::<libc::sigset_t>();
+        libc::sigemptyset(&mut set);
+        libc::sigaddset(&mut set, signal);
+        libc::sigprocmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
+    }
+}
+
 /// Descriptors that we were started with are not for the sandbox; 0, 1 and 2 have to be taken, or a pipe would be.
 pub fn close_inherited() {
     // SAFETY: plain calls on integers and a constant string, before we own any descriptor above 2.

@@ -65,10 +65,13 @@ export type BubblewrapPaths = {
   oomFile: string | undefined
 }
 
+/** The namespaces of which every sandbox has the same: one that waits to become a sandbox can have its own already (launch.rs). */
+export const MADE_AHEAD = ['--unshare-ipc', '--unshare-uts', '--unshare-net', '--hostname', 'sandbox'] as const
+
 /** The hardening of the local provider, in one pure function: what a sandbox sees, and nothing else. */
 export const bubblewrapArguments = (paths: BubblewrapPaths, { profile }: Pick<SandboxSpec, 'profile'>): string[] => [
   ...['--unshare-user', '--disable-userns', '--uid', INSIDE_ID, '--gid', INSIDE_ID, '--cap-drop', 'ALL'],
-  ...['--unshare-pid', '--unshare-ipc', '--unshare-uts', '--unshare-net', '--unshare-cgroup-try', '--hostname', 'sandbox'],
+  ...['--unshare-pid', '--unshare-cgroup-try', ...MADE_AHEAD],
   ...['--new-session', '--as-pid-1', '--clearenv'],
   ...['--setenv', 'PATH', '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'],
   ...['--ro-bind', '/usr', '/usr', ...SYSTEM_LINKS],

@@ -25,7 +25,7 @@ export interface Cgroups {
 export interface CgroupGroup {
   /** The file that counts the out-of-memory kills of the group. */
   readonly oomFile: string | undefined
-  makeDirectories(): void
+  readonly directories: readonly string[]
   /** Makes the directories where they are missing, and sets the limits. */
   create(profile: Profile): void
   attach(pid: number): Promise<void>
@@ -192,13 +192,11 @@ const cgroupGroup = (hierarchies: Hierarchies, name: string): CgroupGroup => {
 
   return {
     oomFile,
+    directories,
     pids,
     // Synchronous on purpose: these files are kernel memory, and each call takes less than a trip through the thread pool.
-    makeDirectories() {
-      for (const directory of directories) if (!existsSync(directory)) mkdirSync(directory)
-    },
     create(profile) {
-      this.makeDirectories()
+      for (const directory of directories) if (!existsSync(directory)) mkdirSync(directory)
       for (const { controller, version, directory } of entries) {
         for (const [file, value, optional] of limitFiles(controller, version, profile)) {
           if (optional && !existsSync(join(directory, file))) continue

@@ -1,10 +1,10 @@
-import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, readlinkSync } from 'node:fs'
 import { join } from 'node:path'
-import { describe } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { createLocalProvider } from '../../../src/providers/local/local.ts'
 import type { LiveSandbox } from '../../../src/sandbox/live-sandbox.ts'
-import type { Host } from '../../host/support/host.ts'
-import { silent } from '../../host/support/host.ts'
+import { run } from '../../host/support/exec.ts'
+import { Host, silent } from '../../host/support/host.ts'
 import { providerSuite } from './suite.ts'
 
 const remains = async ({ installId }: Host): Promise<string[]> =>
@@ -41,6 +41,64 @@ const parentOf = (pid: string): number | undefined => {
     return undefined
   }
 }
+
+/** Whether it was started by a launcher: then its control group is the launcher's. */
+const wasLaunched = (host: Host, { id }: LiveSandbox): boolean =>
+  JSON.parse(readFileSync(join(host.dataDirectory, 'local', `${id}.json`), 'utf8')).group !== id
+
+/** Makes sandboxes until a launcher was ready for one. */
+const launched = async (host: Host): Promise<LiveSandbox> => {
+  for (let i = 0; i < 200; i++) {
+    const sandbox = await host.ensure(`launched-${crypto.randomUUID()}`)
+    if (wasLaunched(host, sandbox)) return sandbox
+    await host.manager.destroy(sandbox.id, 'released')
+  }
+  throw new Error('no launcher became ready')
+}
+
+const NAMESPACES = ['net', 'ipc', 'uts', 'user', 'pid', 'mnt', 'cgroup']
+
+const outside = ({ id }: LiveSandbox, host: Host): string[] => {
+  const { supervisor } = JSON.parse(readFileSync(join(host.dataDirectory, 'local', `${id}.json`), 'utf8'))
+  return NAMESPACES.map((name) => readlinkSync(`/proc/${supervisor.pid}/ns/${name}`))
+}
+
+describe.runIf(process.getuid?.() === 0)('launchers of the local provider', () => {
+  const begin = () =>
+    Host.start(({ path, installId }) => createLocalProvider({ dataDirectory: path, installId, isolation: 'bubblewrap', log: silent }))
+
+  test('a sandbox from a launcher is as closed as one without, and like it in all that programs see', async () => {
+    await using host = await begin()
+    const slow = await host.ensure('slow')
+    expect(wasLaunched(host, slow)).toBe(false)
+    const fast = [await launched(host), await launched(host)] as const
+    const look =
+      'hostname; cut -d: -f1 /proc/net/dev; cat /proc/net/fib_trie; ipcs 2>&1; grep -i -e cap -e nonewprivs -e seccomp /proc/self/status; (exec 3<>/dev/tcp/127.0.0.1/9) 2>&1 | tail -1; hostname other; ip link set lo down; unshare -n true'
+    const seen = await Promise.all([slow, ...fast].map(async (sandbox) => (await run(sandbox, look)).stdout))
+    expect(seen[0]).toContain('sandbox')
+    expect(seen[0]).toContain('Connection refused') // a loopback device that is up
+    expect(seen[1]).toBe(seen[0])
+    expect(seen[2]).toBe(seen[0])
+    const spaces = [slow, ...fast].map((sandbox) => outside(sandbox, host))
+    const here = NAMESPACES.map((name) => readlinkSync(`/proc/self/ns/${name}`))
+    expect(new Set([...spaces.flat(), ...here]).size).toBe(4 * NAMESPACES.length)
+  })
+
+  test('one that holds the launchers and is killed takes no sandbox with it, and is replaced', async () => {
+    await using host = await begin()
+    const sandbox = await launched(host)
+    const nursery = readdirSync('/proc').find((pid) => parentOf(pid) === process.pid && commandOf(pid).includes('--nursery'))
+    process.kill(Number(nursery), 'SIGKILL')
+    await expect.poll(() => existsSync(`/proc/${nursery}`)).toBe(false)
+    expect(await run(sandbox, 'echo still')).toMatchObject({ stdout: 'still\n' })
+    const next = await launched(host)
+    expect(await run(next, 'echo again')).toMatchObject({ stdout: 'again\n' })
+    for (const { id } of [sandbox, next]) await host.manager.destroy(id, 'released')
+    await expect.poll(async () => await remains(host), { timeout: 10_000 }).toEqual([])
+  })
+})
+
+const commandOf = (pid: string): string => readFileSync(`/proc/${pid}/cmdline`, 'utf8')
 
 describe.each(['bubblewrap', 'none'] as const)('local provider, isolation %s', (kind) => {
   providerSuite({

@@ -1,0 +1,193 @@
+//! Keeps the processes of `launch` and speaks for them: forking takes a large agent milliseconds, in which it does nothing
+//! else, and us a fraction of one.
+//!
+//! JSON lines. From the agent: `{"make": name, "groups": [directories]}`, and `{"run": name, …}` with the order of `launch`.
+//! To it: `{"ready": name, "pid": …}`; after `run` `{"inner": name, "pid": …}`, PID 1 of the sandbox by its id on the host, or
+//! null when it could not be set up; `{"gone": name}` for one that ended before its order.
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use serde::Deserialize;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::fs::remove_dir;
+use std::io::{Read, Write, stdin, stdout};
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use crate::launch::READY;
+use crate::sys;
+
+#[derive(Deserialize)]
+struct Message {
+    make: Option<String>,
+    #[serde(default)]
+    groups: Vec<PathBuf>,
+    run: Option<String>,
+}
+
+struct Nursling {
+    child: Child,
+    groups: Vec<PathBuf>,
+    /// Gone once it has its order.
+    order: Option<ChildStdin>,
+    /// What it says; gone once that is at its end.
+    says: Option<ChildStdout>,
+    said: Vec<u8>,
+    told: bool,
+}
+
+#[derive(Default)]
+struct Nursery {
+    nurslings: BTreeMap<String, Nursling>,
+    input: Vec<u8>,
+}
+
+/// Returns when the agent is gone. Those that still wait end with us, their control groups too; the sandboxes go on.
+pub fn keep() -> Result<(), Errno> {
+    sys::setup::block_signal(libc::SIGCHLD);
+    let children = sys::signalfd(&[libc::SIGCHLD])?;
+    let mut nursery = Nursery::default();
+    loop {
+        let (events, names) = {
+            let input = stdin();
+            let mut fds = vec![PollFd::new(&input, PollFlags::IN), PollFd::new(&children, PollFlags::IN)];
+            let mut names = Vec::new();
+            for (name, says) in nursery.nurslings.iter().filter_map(|(name, one)| Some((name, one.says.as_ref()?))) {
+                fds.push(PollFd::new(says, PollFlags::IN));
+                names.push(name.clone());
+            }
+            match poll(&mut fds, None) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error),
+            }
+            (fds.iter().map(|fd| !fd.revents().is_empty()).collect::<Vec<_>>(), names)
+        };
+        for (name, _) in names.iter().zip(&events[2..]).filter(|(_, happened)| **happened) {
+            nursery.listen(name);
+        }
+        if events[1] {
+            sys::read_signals(children.as_fd(), |_, _| {});
+            nursery.reap();
+        }
+        if events[0] && !nursery.hear() {
+            nursery.close();
+            return Ok(());
+        }
+    }
+}
+
+fn tell(message: &serde_json::Value) {
+    // An agent that does not listen is gone, which its end of stdin tells.
+    let _ = writeln!(stdout(), "{message}");
+}
+
+impl Nursery {
+    /// False at the end of stdin.
+    fn hear(&mut self) -> bool {
+        let mut piece = [0; 16 << 10];
+        match rustix::io::read(stdin(), &mut piece) {
+            Ok(0) => return false,
+            Ok(count) => self.input.extend_from_slice(&piece[..count]),
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(_) => return false,
+        }
+        while let Some(end) = self.input.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = self.input.drain(..=end).collect();
+            match serde_json::from_slice::<Message>(&line) {
+                Ok(Message { make: Some(name), groups, .. }) => self.make(name, groups),
+                Ok(Message { run: Some(name), .. }) => self.run(&name, &line),
+                _ => {}
+            }
+        }
+        true
+    }
+
+    fn make(&mut self, name: String, groups: Vec<PathBuf>) {
+        let mut command = Command::new("/proc/self/exe");
+        command.arg("--launch").args(&groups).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let Ok(mut child) = command.spawn() else {
+            return tell(&json!({ "gone": name }));
+        };
+        let (order, says) = (child.stdin.take(), child.stdout.take());
+        self.nurslings.insert(name, Nursling { child, groups, order, says, said: Vec::new(), told: false });
+    }
+
+    fn run(&mut self, name: &str, line: &[u8]) {
+        let order = self.nurslings.get_mut(name).and_then(|one| one.order.take());
+        if order.is_none_or(|mut order| order.write_all(line).is_err()) {
+            tell(&json!({ "inner": name, "pid": null }));
+        }
+    }
+
+    fn listen(&mut self, name: &str) {
+        let Some(one) = self.nurslings.get_mut(name) else { return };
+        let mut piece = [0; 1024];
+        let count = one.says.as_mut().map_or(0, |says| says.read(&mut piece).unwrap_or(0));
+        one.said.extend_from_slice(&piece[..count]);
+        if one.said.starts_with(READY) {
+            one.said.drain(..READY.len());
+            tell(&json!({ "ready": name, "pid": one.child.id() }));
+        }
+        let pid = child_pid(&one.said);
+        // bubblewrap dies of a pipe that closes while it still writes: it is read to the end.
+        if count == 0 {
+            one.says = None;
+        }
+        if one.order.is_none() && !one.told && (pid.is_some() || count == 0) {
+            one.told = true;
+            tell(&json!({ "inner": name, "pid": pid }));
+        }
+    }
+
+    /// Takes note of those that have ended. A sandbox's control groups are the agent's to remove.
+    fn reap(&mut self) {
+        self.nurslings.retain(|name, one| {
+            if matches!(one.child.try_wait(), Ok(None)) {
+                return true;
+            }
+            if one.order.is_some() {
+                remove(&one.groups);
+                tell(&json!({ "gone": name }));
+            } else if !one.told {
+                tell(&json!({ "inner": name, "pid": null }));
+            }
+            false
+        });
+    }
+
+    fn close(&mut self) {
+        for mut one in std::mem::take(&mut self.nurslings).into_values().filter(|one| one.order.is_some()) {
+            one.order = None;
+            let _ = one.child.wait();
+            remove(&one.groups);
+        }
+    }
+}
+
+fn remove(groups: &[PathBuf]) {
+    for group in groups {
+        let _ = remove_dir(group);
+    }
+}
+
+/// Of bubblewrap's `--info-fd`: a small JSON object, which may not be there to its end.
+fn child_pid(said: &[u8]) -> Option<u32> {
+    let text = str::from_utf8(said).ok()?;
+    let (digits, _) = text.split_once("\"child-pid\": ")?.1.split_once(|after: char| !after.is_ascii_digit())?;
+    digits.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::child_pid;
+
+    #[test]
+    fn the_pid_is_known_once_its_last_digit_is() {
+        assert_eq!(child_pid(b"{\n    \"child-pid\": 1234"), None);
+        assert_eq!(child_pid(b"{\n    \"child-pid\": 1234,\n    \"net-namespace\": 5\n}\n"), Some(1234));
+        assert_eq!(child_pid(b"{\n    \"child-pid\": 77\n}\n"), Some(77));
+        assert_eq!(child_pid(b""), None);
+    }
+}
