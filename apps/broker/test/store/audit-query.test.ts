@@ -58,7 +58,7 @@ describe('[C-72] the audit log is asked', () => {
   test('page after page, each entry once, newest first', async () => {
     const event = 'key.create'
     const entry = { requestId: null, event, tenant: 't', caller: 'c', actor: null, threadId: null, sessionId: null } as const
-    const rest = { sandboxId: null, outcome: 'ok', code: null, ip: null, tokenHash: null } as const
+    const rest = { sandboxId: null, outcome: 'ok', code: null, ip: null, tokenHash: null, data: null } as const
     for (const ts of [10, 30, 20, 30, 40]) await store.audit.append([{ ...entry, ...rest, ts }])
     const pages = async (fields: Partial<AuditFilter>) => {
       const seen: number[] = []
