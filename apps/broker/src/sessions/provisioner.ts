@@ -28,6 +28,14 @@ const AGENT_POLL_MS = 100
 /** `superseded`: another broker took over while this one was away, and its result was refused [C-24]. */
 export type Provisioned = 'saved' | 'superseded'
 
+/** The agent was still at it when the time of the profile was over; it is there, so nobody else is asked. */
+class NotInTime extends BoxofficeError {
+  constructor(cause: unknown) {
+    super('BACKEND_UNAVAILABLE', NOT_IN_TIME, { cause })
+  }
+}
+const NOT_IN_TIME = 'it was not ready within the provision_timeout_seconds of its profile'
+
 /** Makes sandboxes for `provisioning` rows, independent of the requests that wait for them. */
 export class Provisioner {
   readonly #options: ProvisionerOptions
@@ -121,7 +129,9 @@ export class Provisioner {
       discard_workspace: (await store.workspaces.unwantedOn(agent.id)).includes(workspaceId),
     }
     const deadline = AbortSignal.timeout(Math.max(1, session.provisionDeadline - now()))
-    const record = await client.create(agent, session.id, request, AbortSignal.any([cancelled, deadline]))
+    const record = await client.create(agent, session.id, request, AbortSignal.any([cancelled, deadline])).catch((thrown: unknown) => {
+      throw deadline.aborted ? new NotInTime(thrown) : thrown
+    })
     if (request.discard_workspace) await store.workspaces.removed(workspaceId, agent.id)
     const placed = {
       agentId: agent.id,
@@ -144,7 +154,7 @@ export class Provisioner {
     log.warn({ session_id: session.id, err: error }, 'a sandbox could not be made')
     const change = await ledger.change(
       session,
-      { type: 'create_failed', fence, reason: `${error.code}: ${error.message}` },
+      { type: 'create_failed', fence, reason: error instanceof NotInTime ? 'provision_timeout' : `${error.code}: ${error.message}` },
       { forgetIdempotency: true, audit: (after) => [entryOf(after, now(), error.code)] },
     )
     // Released in the meantime: what the agent may have made by then is nobody's.
@@ -199,6 +209,7 @@ const PASSED_ON: ReadonlySet<string> = new Set<ErrorCode>(['INVALID_REQUEST', 'U
 
 /** The refusal for those who waited for a session that failed; its reason begins with the code of the failure. */
 export function provisionError(reason: string): BoxofficeError {
+  if (reason === 'provision_timeout') return provisionError(`BACKEND_UNAVAILABLE: ${NOT_IN_TIME}`)
   const [, name = '', message = reason] = /^([A-Z_]+): (.*)$/s.exec(reason) ?? []
   const code = PASSED_ON.has(name) ? (name as ErrorCode) : 'BACKEND_UNAVAILABLE'
   return new BoxofficeError(code, `the sandbox could not be started: ${message}`, ERRORS[code].status === 503 ? { retryAfter: 2 } : {})

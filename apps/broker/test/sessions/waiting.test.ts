@@ -131,6 +131,10 @@ test('[2.10] a sandbox that is not ready in provision_timeout_seconds fails', as
   stuck.hooks.create = () => never.promise
   const { status, body } = await slow.refused({ ...ensure('t'), profile: 'hasty' })
   expect([status, body.error.code]).toEqual([503, 'PROVIDER_UNAVAILABLE'])
+  // Not "the agent cannot be reached", which is there and at work.
+  expect(body.error.message).toContain('provision_timeout_seconds')
+  const { body: failed } = await slow.get<{ sessions: { reason: string }[] }>('/v1/sandbox/sessions?state=failed')
+  expect(failed.sessions).toMatchObject([{ reason: 'provision_timeout' }])
   never.open(undefined)
   await slow.stop()
 })
