@@ -136,7 +136,7 @@ async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, p
       tenant: new RateLimit(settings.rateLimits.createPerTenant, now),
     },
   })
-  const members = new Members({ store, authorizer, withdraw: (session, principal) => grants.withdraw(session, principal), now })
+  const members = new Members({ store, ledger, authorizer, withdraw: (session, principal) => grants.withdraw(session, principal), now })
   const threads = new Threads({ store, ledger, authorizer, cancel: (id) => acquisition.cancel(id), now })
   const sessions = new SessionService({ store, ledger, acquisition, authorizer, grants, members, issuer, now })
   const principals = new Principals(store.keys, settings.apiKey, oidcOf(settings, outbound, keys, now))

@@ -1,4 +1,5 @@
 import { auditEntry, type Origin } from '../audit/audit.ts'
+import type { SessionLedger } from '../sessions/ledger.ts'
 import { noSession, notTheOwner, requirePlaced } from '../sessions/refusals.ts'
 import { threadOf } from '../sessions/scopes.ts'
 import { isLive, type LiveSession } from '../sessions/session.ts'
@@ -8,6 +9,7 @@ import type { Principal } from './principals.ts'
 
 export type MembersOptions = {
   store: Store
+  ledger: SessionLedger
   authorizer: Authorizer
   /** What the principal holds opens nothing any more, also tokens that are in date [C-57]. */
   withdraw: (session: LiveSession, principalId: string) => Promise<void>
@@ -26,9 +28,11 @@ export class Members {
 
   /** Replaces the members of a session's scope; for the session by its id. */
   async put(principal: Principal, sessionId: string, names: readonly string[], origin: Origin): Promise<Membership> {
-    const session = await this.#options.store.sessions.byId(sessionId)
-    if (session === undefined || session.tenant !== principal.tenant) throw noSession()
-    await this.#requireOwner(principal, session)
+    const { store, ledger } = this.#options
+    const found = await store.sessions.byId(sessionId)
+    if (found === undefined || found.tenant !== principal.tenant) throw noSession()
+    await this.#requireOwner(principal, found)
+    const session = await ledger.current(found)
     return this.set(principal, isLive(session) ? session : requirePlaced(session), names, origin)
   }
 

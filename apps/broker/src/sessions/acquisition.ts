@@ -136,10 +136,9 @@ export class Acquisition {
   }
 
   async #live(principal: Principal, request: NegotiateRequest): Promise<LiveSession | undefined> {
-    const { store, ledger, now } = this.#options
+    const { store, ledger } = this.#options
     const found = await store.sessions.live(principal.tenant, request.scope)
-    if (found === undefined || now() < found.hardExpiresAt) return found
-    await ledger.change(found, { type: 'tick', suspend: [] })
+    if (found === undefined || isLive(await ledger.current(found))) return found
     return store.sessions.live(principal.tenant, request.scope)
   }
 

@@ -3,7 +3,7 @@ import { eventsOf, type NewSessionEvent } from '../events/session-events.ts'
 import type { SaveOptions, Store } from '../store/store.ts'
 import type { SessionEffects } from './effects.ts'
 import { type SessionEvent, transition } from './lifecycle.ts'
-import type { Session } from './session.ts'
+import { isLive, type Session } from './session.ts'
 import { workspaceAfter } from './workspace.ts'
 
 export type ChangeOptions = Omit<SaveOptions, 'audit' | 'events' | 'workspace'> & {
@@ -29,6 +29,12 @@ export class SessionLedger {
     this.#store = store
     this.#effects = effects
     this.#now = now
+  }
+
+  /** The session as it is by the clock: the reaper may be a second late, the hard TTL is not [4-92]. */
+  async current(session: Session): Promise<Session> {
+    if (!isLive(session) || this.#now() < session.hardExpiresAt) return session
+    return (await this.change(session, { type: 'tick', suspend: [] })).session
   }
 
   async change(session: Session, event: SessionEvent, { audit, events, ...options }: ChangeOptions = {}): Promise<Change> {

@@ -182,9 +182,7 @@ export class SessionService {
     if (decision.access === 'claimable' && !isLive(found)) throw noSession()
     if (decision.access === 'denied' || decision.access === 'claimable')
       throw new BoxofficeError('FORBIDDEN', 'the caller may not use this session')
-    // The reaper may be a second late; the hard TTL is not [4-92].
-    const session =
-      isLive(found) && now() >= found.hardExpiresAt ? (await ledger.change(found, { type: 'tick', suspend: [] })).session : found
+    const session = await ledger.current(found)
     const forgotten = !isLive(session) && now() >= session.endedAt + TOMBSTONE_MS
     if (forgotten || (!released && session.state === 'terminated' && session.reason === 'released')) throw noSession()
     return { session, decision }

@@ -84,6 +84,10 @@ describe('[C-01] members', () => {
     await alice.release(gone.session_id)
     for (const id of ['ssn_00000000-0000-4000-8000-000000000000', made.session_id, gone.session_id])
       expect((await put<Refusal>(alice, id, ['bob'])).body.error.code).toBe('BINDING_NOT_FOUND')
+    const old = await alice.ensure(fresh())
+    await broker.advance(28_800_000)
+    const { status, body } = await put<Refusal>(alice, old.session_id, ['bob'])
+    expect([status, body.error.code]).toEqual([410, 'SESSION_EXPIRED'])
   })
 
   test.each([
