@@ -35,6 +35,8 @@ export type AgentOverrides = {
   brokerCertificate?: string
   /** A part of the same process listens where others can reach it. */
   exposed?: boolean
+  /** The broker was away at the start, and then did not take this agent: it is of no use, and its owner closes it. */
+  onRefused?: (error: Error) => void
   /** This machine's clock, Unix milliseconds. */
   wall?: () => number
 }
@@ -196,6 +198,7 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
         manager.pool.setTargets(slot.provider === undefined ? [] : instructions.pools)
         await recovery.settle(instructions.decisions)
       },
+      onRefused: overrides.onRefused ?? (() => {}),
       log,
     })
     teardown.defer(() => uplink.close())

@@ -1,20 +1,22 @@
 import type { ReadyLine } from './terminal/ready.ts'
 
-/** A part that runs until it is closed. */
-export type Starting = (stack: AsyncDisposableStack) => Promise<ReadyLine>
+/** A part that runs until it is closed; `fail` ends the program with what made it useless. */
+export type Starting = (stack: AsyncDisposableStack, fail: (error: Error) => void) => Promise<ReadyLine>
 
 /**
  * Starts what `start` puts on the stack, tells that it is ready, and waits for SIGTERM or SIGINT. Then everything is closed
  * in reverse order, and the program ends with 0. A second signal ends it at once. What was started is closed too when
- * starting the rest fails.
+ * starting the rest fails, or a part does later.
  */
 export const serve = async (start: Starting, announce: (ready: ReadyLine) => void): Promise<never> => {
   const stop = stopSignal()
   {
     await using stack = new AsyncDisposableStack()
-    const ready = await start(stack)
+    const failed = Promise.withResolvers<never>()
+    failed.promise.catch(() => {})
+    const ready = await start(stack, failed.reject)
     announce(ready)
-    await stop
+    await Promise.race([stop, failed.promise])
   }
   process.exit(0)
 }

@@ -51,6 +51,16 @@ describe('boxoffice up', () => {
     expect((await running.ended).code).toBe(0)
   })
 
+  test('an agent with a wrong enroll token ends, and says which one it takes', async () => {
+    const settings = ['--data-dir', join(up.directory, 'stranger'), '--port', '0', '--provider', 'local', '--log-level', 'silent']
+    const { code, stdout, stderr } = await run(
+      ['agent', '--json', '--broker-url', String(up.ready.broker_url), '--enroll-token', 'a-wrong-enroll-token', ...settings],
+      {},
+    )
+    expect([code, stdout]).toEqual([1, ''])
+    expect(stderr).toMatch(/^boxoffice: the broker refused the enroll token; start the agent with the one of the broker/)
+  })
+
   test('[C-49] publishes the next signing key on SIGHUP and goes on; sessions do not notice', async () => {
     const keys = async () => ((await (await fetch(`${up.ready.broker_url}/.well-known/jwks.json`)).json()) as { keys: unknown[] }).keys
     const before = await keys()

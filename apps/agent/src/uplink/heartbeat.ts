@@ -16,27 +16,31 @@ export type UplinkOptions = {
   /** Called before `onInstructions`, with what a registration says beyond them. */
   onRegistered: (registered: RegisterAgentResponse) => Promise<void>
   onInstructions: (instructions: AgentInstructions) => Promise<void>
+  /** The broker does not take this agent, as its first answer after `start` had resolved; the uplink has ended. */
+  onRefused: (error: Error) => void
   log: Logger
 }
 
 /** Keeps the broker informed: registers, then reports at the pace it asks for, and at once when a sandbox is lost. */
 export interface Uplink {
   readonly agentId: string | undefined
-  /** Resolves after the first try to register, whatever came of it. */
+  /** Resolves after the first try to register; rejects only if the broker does not take this agent. */
   start(): Promise<void>
   /** Reports what has changed without waiting for the next turn. */
   reportNow(): void
   close(): Promise<void>
 }
 
-export const createUplink = ({ broker, inventory, heartbeat, onRegistered, onInstructions, log }: UplinkOptions): Uplink => {
+export const createUplink = ({ broker, inventory, heartbeat, onRegistered, onInstructions, onRefused, log }: UplinkOptions): Uplink => {
   const closing = new AbortController()
   const { signal } = closing
   let identity: { id: string; token: string } | undefined
   let everyMs = 2000
   let urgent = false
   let wake: () => void = () => {}
-  let firstTry: () => void = () => {}
+  const firstTry = Promise.withResolvers<void>()
+  let tried = false
+  let known = false
   let running: Promise<void> = Promise.resolve()
   let failing = false
 
@@ -46,11 +50,17 @@ export const createUplink = ({ broker, inventory, heartbeat, onRegistered, onIns
   }
 
   const enroll = async (): Promise<void> => {
-    const registered = await register({ broker, request: inventory, onFailure: firstTry, log, signal })
+    const registered = await register({ broker, request: inventory, onFailure: triedOnce, untilRefused: !known, log, signal })
+    known = true
     identity = { id: registered.agent_id, token: registered.agent_token }
     await onRegistered(registered)
     await follow(registered)
-    firstTry()
+    triedOnce()
+  }
+
+  const triedOnce = (): void => {
+    tried = true
+    firstTry.resolve()
   }
 
   const beat = async (agent: { id: string; token: string }, partial: boolean): Promise<void> => {
@@ -92,13 +102,13 @@ export const createUplink = ({ broker, inventory, heartbeat, onRegistered, onIns
       return identity?.id
     },
     async start() {
-      const tried = new Promise<void>((resolve) => {
-        firstTry = resolve
+      running = run().catch((err: Error) => {
+        if (signal.aborted) return firstTry.resolve()
+        log.error({ err }, 'the uplink ended')
+        if (tried) onRefused(err)
+        else firstTry.reject(err)
       })
-      running = run().catch((err: unknown) => {
-        if (!signal.aborted) log.error({ err }, 'the uplink ended')
-      })
-      await tried
+      await firstTry.promise
     },
     reportNow() {
       urgent = true

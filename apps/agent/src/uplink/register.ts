@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import type { RegisterAgentRequest, RegisterAgentResponse } from '@boxoffice/protocol'
+import { BoxofficeError, type RegisterAgentRequest, type RegisterAgentResponse } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
 import type { BrokerClient } from './broker-client.ts'
 
@@ -11,14 +11,23 @@ export type RegisterOptions = {
   broker: BrokerClient
   /** Made anew for each try: it says what is there now. */
   request: () => RegisterAgentRequest
-  /** Called when a try fails. */
+  /** Called when a try fails and another one follows. */
   onFailure: (error: unknown) => void
+  /** A refused enroll token ends the tries: nobody can have known this agent yet, so nothing but another token helps. */
+  untilRefused: boolean
   log: Logger
   signal: AbortSignal
 }
 
-/** Registers with the broker and tries until it succeeds; rejects only when the signal aborts. */
-export const register = async ({ broker, request, onFailure, log, signal }: RegisterOptions): Promise<RegisterAgentResponse> => {
+/** Registers with the broker and tries until it succeeds; rejects when the signal aborts, or with `untilRefused` at a 401. */
+export const register = async ({
+  broker,
+  request,
+  onFailure,
+  untilRefused,
+  log,
+  signal,
+}: RegisterOptions): Promise<RegisterAgentResponse> => {
   for (let attempt = 0; ; attempt++) {
     signal.throwIfAborted()
     try {
@@ -32,9 +41,17 @@ export const register = async ({ broker, request, onFailure, log, signal }: Regi
       log.info({ agent_id: registered.agent_id }, 'registered with the broker')
       return registered
     } catch (err) {
+      if (untilRefused && err instanceof BoxofficeError && err.code === 'UNAUTHENTICATED') throw refused(err)
       onFailure(err)
       if (!signal.aborted && (attempt === 0 || attempt % 10 === 0)) log.warn({ err }, 'could not register with the broker; trying again')
       await delay(Math.min(LONGEST_DELAY_MS, FIRST_DELAY_MS * 2 ** Math.min(attempt, 10)), undefined, { signal })
     }
   }
 }
+
+const refused = (cause: BoxofficeError): BoxofficeError =>
+  new BoxofficeError(
+    'UNAUTHENTICATED',
+    'the broker refused the enroll token; start the agent with the one of the broker (--enroll-token there, or enroll-token in its data directory)',
+    { cause },
+  )

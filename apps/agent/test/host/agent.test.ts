@@ -83,6 +83,29 @@ describe('registration', () => {
     expect(broker.registrations[1]?.instance_id).toBe(broker.registrations[0]?.instance_id)
   })
 
+  test('ends at the start when the broker refuses the enroll token', async () => {
+    broker.refuses = { status: 401 }
+    await expect(begin()).rejects.toThrow(/refused the enroll token; .*--enroll-token/)
+  })
+
+  test('ends later when the broker was away at the start and then refuses the enroll token', async () => {
+    broker.refuses = { status: 503 }
+    const refused = Promise.withResolvers<Error>()
+    const agent = createAgent(configure(), { log: silent, onRefused: refused.resolve })
+    agents.add(agent)
+    await agent.start()
+    broker.refuses = { status: 401 }
+    expect((await refused.promise).message).toMatch(/refused the enroll token/)
+  })
+
+  test('goes on when a broker that has known the agent refuses it for a while', async () => {
+    await begin()
+    broker.refuses = { status: 401 }
+    await broker.refused(3)
+    broker.refuses = undefined
+    await broker.registered(2)
+  })
+
   test('keeps the installation over a restart, with a new instance', async () => {
     const { agent } = await begin()
     await end(agent)

@@ -19,8 +19,8 @@ const agent = async (flags: Record<string, unknown>): Promise<void> => {
   const sources = sourcesOf(flags)
   const settings = partSettings(AgentConfig, [BrokerConfig], sources, 'agent')
   await serve(
-    async (stack) => {
-      const agent = createAgent(settings, { log: createLog(logLevelOf(sources)).child({ part: 'agent' }) })
+    async (stack, fail) => {
+      const agent = createAgent(settings, { log: createLog(logLevelOf(sources)).child({ part: 'agent' }), onRefused: fail })
       stack.defer(() => agent.close())
       const { url, provider, isolation } = await agent.start()
       return { agent_url: url, provider, isolation }

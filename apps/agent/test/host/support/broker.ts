@@ -21,6 +21,7 @@ export class TestBroker {
   url = ''
   refuses: { status: number } | undefined
   agentToken = randomUUID()
+  #refusals = 0
   #server = createServer((request, response) => {
     const chunks: Buffer[] = []
     request.on('data', (chunk: Buffer) => chunks.push(chunk))
@@ -56,6 +57,11 @@ export class TestBroker {
     return this.#until(() => this.registrations[count - 1])
   }
 
+  /** Resolves when this many requests have been refused. */
+  async refused(count: number): Promise<void> {
+    await this.#until(() => (this.#refusals >= count ? true : undefined))
+  }
+
   async #until<T>(look: () => T | undefined): Promise<T> {
     for (;;) {
       const found = look()
@@ -80,7 +86,11 @@ export class TestBroker {
   }
 
   #answer(path: string, authorization: string | undefined, body: string): { status: number; body: unknown } {
-    if (this.refuses !== undefined) return { status: this.refuses.status, body: {} }
+    if (this.refuses !== undefined) {
+      this.#refusals++
+      this.#heard()
+      return { status: this.refuses.status, body: {} }
+    }
     if (path === '/.well-known/jwks.json') return { status: 200, body: this.#jwks() }
     if (path === '/v1/agents/register') {
       if (authorization !== `Bearer ${ENROLL_TOKEN}`) return { status: 401, body: {} }
