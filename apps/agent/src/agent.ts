@@ -1,11 +1,12 @@
 import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
-import type { AgentHeartbeatRequest, RegisterAgentRequest } from '@boxoffice/protocol'
+import type { AgentHeartbeatRequest, JournalEntry, RegisterAgentRequest } from '@boxoffice/protocol'
 import { getRequestListener } from '@hono/node-server'
 import { type Logger, pino } from 'pino'
 import { Gauge, Registry } from 'prom-client'
 import { type AgentConfig, hostOf, isLocal, isLoopback, portOf } from './config.ts'
 import { openDataDirectory } from './data-directory.ts'
+import { createAccessJournal } from './http/access-journal.ts'
 import { createDataplane } from './http/app.ts'
 import { createControlApp } from './http/control.ts'
 import { createControlVerifier } from './http/control-auth.ts'
@@ -23,6 +24,7 @@ import { createWatch } from './sandbox/watch.ts'
 import { type BrokerClient, createBrokerClient } from './uplink/broker-client.ts'
 import { createBrokerClock, listenForTime } from './uplink/broker-clock.ts'
 import { createUplink } from './uplink/heartbeat.ts'
+import { createJournal } from './uplink/journal.ts'
 import { keepRevocations } from './uplink/revocation-file.ts'
 import { loadTrust, saveTrust } from './uplink/trust.ts'
 
@@ -114,6 +116,7 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
     if (trust !== undefined) keys.seed(trust.jwks)
     const issuer = () => trust?.issuer
 
+    const journal = createJournal(metrics)
     const manager = createSandboxManager({
       provider: () => slot.require(),
       layout,
@@ -121,6 +124,7 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
       supervisorPath: directory.supervisorPath,
       defaultImage: config.defaultImage,
       poolConcurrency: config.poolConcurrency,
+      journal,
       log,
     })
     teardown.defer(async () => {
@@ -141,6 +145,7 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
       issuer,
       now: clock.now,
       corsOrigins: config.corsOrigins,
+      access: createAccessJournal(journal, manager),
       log,
       metrics,
     })
@@ -168,9 +173,11 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
     const controlUrl = await listen(control, hostOf(config.controlListen), portOf(config.controlListen), controlTls)
     teardown.defer(() => drain(control, DRAIN_MS))
 
-    const heartbeat = (partial: boolean): AgentHeartbeatRequest => {
-      const sandboxes = manager.reports().filter(({ state }) => !partial || state === 'lost')
-      return { instance_id: instanceId, provider: slot.report(), sandboxes, partial }
+    const heartbeat = (partial: boolean, entries: JournalEntry[]): AgentHeartbeatRequest => {
+      // A wake is news of the session's state, too.
+      const woken = new Set(entries.filter(({ type }) => type === 'wake').map(({ sandbox_id: id }) => id))
+      const sandboxes = manager.reports().filter(({ state, sandbox_id: id }) => !partial || state === 'lost' || woken.has(id))
+      return { instance_id: instanceId, provider: slot.report(), sandboxes, partial, journal: entries }
     }
     const inventory = (): RegisterAgentRequest => ({
       install_id: installId,
@@ -188,6 +195,7 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
       broker,
       inventory,
       heartbeat,
+      journal,
       onRegistered: async ({ issuer: signer, jwks }) => {
         trust = { issuer: signer, jwks, clock_offset_ms: clock.offsetMs }
         keys.seed(jwks)

@@ -5,6 +5,7 @@ import type { Logger } from 'pino'
 import type { Registry } from 'prom-client'
 import type { SandboxDirectory } from '../sandbox/sandbox.ts'
 import { createSocketServer } from '../ws/upgrade.ts'
+import type { Access, AccessJournal } from './access-journal.ts'
 import { type Authenticator, createAuthenticator, tokenOf } from './auth.ts'
 import type { Call } from './call.ts'
 import { execRoutes } from './exec.ts'
@@ -28,6 +29,8 @@ export type DataplaneOptions = {
   now: () => number
   /** Web pages that may connect [C-69]. */
   corsOrigins: readonly string[]
+  /** Told of who comes and who is refused. */
+  access: AccessJournal
   log: Logger
   metrics: Registry
 }
@@ -43,12 +46,12 @@ export interface Dataplane {
 }
 
 export const createDataplane = (options: DataplaneOptions): Dataplane => {
-  const { log } = options
+  const { log, access } = options
   const auth = createAuthenticator(options)
   const origins = createOrigins(options.corsOrigins)
   const metrics = createDataplaneMetrics(options.metrics)
   const router = createRouter([...execRoutes, ...fileRoutes])
-  const sockets = createSocketServer({ auth, origins, revocations: options.revocations, metrics, log, now: options.now })
+  const sockets = createSocketServer({ auth, origins, revocations: options.revocations, metrics, log, now: options.now, access })
 
   const running = new Set<Watch>()
   options.revocations.onChange(() => {
@@ -60,15 +63,19 @@ export const createDataplane = (options: DataplaneOptions): Dataplane => {
     if (origins.preflight(incoming, outgoing)) return
     origins.expose(incoming, outgoing)
     const token = tokenOf(incoming)
+    context.token = token
     if (token === undefined) throw new BoxofficeError('UNAUTHENTICATED', 'A session token is required: Authorization: Bearer <token>')
     // No await for a token that has been seen: a microtask less on the way of every exec.
     const checked = auth.authenticate(token, target.sandboxId)
     const claims = checked instanceof Promise ? await checked : checked
+    context.claims = claims
     const { route, id } = router.match(incoming.method ?? 'GET', target.path)
     context.route = route.path
     context.alias = route.alias === true
+    context.requires = route.requires
     const sandbox = auth.sandbox(claims)
     auth.require(claims, route.requires)
+    access.opened(accessOf(incoming, context, claims))
     sandbox.activity.touch()
     const detach = sandbox.activity.attach()
     const aborter = new AbortController()
@@ -104,6 +111,7 @@ export const createDataplane = (options: DataplaneOptions): Dataplane => {
   const fail = (incoming: IncomingMessage, outgoing: ServerResponse, context: RequestContext, thrown: unknown): void => {
     const error = fromUnknown(thrown)
     metrics.errors.labels(error.code).inc()
+    access.refused(accessOf(incoming, context, context.claims), error)
     if (error.code === 'INTERNAL')
       log.error({ err: error.cause ?? error, request_id: context.requestId, route: context.route }, 'request failed')
     if (outgoing.destroyed) return
@@ -120,6 +128,9 @@ export const createDataplane = (options: DataplaneOptions): Dataplane => {
         target,
         requestId: requestIdOf(incoming),
         route: undefined,
+        requires: undefined,
+        token: undefined,
+        claims: undefined,
         alias: false,
         startedAt: performance.now(),
       }
@@ -147,10 +158,21 @@ const tellSessionEnd = (auth: Authenticator, { claims, requires, listener }: Wat
   }
 }
 
+const accessOf = <C extends SessionTokenClaims | undefined>(
+  { socket }: IncomingMessage,
+  { target, requestId, requires, token }: RequestContext,
+  claims: C,
+): Access & { claims: C } => ({
+  ...{ sandboxId: target.sandboxId, requestId, transport: 'http', ip: socket.remoteAddress, requires, token, claims },
+})
+
 type RequestContext = {
   target: NonNullable<ReturnType<typeof parseTarget>>
   requestId: string
   route: string | undefined
+  requires: Capability | undefined
+  token: string | undefined
+  claims: SessionTokenClaims | undefined
   alias: boolean
   startedAt: number
 }

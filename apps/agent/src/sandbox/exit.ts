@@ -1,5 +1,5 @@
 import { constants } from 'node:os'
-import { type exitFields, SPAWN_ERROR_KINDS, type SpawnError } from '@boxoffice/protocol'
+import { type exitFields, type SessionEventData, SPAWN_ERROR_KINDS, type SpawnError } from '@boxoffice/protocol'
 import type { z } from 'zod'
 import type { SupervisorExit } from '../supervisor/link.ts'
 
@@ -44,3 +44,27 @@ export const toExitFields = (exit: SupervisorExit): ExitFields => ({
   stdout_bytes: exit.stdout_bytes,
   stderr_bytes: exit.stderr_bytes,
 })
+
+type ExitEvent = SessionEventData<'exec.exit'>
+
+/** The same, for those who follow the session. */
+export const exitEvent = (kind: 'exec' | 'shell', exit: SupervisorExit): ExitEvent => {
+  const { exit_code, signal, reason, kill_cause, oom_killed, duration_ms } = toExitFields(exit)
+  return { ...named(kind, exit.id), exit_code, signal, reason, kill_cause, oom_killed, duration_ms }
+}
+
+/** How a sandbox went from which nobody could tell the end of a process. */
+export type Gone = 'lost' | 'oom' | 'stopped'
+
+/** A process that is certainly no more, though nobody saw it end: nothing is made up but that [C-31, C-53]. */
+export const unseenExitEvent = (kind: 'exec' | 'shell', id: string, gone: Gone): ExitEvent => ({
+  ...named(kind, id),
+  exit_code: null,
+  signal: null,
+  reason: gone === 'stopped' ? 'killed' : 'sandbox_lost',
+  kill_cause: gone === 'stopped' ? 'stopped' : null,
+  oom_killed: gone === 'oom',
+  duration_ms: null,
+})
+
+const named = (kind: 'exec' | 'shell', id: string) => (kind === 'exec' ? { kind, exec_id: id } : { kind, shell_id: id })

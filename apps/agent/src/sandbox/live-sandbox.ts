@@ -1,14 +1,15 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { BoxofficeError, type KillCause, type Profile } from '@boxoffice/protocol'
+import { BoxofficeError, type JournalFact, type KillCause, type Profile } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
 import type { Provider, SandboxHandle } from '../providers/provider.ts'
 import type { SupervisorLink } from '../supervisor/link.ts'
+import type { Journal } from '../uplink/journal.ts'
 import { createActivity } from './activity.ts'
 import { type End, type EndReason, KILL_CAUSES, lostError, startingError } from './end.ts'
 import { abortOf, firstDial } from './first-dial.ts'
 import { type SandboxFile, saveSandboxFile } from './record-file.ts'
 import type { Sandbox } from './sandbox.ts'
-import { processTracker } from './tracker.ts'
+import { processTracker, trackerOf } from './tracker.ts'
 
 type State = { name: 'starting' } | { name: 'running' } | { name: 'frozen' } | { name: 'stopped' } | { name: 'lost'; reason: string }
 
@@ -20,6 +21,7 @@ export type LiveSandboxParts = {
   /** Listens for a supervisor; without a hash for one that has never dialled. */
   listen: (secretHash: string | null, onSecret: (hash: string) => Promise<void>) => Promise<SupervisorLink>
   onLost: (sandbox: LiveSandbox) => void
+  journal: Pick<Journal, 'write'>
   log: Logger
 }
 
@@ -129,6 +131,11 @@ export class LiveSandbox implements Sandbox {
     }
   }
 
+  note(fact: JournalFact, ageMs?: number): void {
+    // One that waits in the pool has nobody to tell.
+    if (this.#file.session_id !== null) this.#parts.journal.write({ sessionId: this.#file.session_id, sandboxId: this.id }, fact, ageMs)
+  }
+
   onEnd(listener: (end: End) => void): () => void {
     this.#listeners.add(listener)
     return () => this.#listeners.delete(listener)
@@ -148,7 +155,7 @@ export class LiveSandbox implements Sandbox {
     if (this.#state.name === 'running') return Promise.resolve()
     return this.#exclusive(async () => {
       if (this.#state.name === 'lost') throw this.#lostError()
-      if (this.#state.name === 'frozen' || this.#state.name === 'stopped') await this.#wake()
+      if (this.#state.name === 'frozen' || this.#state.name === 'stopped') await this.#wakeAndTell(this.#state.name)
     })
   }
 
@@ -191,7 +198,7 @@ export class LiveSandbox implements Sandbox {
     this.#state = { name: 'frozen' }
     // Work that came in while the engine was at it would wait for ever.
     const { running, attached } = this.activity.snapshot()
-    if (running > 0 || attached > 0) await this.#wake()
+    if (running > 0 || attached > 0) await this.#wakeAndTell('frozen')
   }
 
   async #stop(): Promise<void> {
@@ -201,8 +208,14 @@ export class LiveSandbox implements Sandbox {
     this.#state = { name: 'stopped' }
     await this.#save({ stopped: true })
     await this.#parts.provider.suspend(this.#known(), 'stop')
+    if (this.#link !== undefined) trackerOf(this.#link)?.gone('stopped')
     await this.#link?.close()
     this.#link = undefined
+  }
+
+  async #wakeAndTell(from: 'frozen' | 'stopped'): Promise<void> {
+    await this.#wake()
+    if (!this.#ending) this.note({ type: 'wake', data: { from: from === 'frozen' ? 'freeze' : 'stop' } })
   }
 
   /** Not activity: that is with whoever asks (`ready`), and a stop wakes what is frozen only to end it. */
@@ -258,6 +271,7 @@ export class LiveSandbox implements Sandbox {
     if (this.#life.signal.aborted) return
     this.#state = { name: 'lost', reason }
     this.#life.abort()
+    if (this.#link !== undefined) trackerOf(this.#link)?.gone(reason === 'oom' ? 'oom' : 'lost')
     void this.#link?.close()
     this.#tell({ lost: true, reason })
     this.#parts.onLost(this)

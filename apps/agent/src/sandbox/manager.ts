@@ -9,6 +9,7 @@ import {
 import type { Logger } from 'pino'
 import type { Provider, SandboxHandle } from '../providers/provider.ts'
 import { createSupervisorLink } from '../supervisor/supervisor-link.ts'
+import type { Journal } from '../uplink/journal.ts'
 import { type EndReason, lostError } from './end.ts'
 import type { Layout } from './layout.ts'
 import { LiveSandbox } from './live-sandbox.ts'
@@ -30,6 +31,7 @@ export type ManagerOptions = {
   defaultImage: string
   /** How many sandboxes the pool starts at once. */
   poolConcurrency: number
+  journal: Pick<Journal, 'write'>
   log: Logger
 }
 
@@ -95,6 +97,7 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
           ...(secretHash === null ? {} : { secretHash }),
         }),
       onLost,
+      journal: options.journal,
       log,
     })
     sandboxes.set(file.sandbox_id, sandbox)

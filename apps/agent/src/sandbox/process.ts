@@ -36,6 +36,7 @@ export class ProcessStream implements ChannelHandler {
   #retried = false
   /** It has been told where its output begins, or has some. */
   #reading = false
+  #kind: 'exec' | 'shell' = 'exec'
   /** Began by this stream, so that an error takes it off the count again. */
   #began = false
   #acknowledged = [0, 0, 0]
@@ -54,6 +55,7 @@ export class ProcessStream implements ChannelHandler {
   /** Sends the operation. Rejects when the sandbox cannot be spoken to; every later failure goes to the reader. */
   async open(kind: 'exec' | 'shell', signal?: AbortSignal): Promise<void> {
     const tracker = processTracker(this.#sandbox)
+    this.#kind = kind
     if (this.#operation.type === 'start') this.#began = tracker.begin(this.id, kind)
     try {
       await this.#send(signal)
@@ -109,6 +111,7 @@ export class ProcessStream implements ChannelHandler {
     if (this.#over) return
     this.#over = true
     this.#channel?.destroy()
+    processTracker(this.#sandbox).left(this.id)
   }
 
   data(stream: 1 | 2, piece: Buffer): void {
@@ -156,7 +159,7 @@ export class ProcessStream implements ChannelHandler {
   #onExit(payload: Record<string, unknown>): void {
     const exit = Exit.safeParse(payload)
     if (!exit.success) return this.#fail(invalid())
-    processTracker(this.#sandbox).end(this.id)
+    processTracker(this.#sandbox).ended(exit.data, this.#kind)
     if (this.#over) return
     this.#over = true
     this.#reader.exit(exit.data)

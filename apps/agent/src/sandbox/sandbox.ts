@@ -1,4 +1,4 @@
-import type { Profile } from '@boxoffice/protocol'
+import type { JournalFact, Profile } from '@boxoffice/protocol'
 import type { SupervisorLink } from '../supervisor/link.ts'
 
 /** Counts work in a sandbox so that the broker can tell idle from busy [C-51]. */
@@ -25,6 +25,8 @@ export interface Sandbox {
   readonly activity: Activity
   /** Set when the sandbox is known to be dead; its message is safe to show. */
   readonly lost: { reason: string } | undefined
+  /** Tells those who follow its session what has happened in it, `ageMs` ago. */
+  note(fact: JournalFact, ageMs?: number): void
   /**
    * Returns when the supervisor can be spoken to: at once for a running sandbox; wakes a suspended one.
    * Throws SANDBOX_STARTING (423) after 10 s, SANDBOX_LOST when it is dead [C-53].

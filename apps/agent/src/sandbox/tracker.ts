@@ -1,21 +1,33 @@
 import { BoxofficeError } from '@boxoffice/protocol'
-import type { SupervisorLink } from '../supervisor/link.ts'
+import type { SupervisorExit, SupervisorLink } from '../supervisor/link.ts'
 import { ProcessList } from '../supervisor/payloads.ts'
+import { exitEvent, type Gone, unseenExitEvent } from './exit.ts'
 import { parseMeta } from './meta.ts'
 import type { Sandbox } from './sandbox.ts'
 
+type Kind = 'exec' | 'shell'
+
 /**
- * Which processes of a sandbox run, for the activity report [C-51] and the limit of parallel execs [C-64]. Only a count: the
- * supervisor's own list is the authority and is read again at every connection, so an agent restart loses nothing.
+ * Which processes of a sandbox run, for the activity report [C-51] and the limit of parallel execs [C-64], and how each has ended,
+ * told once. The supervisor's own list is the authority and is read again at every connection, so an agent restart loses nothing.
  */
 export interface ProcessTracker {
   /** A process is about to start. False when this id runs already (the start will attach). Throws RATE_LIMITED above the limit. */
-  begin(id: string, kind: 'exec' | 'shell'): boolean
+  begin(id: string, kind: Kind): boolean
+  /** It does not run, and there is no end to tell: it never began. */
   end(id: string): void
+  /** The supervisor has said how it ended; each reader of the process hears that. */
+  ended(exit: SupervisorExit, kind: Kind): void
+  /** A reader has gone: an end that was on its way to it is asked for. */
+  left(id: string): void
+  /** The sandbox has gone, and with it whatever still ran. */
+  gone(how: Gone): void
 }
 
 /** By link: a stop ends every process together with its link. */
 const trackers = new WeakMap<SupervisorLink, ProcessTracker>()
+
+export const trackerOf = (link: SupervisorLink): ProcessTracker | undefined => trackers.get(link)
 
 /** The tracker of a sandbox, made at the first call; also called when a sandbox is adopted, whose processes may be running. */
 export const processTracker = (sandbox: Sandbox): ProcessTracker => {
@@ -27,13 +39,21 @@ export const processTracker = (sandbox: Sandbox): ProcessTracker => {
   return tracker
 }
 
-const createTracker = (sandbox: Sandbox, link: SupervisorLink): ProcessTracker => {
-  const running = new Map<string, { kind: 'exec' | 'shell'; release: () => void; since: number }>()
-  let execs = 0
+/** As many as the supervisor keeps records of. */
+const TOLD_ENDS = 1000
+const LOOK_AFTER_MS = 1000
 
-  const add = (id: string, kind: 'exec' | 'shell'): void => {
+const createTracker = (sandbox: Sandbox, link: SupervisorLink): ProcessTracker => {
+  const running = new Map<string, { kind: Kind; release: () => void; since: number; sure: boolean }>()
+  const told = new Map<string, string>()
+  let execs = 0
+  /** The supervisor's list has been read: what began since then is ours, and nobody else has told of it. */
+  let listed = false
+  let looking: NodeJS.Timeout | undefined
+
+  const add = (id: string, kind: Kind, sure: boolean): void => {
     if (running.has(id)) return
-    running.set(id, { kind, release: sandbox.activity.run(), since: performance.now() })
+    running.set(id, { kind, release: sandbox.activity.run(), since: performance.now(), sure })
     if (kind === 'exec') execs++
   }
 
@@ -45,13 +65,32 @@ const createTracker = (sandbox: Sandbox, link: SupervisorLink): ProcessTracker =
     entry.release()
   }
 
+  const ended = (exit: SupervisorExit, kind: Kind, ageMs = 0): void => {
+    const entry = running.get(exit.id)
+    end(exit.id)
+    // An id may be used again when its record is gone; one end, told to several readers or listed, reads the same.
+    const mark = `${exit.reason} ${exit.code} ${exit.signal} ${exit.duration_ms} ${exit.stdout_bytes} ${exit.stderr_bytes}`
+    if (told.get(exit.id) === mark) return
+    told.delete(exit.id)
+    told.set(exit.id, mark)
+    const [oldest] = told.keys()
+    if (told.size > TOLD_ENDS && oldest !== undefined) told.delete(oldest)
+    const data = exitEvent(entry?.kind ?? kind, exit)
+    sandbox.note(entry?.sure ? { type: 'exec.exit', data } : { type: 'exec.exit', recovered: true, data }, ageMs)
+  }
+
   const readAgain = async (): Promise<void> => {
     const asked = performance.now()
     const { processes } = ProcessList.parse(await link.call('list', { meta: true }))
-    const alive = processes.filter(({ state }) => state === 'running')
-    const ids = new Set(alive.map(({ id }) => id))
+    const ids = new Set(processes.map(({ id }) => id))
+    for (const { id, meta, state, exit, ended_ms: at } of processes) {
+      const { kind } = parseMeta(meta)
+      if (state === 'running') add(id, kind, true)
+      else if (exit != null) ended(exit, kind, at == null ? 0 : Date.now() - at)
+      else end(id)
+    }
     for (const [id, { since }] of running) if (since < asked && !ids.has(id)) end(id)
-    for (const { id, meta } of alive) add(id, parseMeta(meta).kind)
+    listed = true
   }
 
   /** A connection that breaks again is read again at the next one. */
@@ -59,7 +98,11 @@ const createTracker = (sandbox: Sandbox, link: SupervisorLink): ProcessTracker =
     if (connected) readAgain().catch(() => {})
   }
 
-  link.onEnded(({ id }) => end(id))
+  // Of an id that is not known yet, the list that is being read will tell.
+  link.onEnded((exit) => {
+    const entry = running.get(exit.id)
+    if (entry !== undefined || listed) ended(exit, entry?.kind ?? 'exec')
+  })
   link.onConnection(onConnected)
   onConnected(link.connected)
 
@@ -73,9 +116,25 @@ const createTracker = (sandbox: Sandbox, link: SupervisorLink): ProcessTracker =
           details: { limit: 'max_execs', max_execs },
         })
       }
-      add(id, kind)
+      add(id, kind, listed)
       return true
     },
     end,
+    ended,
+    left(id) {
+      if (!running.has(id) || looking !== undefined) return
+      looking = setTimeout(() => {
+        looking = undefined
+        onConnected(link.connected)
+      }, LOOK_AFTER_MS)
+      looking.unref()
+    },
+    gone(how) {
+      clearTimeout(looking)
+      for (const [id, { kind }] of [...running]) {
+        end(id)
+        sandbox.note({ type: 'exec.exit', data: unseenExitEvent(kind, id, how) })
+      }
+    },
   }
 }

@@ -2,17 +2,21 @@ import {
   type AgentHeartbeatRequest,
   type AgentInstructions,
   BoxofficeError,
+  JOURNAL_BATCH,
+  type JournalEntry,
   type RegisterAgentRequest,
   type RegisterAgentResponse,
 } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
 import type { BrokerClient } from './broker-client.ts'
+import type { Journal } from './journal.ts'
 import { register } from './register.ts'
 
 export type UplinkOptions = {
   broker: BrokerClient
   inventory: () => RegisterAgentRequest
-  heartbeat: (partial: boolean) => AgentHeartbeatRequest
+  heartbeat: (partial: boolean, journal: JournalEntry[]) => AgentHeartbeatRequest
+  journal: Journal
   /** Called before `onInstructions`, with what a registration says beyond them. */
   onRegistered: (registered: RegisterAgentResponse) => Promise<void>
   onInstructions: (instructions: AgentInstructions) => Promise<void>
@@ -31,12 +35,28 @@ export interface Uplink {
   close(): Promise<void>
 }
 
-export const createUplink = ({ broker, inventory, heartbeat, onRegistered, onInstructions, onRefused, log }: UplinkOptions): Uplink => {
+/** What happens within this time goes with one report; it arrives within 250 ms. */
+const GATHER_MS = 150
+/** At the end of the agent: how long the broker may take to hear what is still to be told. */
+const LAST_WORD_MS = 1000
+
+export const createUplink = ({
+  broker,
+  inventory,
+  heartbeat,
+  journal,
+  onRegistered,
+  onInstructions,
+  onRefused,
+  log,
+}: UplinkOptions): Uplink => {
   const closing = new AbortController()
   const { signal } = closing
   let identity: { id: string; token: string } | undefined
   let everyMs = 2000
   let urgent = false
+  let lastComplete = 0
+  let gathering: NodeJS.Timeout | undefined
   let wake: () => void = () => {}
   const firstTry = Promise.withResolvers<void>()
   let tried = false
@@ -55,6 +75,7 @@ export const createUplink = ({ broker, inventory, heartbeat, onRegistered, onIns
     identity = { id: registered.agent_id, token: registered.agent_token }
     await onRegistered(registered)
     await follow(registered)
+    lastComplete = performance.now()
     triedOnce()
   }
 
@@ -63,9 +84,19 @@ export const createUplink = ({ broker, inventory, heartbeat, onRegistered, onIns
     firstTry.resolve()
   }
 
+  const report = async (agent: { id: string; token: string }, partial: boolean, within: AbortSignal): Promise<AgentInstructions> => {
+    const batch = journal.batch()
+    const instructions = await broker.heartbeat(agent, heartbeat(partial, batch), within)
+    journal.acknowledge(instructions.journal_seq ?? 0)
+    // More than one report may carry.
+    if (batch.length === JOURNAL_BATCH && instructions.journal_seq !== undefined) urgent = true
+    return instructions
+  }
+
   const beat = async (agent: { id: string; token: string }, partial: boolean): Promise<void> => {
     try {
-      await follow(await broker.heartbeat(agent, heartbeat(partial), signal))
+      // Not waited for: what takes long to remove must not hold up what is to be told next.
+      void follow(await report(agent, partial, signal))
       if (failing) log.info('the broker hears us again')
       failing = false
     } catch (err) {
@@ -81,18 +112,31 @@ export const createUplink = ({ broker, inventory, heartbeat, onRegistered, onIns
     let timer: NodeJS.Timeout | undefined
     await new Promise<void>((resolve) => {
       wake = resolve
-      timer = setTimeout(resolve, everyMs)
+      timer = setTimeout(resolve, Math.max(0, lastComplete + everyMs - performance.now()))
     })
     clearTimeout(timer)
   }
+
+  const reportNow = (): void => {
+    urgent = true
+    wake()
+  }
+  journal.onUrgent(() => {
+    gathering ??= setTimeout(() => {
+      gathering = undefined
+      reportNow()
+    }, GATHER_MS)
+  })
 
   const run = async (): Promise<void> => {
     while (!signal.aborted) {
       if (identity === undefined) await enroll()
       await pause()
       if (signal.aborted) return
-      const partial = urgent
+      // However much there is to tell in between, all sandboxes are reported at the broker's pace.
+      const partial = urgent && performance.now() - lastComplete < everyMs
       urgent = false
+      if (!partial) lastComplete = performance.now()
       if (identity !== undefined) await beat(identity, partial)
     }
   }
@@ -110,14 +154,16 @@ export const createUplink = ({ broker, inventory, heartbeat, onRegistered, onIns
       })
       await firstTry.promise
     },
-    reportNow() {
-      urgent = true
-      wake()
-    },
+    reportNow,
     async close() {
       closing.abort()
+      clearTimeout(gathering)
       wake()
       await running
+      if (identity === undefined || journal.isEmpty) return
+      await report(identity, true, AbortSignal.timeout(LAST_WORD_MS)).catch((err: unknown) =>
+        log.warn({ err }, 'the broker could not be told what has happened last'),
+      )
     },
   }
 }

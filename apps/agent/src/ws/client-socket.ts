@@ -27,6 +27,10 @@ export type ClientSocketOptions = {
   claims: SessionTokenClaims | undefined
   auth: Authenticator
   attachments: Attachments
+  /** An `auth` frame was accepted. */
+  opened: (claims: SessionTokenClaims, token: string) => void
+  /** A frame, or the lack of one, was refused; ends of the session are no refusals. */
+  refused: (error: BoxofficeError, claims: SessionTokenClaims | undefined) => void
   metrics: DataplaneMetrics
   /** Unix seconds by the broker's clock. */
   now: () => number
@@ -72,7 +76,7 @@ export class ClientSocket implements AttachmentOwner {
     this.binary = options.binary
     this.writer = new SocketWriter(options.ws, options.socket)
     this.#authLate = setTimeout(
-      () => this.fail(new BoxofficeError('UNAUTHENTICATED', `No auth frame within ${TIMES.authenticateWithin} s`)),
+      () => this.#crash(new BoxofficeError('UNAUTHENTICATED', `No auth frame within ${TIMES.authenticateWithin} s`)),
       TIMES.authenticateWithin * 1000,
     )
     this.#heartbeat = setInterval(() => this.#beat(), TIMES.pingEvery * 1000)
@@ -158,6 +162,7 @@ export class ClientSocket implements AttachmentOwner {
 
   #crash(thrown: unknown): void {
     const error = fromUnknown(thrown)
+    if (!this.#closing) this.#options.refused(error, this.#claims)
     if (error.code === 'INTERNAL')
       this.#options.log.error({ err: error.cause ?? error, request_id: this.#options.requestId }, 'socket failed')
     this.fail(error)
@@ -197,7 +202,9 @@ export class ClientSocket implements AttachmentOwner {
   // Who.
 
   async #authenticate(token: string): Promise<void> {
-    await this.#accept(await this.#options.auth.authenticate(token, this.#options.sandboxId, this.#claims))
+    const claims = await this.#options.auth.authenticate(token, this.#options.sandboxId, this.#claims)
+    await this.#accept(claims)
+    this.#options.opened(claims, token)
   }
 
   async #accept(claims: SessionTokenClaims): Promise<void> {

@@ -11,6 +11,7 @@ import {
 } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
 import { WebSocketServer } from 'ws'
+import type { Access, AccessJournal } from '../http/access-journal.ts'
 import { type Authenticator, tokenOf } from '../http/auth.ts'
 import type { DataplaneMetrics } from '../http/metrics.ts'
 import type { Origins } from '../http/origins.ts'
@@ -26,6 +27,7 @@ export type SocketServerOptions = {
   origins: Origins
   revocations: RevocationStore
   metrics: DataplaneMetrics
+  access: AccessJournal
   /** Unix seconds by the broker's clock. */
   now: () => number
   log: Logger
@@ -44,7 +46,7 @@ const KINDS: Readonly<Record<string, SocketKind>> = { 'exec/ws': 'exec', 'shell/
 const CLOSE_WITHIN_MS = 2000
 
 export const createSocketServer = (options: SocketServerOptions): SocketServer => {
-  const { auth, origins, revocations, metrics, log, now } = options
+  const { auth, origins, revocations, metrics, access, log, now } = options
   const attachments = createAttachments()
   const clients = new Set<ClientSocket>()
   const wss = new WebSocketServer({
@@ -63,6 +65,7 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
   const admit = async (
     request: IncomingMessage,
     signal: AbortSignal,
+    caller: Access,
   ): Promise<{ kind: SocketKind; target: Target; claims: SessionTokenClaims | undefined }> => {
     const target = parseTarget(request.url ?? '/')
     const kind = target === undefined ? undefined : KINDS[target.path]
@@ -70,9 +73,12 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
       throw new BoxofficeError('NOT_FOUND', 'No such socket; ws_base_url ends in /v1, append /exec/ws or /shell/ws')
     if (!origins.allowed(request)) throw new BoxofficeError('FORBIDDEN', 'This origin may not connect; list it in cors_origins')
     if (closing) throw new BoxofficeError('BACKEND_UNAVAILABLE', 'The agent is restarting; try again', { retryAfter: 1 })
+    caller.requires = kind
     const token = tokenOf(request) ?? subprotocolToken(request)
+    caller.token = token
     if (token === undefined) return { kind, target, claims: undefined }
     const claims = await auth.authenticate(token, target.sandboxId)
+    caller.claims = claims
     const sandbox = auth.sandbox(claims)
     if (sandbox.lost !== undefined) throw new BoxofficeError('SANDBOX_LOST', 'The sandbox is gone; negotiate again')
     await sandbox.ready(signal)
@@ -81,13 +87,18 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
 
   const open = async (request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> => {
     const requestId = requestIdOf(request)
+    const caller: Access = {
+      ...{ sandboxId: parseTarget(request.url ?? '/')?.sandboxId ?? '', requestId, transport: 'ws', ip: request.socket.remoteAddress },
+      ...{ requires: undefined, token: undefined, claims: undefined },
+    }
     const aborter = new AbortController()
     const gone = (): void => aborter.abort()
     socket.on('close', gone)
     socket.on('error', gone)
     try {
-      const { kind, target, claims } = await admit(request, aborter.signal)
+      const { kind, target, claims } = await admit(request, aborter.signal, caller)
       if (socket.destroyed) return
+      if (claims !== undefined) access.opened({ ...caller, claims })
       wss.handleUpgrade(request, socket, head, (ws) => {
         metrics.sockets.labels(kind).inc()
         const binary = ws.protocol === SUBPROTOCOL_BINARY
@@ -101,6 +112,8 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
           claims,
           auth,
           attachments,
+          opened: (claims, token) => access.opened({ ...caller, claims, token }),
+          refused: (error, claims) => access.refused({ ...caller, claims, token: undefined }, error),
           metrics,
           now,
           log,
@@ -111,6 +124,7 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
     } catch (thrown) {
       const error = fromUnknown(thrown)
       metrics.errors.labels(error.code).inc()
+      access.refused(caller, error)
       if (error.code === 'INTERNAL') log.error({ err: error.cause ?? error, request_id: requestId }, 'upgrade failed')
       refuse(socket, error, requestId)
     } finally {

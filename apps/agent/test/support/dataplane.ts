@@ -3,9 +3,12 @@ import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { newSandboxId, newSessionId, type Profile, type SessionTokenClaims } from '@boxoffice/protocol'
 import { Registry } from 'prom-client'
+import { createAccessJournal } from '../../src/http/access-journal.ts'
 import { createDataplane, type Dataplane } from '../../src/http/app.ts'
 import { createKeySource } from '../../src/http/keys.ts'
 import { createRevocationStore, type RevocationStore } from '../../src/http/revocations.ts'
+import type { SandboxDirectory } from '../../src/sandbox/sandbox.ts'
+import { createJournal, type Journal } from '../../src/uplink/journal.ts'
 import { quiet, TestSandbox } from './sandbox.ts'
 import { createTestIssuer, ISSUER, type TestIssuer } from './tokens.ts'
 
@@ -24,6 +27,8 @@ export class TestDataplane {
   readonly revocations: RevocationStore
   readonly dataplane: Dataplane
   readonly token: string
+  /** What was told of those who came. */
+  readonly journal: Journal
   readonly #server: Server
   readonly #front: Front | undefined
 
@@ -35,6 +40,7 @@ export class TestDataplane {
     token: string
     server: Server
     front: Front | undefined
+    journal: Journal
   }) {
     this.sandbox = parts.sandbox
     this.issuer = parts.issuer
@@ -43,6 +49,7 @@ export class TestDataplane {
     this.token = parts.token
     this.#server = parts.server
     this.#front = parts.front
+    this.journal = parts.journal
   }
 
   static async start(options: { profile?: Partial<Profile>; corsOrigins?: string[] } = {}): Promise<TestDataplane> {
@@ -50,13 +57,16 @@ export class TestDataplane {
     const now = (): number => Date.now() / 1000
     const issuer = createTestIssuer({ sandboxId: sandbox.id, sessionId: sandbox.sessionId })
     const revocations = createRevocationStore(now)
+    const journal = createJournal(new Registry())
+    const sandboxes: SandboxDirectory = { get: (id) => (id === sandbox.id ? sandbox : undefined) }
     const dataplane = createDataplane({
-      sandboxes: { get: (id) => (id === sandbox.id ? sandbox : undefined) },
+      sandboxes,
       keys: createKeySource({ load: () => Promise.resolve(issuer.jwks) }),
       revocations,
       issuer: () => ISSUER,
       now,
       corsOrigins: options.corsOrigins ?? [],
+      access: createAccessJournal(journal, sandboxes),
       log: quiet,
       metrics: new Registry(),
     })
@@ -68,7 +78,7 @@ export class TestDataplane {
     await once(server, 'listening')
     const origin = originOf(server)
     const front = await TestDataplane.front?.({ sandbox, issuer, origin, corsOrigins: options.corsOrigins ?? [] })
-    return new TestDataplane({ sandbox, issuer, revocations, dataplane, token: await issuer.sign(), server, front })
+    return new TestDataplane({ sandbox, issuer, revocations, dataplane, token: await issuer.sign(), server, front, journal })
   }
 
   get origin(): string {

@@ -4,7 +4,7 @@ import { globSync, statSync } from 'node:fs'
 import { mkdir, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { newSandboxId, newSessionId, Profile } from '@boxoffice/protocol'
+import { type JournalFact, newSandboxId, newSessionId, Profile } from '@boxoffice/protocol'
 import pino from 'pino'
 import type { Activity, Sandbox } from '../../src/sandbox/sandbox.ts'
 import type { SupervisorLink } from '../../src/supervisor/link.ts'
@@ -39,6 +39,8 @@ export class TestSandbox implements Sandbox {
   readonly activity = createActivity()
   link: SupervisorLink
   lost: { reason: string } | undefined
+  /** What was told of it. */
+  readonly facts: JournalFact[] = []
   secretHash: string | undefined
   readonly #listeners = new Set<(end: End) => void>()
   readonly #process: ChildProcess
@@ -88,6 +90,10 @@ export class TestSandbox implements Sandbox {
 
   async ready(signal: AbortSignal): Promise<void> {
     if (!this.link.connected) await this.link.whenConnected(signal)
+  }
+
+  note(fact: JournalFact): void {
+    this.facts.push(fact)
   }
 
   onEnd(listener: (end: End) => void): () => void {

@@ -2,6 +2,7 @@ import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { CreateSandboxRequest, Profile } from '@boxoffice/protocol'
 import { pino } from 'pino'
+import { Registry } from 'prom-client'
 import { openDataDirectory } from '../../../src/data-directory.ts'
 import { createRevocationStore } from '../../../src/http/revocations.ts'
 import type { Provider } from '../../../src/providers/provider.ts'
@@ -10,6 +11,7 @@ import type { LiveSandbox } from '../../../src/sandbox/live-sandbox.ts'
 import { createSandboxManager, type SandboxManager } from '../../../src/sandbox/manager.ts'
 import { createRecovery, type Recovery } from '../../../src/sandbox/recovery.ts'
 import { claimOwners, createUids } from '../../../src/sandbox/uids.ts'
+import { createJournal, type Journal } from '../../../src/uplink/journal.ts'
 
 export const silent = pino({ level: 'silent' })
 export const IMAGE = 'boxoffice/sandbox:latest'
@@ -25,6 +27,8 @@ export class Host {
   readonly provider: Provider
   readonly manager: SandboxManager
   readonly recovery: Recovery
+  /** What has happened in its sandboxes. */
+  readonly journal: Journal
   readonly dataDirectory: string
   readonly installId: string
   readonly #open: OpenProvider
@@ -34,6 +38,7 @@ export class Host {
     provider: Provider
     manager: SandboxManager
     recovery: Recovery
+    journal: Journal
     dataDirectory: string
     installId: string
     open: OpenProvider
@@ -42,6 +47,7 @@ export class Host {
     this.provider = parts.provider
     this.manager = parts.manager
     this.recovery = parts.recovery
+    this.journal = parts.journal
     this.dataDirectory = parts.dataDirectory
     this.installId = parts.installId
     this.#open = parts.open
@@ -56,6 +62,7 @@ export class Host {
     const uids = createUids(directory.installId)
     await claimOwners(uids, join(directory.path, 'workspaces'))
     const { supervisorPath, installId, path, release } = directory
+    const journal = createJournal(new Registry())
     const manager = createSandboxManager({
       provider: () => provider,
       layout,
@@ -63,6 +70,7 @@ export class Host {
       supervisorPath,
       defaultImage: IMAGE,
       poolConcurrency: 2,
+      journal,
       log: silent,
     })
     const recovery = createRecovery({
@@ -72,7 +80,7 @@ export class Host {
       log: silent,
     })
     await recovery.adopt(provider)
-    return new Host({ provider, manager, recovery, dataDirectory: path, installId, open, release })
+    return new Host({ provider, manager, recovery, journal, dataDirectory: path, installId, open, release })
   }
 
   async ensure(session: string, fields: Partial<Profile> = {}, workspace: string | null = null): Promise<LiveSandbox> {
