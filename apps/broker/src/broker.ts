@@ -106,6 +106,7 @@ async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, p
   const log = overrides.log ?? createLog(settings.logLevel)
   const brokerId = randomUUID()
   const profiles = profilesOf(settings)
+  const rates = settings.rateLimits
   openDataDir(settings.dataDir)
   parts.use(lockDataDir(settings.dataDir, settings.sharedDataDir))
   const store = parts.use(await openSqliteStore(join(settings.dataDir, 'broker.db')))
@@ -131,10 +132,7 @@ async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, p
   const acquisition = new Acquisition({
     ...{ store, ledger, effects, grants, provisioner, placement, authorizer, profiles, brokerId, now },
     maxSessions: settings.maxSessions,
-    limits: {
-      principal: new RateLimit(settings.rateLimits.createPerPrincipal, now),
-      tenant: new RateLimit(settings.rateLimits.createPerTenant, now),
-    },
+    limit: new PrincipalLimit('create', { principal: rates.createPerPrincipal, tenant: rates.createPerTenant }, now),
   })
   const members = new Members({ store, ledger, authorizer, withdraw: (session, principal) => grants.withdraw(session, principal), now })
   const threads = new Threads({ store, ledger, authorizer, cancel: (id) => acquisition.cancel(id), now })
@@ -178,12 +176,8 @@ async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, p
   routes.push(...documentationRoutes(routes, () => url))
   const app = createApp({
     ...{ routes, principals, store, metrics, log, now },
-    authFailures: new RateLimit(settings.rateLimits.authFailures, now),
-    controlLimit: new PrincipalLimit(
-      'control',
-      { principal: settings.rateLimits.controlPerPrincipal, tenant: settings.rateLimits.controlPerTenant },
-      now,
-    ),
+    authFailures: new RateLimit(rates.authFailures, now),
+    controlLimit: new PrincipalLimit('control', { principal: rates.controlPerPrincipal, tenant: rates.controlPerTenant }, now),
     corsOrigins: settings.corsOrigins,
     trustedProxies: settings.trustedProxies,
   })

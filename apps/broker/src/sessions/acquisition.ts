@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { BoxofficeError, newSessionId, type Profile } from '@boxoffice/protocol'
 import type { Authorizer, Decision } from '../access/authorizer.ts'
 import type { Principal } from '../access/principals.ts'
-import type { RateLimit } from '../access/rate-limits.ts'
+import type { PrincipalLimit } from '../access/rate-limits.ts'
 import type { Placement } from '../agents/placement.ts'
 import { auditEntry, type Origin } from '../audit/audit.ts'
 import { eventsOf } from '../events/session-events.ts'
@@ -28,7 +28,7 @@ export type AcquisitionOptions = {
   authorizer: Authorizer
   profiles: ReadonlyMap<string, Profile>
   maxSessions: number
-  limits: { principal: RateLimit; tenant: RateLimit }
+  limit: PrincipalLimit
   brokerId: string
   now: () => number
 }
@@ -165,9 +165,9 @@ export class Acquisition {
 
   /** Inserts the row under the unique index and gives its id; whoever loses the race finds the winner's row in the next round. */
   async #create({ principal, request, profile, decision, origin, deadline }: Creation): Promise<string | undefined> {
-    const { store, effects, placement, provisioner, limits, maxSessions, now, brokerId } = this.#options
-    limits.principal.require(`${principal.tenant}/${principal.id}`, 'create')
-    limits.tenant.require(principal.tenant, 'create')
+    const { store, effects, placement, provisioner, limit, maxSessions, now, brokerId } = this.#options
+    const limited = limit.refusal(principal)
+    if (limited !== undefined) throw limited
     // Only where the old sandbox holds a workspace that the new one is to get; nobody waits for another one [C-20 d, C-25].
     if (!(await effects.workspaceIsFree(workspaceIdOf(principal.tenant, request.scope), deadline))) throw stillEnding(request.scope)
     const preferred = await store.workspaces.holders(workspaceIdOf(principal.tenant, request.scope))
