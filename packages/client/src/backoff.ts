@@ -13,12 +13,13 @@ export const backoffMs = (attempt: number, random: () => number = Math.random): 
 
 export type RetryOptions = {
   windowMs: number
-  /** What to repeat after; default both. */
+  /** What to repeat after; default all. */
   after?: readonly RepeatableCode[]
   signal?: AbortSignal | undefined
 }
-type RepeatableCode = 'CONNECTION_FAILED' | 'SANDBOX_STARTING'
-const BOTH: readonly RepeatableCode[] = ['CONNECTION_FAILED', 'SANDBOX_STARTING']
+type RepeatableCode = 'CONNECTION_FAILED' | 'SANDBOX_STARTING' | 'BACKEND_UNAVAILABLE'
+/** Through the relay, an agent that is away is a refusal and not a connection that fails. */
+const ALL: readonly RepeatableCode[] = ['CONNECTION_FAILED', 'SANDBOX_STARTING', 'BACKEND_UNAVAILABLE']
 
 /** An attempt that lasted this long had a connection: what follows is a new failure with a new window. */
 const ESTABLISHED_MS = 2_000
@@ -27,7 +28,7 @@ const ESTABLISHED_MS = 2_000
  * Repeats work that may be repeated (an idempotent request, or one with an id) while nobody answers or the sandbox is
  * starting, until `windowMs` have passed since it began to fail.
  */
-export const retrying = async <T>(work: () => Promise<T>, { windowMs, after = BOTH, signal }: RetryOptions): Promise<T> => {
+export const retrying = async <T>(work: () => Promise<T>, { windowMs, after = ALL, signal }: RetryOptions): Promise<T> => {
   let failingSince: number | undefined
   for (let attempt = 0; ; attempt++) {
     const began = performance.now()
@@ -39,7 +40,8 @@ export const retrying = async <T>(work: () => Promise<T>, { windowMs, after = BO
         failingSince = now
         attempt = 0
       }
-      const code = after.find((code) => isCode(error, code))
+      // A sandbox that is gone goes by the name of a backend that is away, too.
+      const code = isCode(error, 'SANDBOX_LOST') ? undefined : after.find((code) => isCode(error, code))
       const wait = code && waitFor(error as BoxofficeError, attempt)
       if (wait === undefined || now + wait - failingSince > windowMs) throw error
       await sleep(wait, signal)

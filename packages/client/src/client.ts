@@ -28,6 +28,7 @@ export type SessionOptions = {
   mode?: 'ensure' | 'get' | undefined
   profile?: string | undefined
   labels?: Record<string, string> | undefined
+  /** Default: as agent and session have it, and through the relay when the agent cannot be reached; `never` keeps to the direct way. */
   relay?: RelayPreference | undefined
   /** How long to wait for a sandbox that is starting; default 120,000 ms. */
   startWithinMs?: number | undefined
@@ -69,7 +70,10 @@ export class Client {
   /** The session of a thread; its sandbox is ready when this resolves. */
   async session(threadId: string, options: SessionOptions = {}): Promise<Session> {
     try {
-      return sessionFrom(await this.#negotiate(threadId, options), this.#runtime)
+      const answer = await this.#negotiate(threadId, options)
+      // Never with `ensure`: what has ended is not made again by the way.
+      const relay = () => this.#negotiate(threadId, { mode: 'get', relay: 'always', startWithinMs: 0 })
+      return sessionFrom(answer, this.#runtime, options.relay === 'never' ? undefined : relay)
     } catch (error) {
       const { bootstrap, allowHosts = [] } = this.#options
       if (bootstrap === undefined || !isBrokerUnavailable(error)) throw error

@@ -1,13 +1,14 @@
 import { type Binding, type Capability, type MvpNegotiateResponse, NegotiateResponse, RefreshResponse } from '@boxoffice/protocol'
 import type { ControlPlane } from './control-plane.ts'
 import { createDataplane, type Dataplane } from './dataplane.ts'
-import { isCode } from './errors.ts'
+import { BoxofficeError, isCode } from './errors.ts'
 import { createExec, type Exec } from './exec.ts'
 import { Files } from './files.ts'
 import type { Fetch } from './http.ts'
 import { createSessionToken } from './session-token.ts'
 import { openShell, type Shell, type ShellOptions } from './shell.ts'
 import type { WebSocketConstructor } from './stream/socket.ts'
+import { createWays, type Way } from './ways.ts'
 
 export type SessionRuntime = {
   controlPlane: ControlPlane
@@ -17,7 +18,7 @@ export type SessionRuntime = {
   signal: AbortSignal | undefined
 }
 
-/** What a broker of the MVP leaves out. */
+/** What a broker of the MVP leaves out; `mode` as negotiated. */
 export type SessionDetails = {
   binding: Binding | undefined
   capabilities: readonly Capability[] | undefined
@@ -42,7 +43,10 @@ export class Session {
   readonly #controlPlane: ControlPlane
   readonly #dataplane: Dataplane
 
-  constructor(negotiated: MvpNegotiateResponse, details: SessionDetails, runtime: SessionRuntime) {
+  /** Called when the session has fallen back to the relay, because its agent cannot be reached directly. */
+  onModeChange: ((mode: SessionDetails['mode']) => void) | undefined
+
+  constructor(negotiated: MvpNegotiateResponse, details: SessionDetails, runtime: SessionRuntime, relayed?: () => Promise<Way>) {
     const { controlPlane, fetch, WebSocket, reconnectWindowMs, signal } = runtime
     this.id = negotiated.session_id
     this.threadId = negotiated.thread_id
@@ -54,8 +58,7 @@ export class Session {
     this.details = details
     this.#controlPlane = controlPlane
     this.#dataplane = createDataplane({
-      httpBaseUrl: negotiated.sandbox.http_base_url,
-      wsBaseUrl: negotiated.sandbox.ws_base_url,
+      ways: createWays({ negotiated: wayOf(negotiated), relayed, onChange: ({ mode }) => this.onModeChange?.(mode) }),
       token: createSessionToken(negotiated, () =>
         controlPlane.json(`${path(this.id)}/refresh`, { method: 'POST', json: {} }, RefreshResponse),
       ),
@@ -66,6 +69,11 @@ export class Session {
     })
     this.exec = createExec(this.#dataplane)
     this.files = new Files(this.#dataplane)
+  }
+
+  /** The way that is used now: as negotiated, or the relay since the direct one led nowhere. Undefined if an MVP broker did not say. */
+  get mode(): SessionDetails['mode'] {
+    return this.#dataplane.ways.current.mode
   }
 
   /** When the present token ends. It is renewed before that, on use. */
@@ -90,7 +98,11 @@ export class Session {
 }
 
 /** From what the broker answered: the full blocks where it has them. */
-export const sessionFrom = (answer: MvpNegotiateResponse, runtime: SessionRuntime): Session => {
+export const sessionFrom = (
+  answer: MvpNegotiateResponse,
+  runtime: SessionRuntime,
+  relay?: () => Promise<MvpNegotiateResponse>,
+): Session => {
   const full = NegotiateResponse.safeParse(answer).data
   const details = {
     binding: full?.binding,
@@ -98,7 +110,21 @@ export const sessionFrom = (answer: MvpNegotiateResponse, runtime: SessionRuntim
     warnings: full?.warnings ?? [],
     mode: full?.dataplane.mode,
   }
-  return new Session(answer, details, runtime)
+  const relayed = relay && (async () => relayOf(answer, await relay()))
+  return new Session(answer, details, runtime, relayed)
+}
+
+const wayOf = (answer: MvpNegotiateResponse): Way => ({
+  httpBaseUrl: answer.sandbox.http_base_url,
+  wsBaseUrl: answer.sandbox.ws_base_url,
+  mode: NegotiateResponse.safeParse(answer).data?.dataplane.mode,
+})
+
+/** The scope may have another session by now, and that would be another sandbox. */
+const relayOf = (session: MvpNegotiateResponse, answer: MvpNegotiateResponse): Way => {
+  const way = wayOf(answer)
+  if (answer.session_id === session.session_id && way.mode === 'relay') return way
+  throw new BoxofficeError('INVALID_RESPONSE', `the broker has no relay for ${session.session_id}`)
 }
 
 const path = (id: string) => `/v1/sandbox/sessions/${encodeURIComponent(id)}`

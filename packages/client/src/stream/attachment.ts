@@ -6,7 +6,7 @@ import { anySignal, sleep } from '../signals.ts'
 import { type Connection, openConnection } from './connection.ts'
 import { Inbox } from './inbox.ts'
 import { Outbox } from './outbox.ts'
-import { afterDrop, type Drop } from './reconnect.ts'
+import { afterDrop, type Drop, leadsNowhere } from './reconnect.ts'
 
 /** Consumed output that is not yet acknowledged: after so many bytes at once, else within a second. */
 const ACK_BYTES = 128 * 1024
@@ -119,8 +119,10 @@ export class Attachment {
     let renewed = false
     let failingSince = performance.now()
     let refused: string | undefined
+    let fellBack = false
     for (;;) {
       this.#life.signal.throwIfAborted()
+      const way = this.#dataplane.ways.current
       const { token, exit, drop, reachedReady } = await this.#attempt(refused)
       if (exit !== undefined) return exit
       this.#life.signal.throwIfAborted()
@@ -128,6 +130,10 @@ export class Attachment {
       if (reachedReady) {
         attempt = 0
         renewed = false
+        failingSince = performance.now()
+      } else if (!fellBack && way.mode !== 'relay' && this.#dataplane.ways.current.mode === 'relay') {
+        // Another way has a window of its own.
+        fellBack = true
         failingSince = performance.now()
       }
       const { reconnectWindowMs } = this.#dataplane
@@ -154,24 +160,30 @@ export class Attachment {
       token = await (refused === undefined ? tokens.current() : tokens.renew(refused))
     } catch (error) {
       if (!isCode(error, 'CONNECTION_FAILED')) throw error
-      return { drop: { code: 1006, reason: error.message, url: this.#dataplane.httpBaseUrl }, reachedReady: false }
+      return { drop: { code: 1006, reason: error.message, url: this.#dataplane.ways.current.httpBaseUrl }, reachedReady: false }
     }
-    return { token, ...(await this.#connect(token)) }
+    const way = this.#dataplane.ways.current
+    const ended = await this.#connect(token)
+    if (ended.drop !== undefined && !ended.reachedReady && leadsNowhere(way, ended.drop))
+      await this.#dataplane.ways.failed(way, ended.drop.unopened === true || way.mode === 'relay')
+    return { token, ...ended }
   }
 
   /** One connection, to its end. */
   #connect(token: string): Promise<Ended> {
     const { promise, resolve } = Promise.withResolvers<Ended>()
     let reachedReady = false
+    const way = this.#dataplane.ways.current
     const leave = () => connection.close()
     const connection = openConnection({
       WebSocket: this.#dataplane.WebSocket,
-      url: this.#dataplane.wsBaseUrl + this.#target.route,
+      url: way.wsBaseUrl + this.#target.route,
       token,
       start: this.#startFrame(),
       handlers: {
         ready: (frame, ready) => {
           reachedReady = true
+          this.#dataplane.ways.worked(way)
           this.#onConnected(frame, ready)
         },
         output: (stream, bytes) => this[stream].push(bytes),

@@ -5,6 +5,8 @@ import { openSocket, type WebSocketConstructor } from './socket.ts'
 
 /** From dialling to `ready`; a suspended sandbox may take 10 s to wake. */
 const READY_WITHIN_MS = 15_000
+/** From dialling to a connection, which is sooner: where packets are dropped nobody says so. */
+const OPEN_WITHIN_MS = 5_000
 /** How often a quiet connection is tried, and how long it may stay without a word: browsers do not show protocol pings. */
 const PROBE_EVERY_MS = 20_000
 const SILENT_FOR_MS = 45_000
@@ -45,6 +47,8 @@ export const openConnection = ({ WebSocket, url, token, start, handlers }: Conne
 
   const sendFrame = (frame: Record<string, unknown>) => socket.send(JSON.stringify(frame))
 
+  let opened = false
+  const opening = setTimeout(() => socket.drop(), OPEN_WITHIN_MS)
   const dial = setTimeout(() => socket.drop(), READY_WITHIN_MS)
   const probe = setInterval(() => {
     if (performance.now() - heardAt > SILENT_FOR_MS) socket.drop()
@@ -81,6 +85,8 @@ export const openConnection = ({ WebSocket, url, token, start, handlers }: Conne
 
   const socket = openSocket(WebSocket, url, [SUBPROTOCOL_BINARY], {
     open() {
+      opened = true
+      clearTimeout(opening)
       if (socket.protocol !== SUBPROTOCOL_BINARY) {
         error = new BoxofficeError('INVALID_RESPONSE', `${new URL(url).origin} does not speak ${SUBPROTOCOL_BINARY}`)
         return socket.drop()
@@ -99,9 +105,10 @@ export const openConnection = ({ WebSocket, url, token, start, handlers }: Conne
       else if (message[0] === STREAM_STDERR) handlers.output('stderr', message.subarray(1))
     },
     closed(code, reason) {
+      clearTimeout(opening)
       clearTimeout(dial)
       clearInterval(probe)
-      handlers.ended(exit === undefined ? { drop: { code, reason, error, url } } : { exit })
+      handlers.ended(exit === undefined ? { drop: { code, reason, error, url, unopened: !opened } } : { exit })
     },
   })
 

@@ -1,6 +1,7 @@
 import { CLOSE, type ErrorCode } from '@boxoffice/protocol'
 import { backoffMs } from '../backoff.ts'
 import { BoxofficeError, ConnectionError, isCode } from '../errors.ts'
+import { isAgentAway, type Way } from '../ways.ts'
 
 /** How a connection ended without the process's exit. */
 export type Drop = {
@@ -9,6 +10,8 @@ export type Drop = {
   /** The last `error` frame, if there was one. */
   error?: BoxofficeError | undefined
   url: string
+  /** Not even a connection was made. */
+  unopened?: boolean
 }
 
 export type DropHistory = {
@@ -22,6 +25,10 @@ export type DropHistory = {
 }
 
 export type NextStep = { type: 'fail'; error: BoxofficeError } | { type: 'renew' } | { type: 'reconnect'; delayMs: number }
+
+/** Whether a drop says that this way to the sandbox leads nowhere. */
+export const leadsNowhere = (way: Way, { code, error }: Drop): boolean =>
+  error === undefined ? code === 1006 : way.mode === 'relay' && isAgentAway(error)
 
 /** What close codes mean when no `error` frame says it [C-37]. */
 const MEANING: Record<number, { code: ErrorCode; message: string }> = {
