@@ -5,7 +5,7 @@ import type { ProviderCapabilities } from '../provider.ts'
 import type { Candidate } from '../slot.ts'
 import type { Maker } from './create-options.ts'
 import { dockerProvider } from './docker.ts'
-import { messageOf, within } from './engine-error.ts'
+import { messageOf, reasonOf, statusOf, within } from './engine-error.ts'
 
 export type DockerCandidateOptions = Maker & {
   /** As in DOCKER_HOST; the environment's when it is undefined. */
@@ -34,7 +34,9 @@ const candidate = (name: string, address: string, { installId, instanceId, log }
     try {
       return dockerProvider({ docker, installId, instanceId, capabilities: await capabilitiesOf(docker), log })
     } catch (error) {
-      throw new Error(messageOf(error), { cause: error })
+      if (statusOf(error) === undefined) throw new Error(messageOf(error), { cause: error })
+      log.warn({ err: error, engine: name }, 'an engine did not say what it can do')
+      throw new Error(reasonOf(error), { cause: error })
     }
   },
 })

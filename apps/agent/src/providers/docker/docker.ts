@@ -3,7 +3,7 @@ import type Docker from 'dockerode'
 import type { Logger } from 'pino'
 import type { Provider, ProviderCapabilities, ProviderStatus, SandboxHandle } from '../provider.ts'
 import { createOptions, LABEL, type Maker, networkName } from './create-options.ts'
-import { engineFailed, messageOf, statusOf, unless, within } from './engine-error.ts'
+import { engineFailed, messageOf, NO_ANSWER, reasonOf, statusOf, unless, within } from './engine-error.ts'
 import { imagePuller } from './images.ts'
 
 export type DockerProviderOptions = Maker & {
@@ -47,7 +47,7 @@ export const dockerProvider = ({ docker, installId, instanceId, capabilities, lo
     name: 'docker',
     capabilities,
     workspacePath: () => '/workspace',
-    probe: () => probe(docker),
+    probe: () => probe(docker, log),
     async create(id, spec, signal) {
       try {
         if (spec.profile.network === 'on') await networkReady()
@@ -55,7 +55,7 @@ export const dockerProvider = ({ docker, installId, instanceId, capabilities, lo
         await startOrRemove(created, signal)
         return { id, engineId: created.id, state: 'running', profileHash: spec.profileHash }
       } catch (error) {
-        throw signal.aborted ? signal.reason : engineFailed('start the sandbox', error)
+        throw signal.aborted ? signal.reason : engineFailed('start the sandbox', error, log)
       }
     },
     async *list() {
@@ -74,12 +74,12 @@ export const dockerProvider = ({ docker, installId, instanceId, capabilities, lo
         return { ...handle, state: stateOf(State.Status), ...(oomKilled ? { oomKilled } : {}) }
       } catch (error) {
         if (statusOf(error) === NOT_FOUND) return undefined
-        throw engineFailed('inspect the sandbox', error)
+        throw engineFailed('inspect the sandbox', error, log)
       }
     },
     async suspend(handle, mode) {
       const done = mode === 'freeze' ? container(handle).pause() : unless([NOT_MODIFIED], container(handle).stop({ t: 1 }))
-      await lostIfGone(done, `${mode} the sandbox`)
+      await lostIfGone(done, `${mode} the sandbox`, log)
     },
     async resume(handle) {
       // Most wakes are thaws; the engine refuses to thaw what is not frozen.
@@ -92,7 +92,7 @@ export const dockerProvider = ({ docker, installId, instanceId, capabilities, lo
             return false
           },
         )
-      if (!thawed) await lostIfGone(unless([NOT_MODIFIED], container(handle).start()), 'wake the sandbox')
+      if (!thawed) await lostIfGone(unless([NOT_MODIFIED], container(handle).start()), 'wake the sandbox', log)
     },
     async destroy(handle) {
       for (let attempt = 0; ; attempt++) {
@@ -102,7 +102,7 @@ export const dockerProvider = ({ docker, installId, instanceId, capabilities, lo
           // It ended by itself between the engine's look and its kill; the next try finds it ended and only removes it.
           if (attempt < REMOVE_TRIES && /is not running/i.test(messageOf(error))) continue
           // Somebody else is removing it: wait until it is gone.
-          if (statusOf(error) !== CONFLICT) throw engineFailed('remove the sandbox', error)
+          if (statusOf(error) !== CONFLICT) throw engineFailed('remove the sandbox', error, log)
           return await unless([NOT_FOUND], container(handle).wait({ condition: 'removed' }))
         }
       }
@@ -117,15 +117,14 @@ export const dockerProvider = ({ docker, installId, instanceId, capabilities, lo
   }
 }
 
-const probe = async (docker: Docker): Promise<ProviderStatus> => {
+const probe = async (docker: Docker, log: Logger): Promise<ProviderStatus> => {
   try {
     await within(3000, docker.ping())
     return { available: true }
   } catch (error) {
-    return {
-      available: false,
-      reason: `the container engine does not answer (${messageOf(error)}); start it, or choose another --provider`,
-    }
+    const reason = reasonOf(error)
+    if (reason !== NO_ANSWER) log.warn({ err: error }, 'the container engine did not say that it is there')
+    return { available: false, reason: `the container engine cannot be used: ${reason}; start it, or choose another --provider` }
   }
 }
 
@@ -172,10 +171,10 @@ const stateOf = (status: string): SandboxHandle['state'] => {
 
 const sandboxGone = (cause: unknown): BoxofficeError => new BoxofficeError('SANDBOX_LOST', 'the sandbox is not there any more', { cause })
 
-const lostIfGone = async (call: Promise<unknown>, doing: string): Promise<void> => {
+const lostIfGone = async (call: Promise<unknown>, doing: string, log: Logger): Promise<void> => {
   try {
     await call
   } catch (error) {
-    throw statusOf(error) === NOT_FOUND ? sandboxGone(error) : engineFailed(doing, error)
+    throw statusOf(error) === NOT_FOUND ? sandboxGone(error) : engineFailed(doing, error, log)
   }
 }

@@ -1,7 +1,7 @@
 import { BoxofficeError } from '@boxoffice/protocol'
 import type Docker from 'dockerode'
 import type { Logger } from 'pino'
-import { messageOf } from './engine-error.ts'
+import { reasonOf } from './engine-error.ts'
 
 const LOG_EVERY_MS = 2000
 
@@ -35,9 +35,10 @@ const pullImage = async (docker: Docker, image: string, log: Logger): Promise<vo
     })
     log.info({ image }, 'image pulled')
   } catch (cause) {
+    log.warn({ err: cause, image }, 'an image could not be pulled')
     throw new BoxofficeError(
       'BACKEND_UNAVAILABLE',
-      `image "${image}" is not on this host and cannot be pulled (${messageOf(cause)}); pull or build it here (deploy/images/sandbox/Dockerfile makes boxoffice/sandbox), or set another image`,
+      `image "${image}" is not on this host and cannot be pulled (${reasonOf(cause)}); pull or build it here (deploy/images/sandbox/Dockerfile makes boxoffice/sandbox), or set another image`,
       { cause },
     )
   }
