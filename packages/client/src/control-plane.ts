@@ -17,6 +17,8 @@ export type ControlPlane = {
   json<T>(path: string, request: HttpRequest, schema: z.ZodType<T>): Promise<T>
   /** For routes that answer 204. */
   done(path: string, request: HttpRequest): Promise<void>
+  /** For answers that last: the response as it comes, tried once. */
+  open(path: string, request: HttpRequest): Promise<Response>
 }
 
 export type ControlPlaneOptions = { url: string; credential: ServerCredential; fetch: Fetch; signal: AbortSignal | undefined }
@@ -46,6 +48,7 @@ export const createControlPlane = ({ url, credential, fetch, signal: life }: Con
       const response = await attempt(path, request, signal)
       await response.body?.cancel()
     },
+    open: (path, request) => attempt(path, request, anySignal(request.signal, life)),
   }
 }
 

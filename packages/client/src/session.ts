@@ -2,6 +2,7 @@ import { type Binding, type Capability, type MvpNegotiateResponse, NegotiateResp
 import type { ControlPlane } from './control-plane.ts'
 import { createDataplane, type Dataplane } from './dataplane.ts'
 import { BoxofficeError, isCode } from './errors.ts'
+import { type EventsOptions, followEvents, type SessionEvent } from './events.ts'
 import { createExec, type Exec } from './exec.ts'
 import { Files } from './files.ts'
 import type { Fetch } from './http.ts'
@@ -41,6 +42,7 @@ export class Session {
   readonly exec: Exec
   readonly files: Files
   readonly #controlPlane: ControlPlane
+  readonly #reconnectWindowMs: number
   readonly #dataplane: Dataplane
 
   /** Called when the session has fallen back to the relay, because its agent cannot be reached directly. */
@@ -57,6 +59,7 @@ export class Session {
     this.wsBaseUrl = negotiated.sandbox.ws_base_url
     this.details = details
     this.#controlPlane = controlPlane
+    this.#reconnectWindowMs = reconnectWindowMs
     this.#dataplane = createDataplane({
       ways: createWays({ negotiated: wayOf(negotiated), relayed, onChange: ({ mode }) => this.onModeChange?.(mode) }),
       token: createSessionToken(negotiated, () =>
@@ -84,6 +87,11 @@ export class Session {
   /** Opens an interactive shell, or joins one by its `shellId`. */
   shell(options?: ShellOptions): Promise<Shell> {
     return openShell(this.#dataplane, options)
+  }
+
+  /** What happens to it, until it ends; resumes by itself when the connection drops. */
+  events(options?: EventsOptions): AsyncGenerator<SessionEvent, void, undefined> {
+    return followEvents(this.#controlPlane, `${path(this.id)}/events`, this.#reconnectWindowMs, options)
   }
 
   /** Renews the token now. Not needed for normal use. */

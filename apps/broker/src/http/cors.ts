@@ -20,6 +20,6 @@ const headersFor = (origin: string) => ({
 
 const PREFLIGHT = {
   'access-control-allow-methods': 'GET, POST, PUT, DELETE',
-  'access-control-allow-headers': 'Authorization, X-Api-Key, Content-Type, Idempotency-Key, Prefer, X-Request-Id',
+  'access-control-allow-headers': 'Authorization, X-Api-Key, Content-Type, Idempotency-Key, Prefer, Last-Event-ID, X-Request-Id',
   'access-control-max-age': '600',
 }
