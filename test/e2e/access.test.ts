@@ -1,0 +1,3 @@
+import { accessSuite } from './suites/access.ts'
+
+accessSuite('local')
