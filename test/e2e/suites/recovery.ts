@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { connect, type Session } from '@boxoffice/client'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { API_KEY, type ProviderName, type Stack, startStack } from '../support/stack.ts'
+import { API_KEY, MODES, type ProviderName, type Stack, startStack } from '../support/stack.ts'
 
 const LINES = 400_000
 
@@ -27,11 +27,11 @@ const collect = async (source: AsyncIterable<Uint8Array>, step: number, at: (byt
 
 /** Output lost on reconnect: the field's first complaint. */
 export const recoverySuite = (provider: ProviderName): void => {
-  describe(`${provider}: a client whose connection drops`, () => {
+  describe.each(MODES)(`%s, ${provider}: a client whose connection drops`, (mode) => {
     let stack: Stack
     let session: Session
     beforeAll(async () => {
-      stack = await startStack({ provider })
+      stack = await startStack({ provider, mode })
       session = await connect(stack.brokerUrl, { apiKey: API_KEY }).session('recovery')
     })
     afterAll(() => stack?.[Symbol.asyncDispose]())

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { brokerApi, dataplane, type Grant } from '../support/api.ts'
-import { type ProviderName, type Stack, startStack } from '../support/stack.ts'
+import { MODES, type ProviderName, type Stack, startStack } from '../support/stack.ts'
 import { eventually } from '../support/traces.ts'
 
 /** Counts for as long as it may run; each count replaces the file as a whole. */
@@ -8,7 +8,7 @@ const COUNTING = '(i=0; while :; do i=$((i+1)); echo $i > new; mv new count; sle
 
 /** Sessions that nobody uses give back what they hold and are there again when somebody comes; those that end are over. */
 export const suspendSuite = (provider: ProviderName): void => {
-  describe(`${provider}: a session that nobody uses, or that ends`, () => {
+  describe.each(MODES)(`%s, ${provider}: a session that nobody uses, or that ends`, (mode) => {
     let stack: Stack
     let broker: ReturnType<typeof brokerApi>
     beforeAll(async () => {
@@ -17,7 +17,7 @@ export const suspendSuite = (provider: ProviderName): void => {
         { name: 'stops', idle_timeout_seconds: 2, stop_after_seconds: 2 },
         { name: 'ends', hard_ttl_seconds: 4 },
       ]
-      stack = await startStack({ provider, config: { profiles } })
+      stack = await startStack({ provider, mode, config: { profiles } })
       broker = brokerApi(stack.brokerUrl)
     })
     afterAll(() => stack?.[Symbol.asyncDispose]())

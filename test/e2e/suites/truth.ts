@@ -1,16 +1,16 @@
 import { execFileSync } from 'node:child_process'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { brokerApi, dataplane, type Grant } from '../support/api.ts'
-import { type ProviderName, type Stack, startStack } from '../support/stack.ts'
+import { MODES, type ProviderName, type Stack, startStack } from '../support/stack.ts'
 import { eventually, processesWith, supervisorOf } from '../support/traces.ts'
 
 /** What the field's users complain about most: hanging execs, processes that outlive their kill, fabricated exits. */
 export const truthSuite = (provider: ProviderName): void => {
-  describe(`${provider}: the truth about processes`, () => {
+  describe.each(MODES)(`%s, ${provider}: the truth about processes`, (mode) => {
     let stack: Stack
     let grant: Grant
     beforeAll(async () => {
-      stack = await startStack({ provider })
+      stack = await startStack({ provider, mode })
       grant = await brokerApi(stack.brokerUrl).ensure('truth')
     })
     afterAll(() => stack?.[Symbol.asyncDispose]())

@@ -11,7 +11,11 @@ export type ProviderName = 'docker' | 'local'
 export const ENROLL_TOKEN = 'e2e-enroll-token-0123456789abcdefghijkl'
 export const API_KEY = 'e2e-operator-key-0123456789abcdefghijklm'
 
-/** Broker and agent as two processes, the agent behind a hop that can be cut. */
+/** How clients reach the dataplane: at the agent, or through the broker. */
+export const MODES = ['direct', 'relay'] as const
+export type Mode = (typeof MODES)[number]
+
+/** Broker and agent as two processes, the agent behind a hop that can be cut; through the relay the broker too. */
 export type Stack = {
   provider: ProviderName
   brokerUrl: string
@@ -37,9 +41,21 @@ const freePort = async (): Promise<number> => {
   return address.port
 }
 
-export type StackOptions = { provider: ProviderName; config?: Record<string, unknown>; agentArgs?: string[]; brokerArgs?: string[] }
+export type StackOptions = {
+  provider: ProviderName
+  mode?: Mode
+  config?: Record<string, unknown>
+  agentArgs?: string[]
+  brokerArgs?: string[]
+}
 
-export const startStack = async ({ provider, config = {}, agentArgs = [], brokerArgs = [] }: StackOptions): Promise<Stack> => {
+export const startStack = async ({
+  provider,
+  mode = 'direct',
+  config = {},
+  agentArgs = [],
+  brokerArgs = [],
+}: StackOptions): Promise<Stack> => {
   const directory = await mkdtemp(join(tmpdir(), 'bxo-'))
   const configFile = join(directory, 'config.json')
   const unlimited = { per_second: 100_000, burst: 100_000 }
@@ -48,6 +64,9 @@ export const startStack = async ({ provider, config = {}, agentArgs = [], broker
   const agentPort = await freePort()
   const proxy = await startProxy()
   proxy.setTarget(agentPort)
+  // Clients that are relayed come to the broker by its public URL, and the broker to the agent by the agent's.
+  const front = mode === 'relay' ? await startProxy() : undefined
+  front?.setTarget(brokerPort)
   const brokerDataDir = join(directory, 'broker')
   const agentDataDir = join(directory, 'agent')
   let broker: Program
@@ -67,6 +86,7 @@ export const startStack = async ({ provider, config = {}, agentArgs = [], broker
         '--config',
         configFile,
       ],
+      ...(front === undefined ? [] : ['--public-url', `http://127.0.0.1:${front.port}`]),
       ...brokerArgs,
     ])
   }
@@ -82,6 +102,7 @@ export const startStack = async ({ provider, config = {}, agentArgs = [], broker
         '--public-url',
         `http://127.0.0.1:${proxy.port}`,
         '--destroy-on-exit',
+        ...(mode === 'relay' ? ['--relay', 'always'] : []),
         ...agentArgs,
       ],
     ])
@@ -98,11 +119,15 @@ export const startStack = async ({ provider, config = {}, agentArgs = [], broker
     agent: () => agent,
     startAgent,
     startBroker,
-    cutConnections: proxy.cut,
+    cutConnections: () => {
+      proxy.cut()
+      front?.cut()
+    },
     [Symbol.asyncDispose]: async () => {
       await agent.stop()
       await broker.stop()
       await proxy.close()
+      await front?.close()
       await rm(directory, { recursive: true, force: true })
     },
   }
