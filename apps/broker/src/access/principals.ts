@@ -44,14 +44,13 @@ export interface TokenVerifier {
 const JWT = /^[\w-]+\.[\w-]+\.[\w-]+$/
 
 /**
- * Finds whom a server credential stands for: an API key, or a token of the configured identity provider. Keys are compared by their SHA-256, so neither a lookup nor a comparison leaks by its
- * time how much of a guess was right.
+ * Finds whom a server credential stands for: an API key, or a token of the configured identity provider. Keys are compared by
+ * their SHA-256, so neither a lookup nor a comparison leaks by its time how much of a guess was right.
  */
 export class Principals {
   readonly #keys: KeyStore
   readonly #configured = new Map<string, Identity>()
   readonly #cache = new Map<string, { identity: Identity; until: number }>()
-
   readonly #tokens: TokenVerifier | undefined
 
   constructor(keys: KeyStore, configuredKey: string | undefined, tokens: TokenVerifier | undefined) {
@@ -64,7 +63,8 @@ export class Principals {
   async authenticate(credential: string): Promise<Identity> {
     if (!JWT.test(credential)) return this.#ofKey(credential)
     if (this.#tokens !== undefined) return this.#tokens.verify(credential)
-    throw new BoxofficeError('UNAUTHENTICATED', 'a session token is no server credential; send an API key') // [4-33]
+    // A session token never is one [4-33].
+    throw new BoxofficeError('UNAUTHENTICATED', 'a token is no server credential here: no identity provider is configured; send an API key')
   }
 
   async #ofKey(key: string): Promise<Identity> {

@@ -7,7 +7,7 @@ import type { Authorizer } from './authorizer.ts'
 import type { RemoteAnswer, RemoteAnswers } from './remote-answers.ts'
 import { remoteAuthorizer } from './remote-authorizer.ts'
 
-export const SIGNATURE_HEADER = 'x-boxoffice-signature'
+const SIGNATURE_HEADER = 'x-boxoffice-signature'
 
 const Answer = z.object({
   allow: z.boolean(),
@@ -41,7 +41,7 @@ export function webhookAuthorizer(
 }
 
 /** `t=<unix seconds>,v1=<hex>`: HMAC-SHA-256 by the shared secret over `<t>.<body>`; the time makes a kept request useless. */
-export const sign = (secret: string, body: string, seconds: number): string =>
+const sign = (secret: string, body: string, seconds: number): string =>
   `t=${seconds},v1=${createHmac('sha256', secret).update(`${seconds}.${body}`).digest('hex')}`
 
 const bare = ({ type, id }: Scope): Scope => ({ type, id })

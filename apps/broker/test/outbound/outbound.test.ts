@@ -107,10 +107,15 @@ describe('settings that cannot work are refused at the start, by their names', (
     ['no audience', { ...oidc, oidcAudience: undefined }, /oidcAudience/],
     ['a symmetric algorithm', { ...oidc, oidcAlgorithms: ['HS256' as 'RS256'] }, /oidcAlgorithms/],
     ['the broker itself', { ...oidc, publicUrl: 'https://id.example' }, /this broker itself/],
+    ['more than 3 s for an answer', { authorizerTimeoutMs: 3001 }, /authorizerTimeoutMs/],
     ['a cache of an hour', { authorizerCache: 3600 }, /authorizerCache/],
   ]
   test.each(wrong)('%s', (_, config, message) => {
     expect(() => resolveConfig({ dataDir: '/nowhere', ...config } as BrokerConfig)).toThrow(message)
+  })
+
+  test('[C-01] a remote authorizer has 3 s, and its answers last a minute, unless they are to be less', () => {
+    expect(resolveConfig({ dataDir: '/nowhere' })).toMatchObject({ authorizer: 'claim', authorizerTimeoutMs: 3000, authorizerCache: 60 })
   })
 
   test.each([
