@@ -3,7 +3,8 @@ import { join } from 'node:path'
 import type { AgentHeartbeatRequest, JournalEntry, RegisterAgentRequest } from '@boxoffice/protocol'
 import { getRequestListener } from '@hono/node-server'
 import { type Logger, pino } from 'pino'
-import { Gauge, Registry } from 'prom-client'
+import { Registry } from 'prom-client'
+import { countEnds, countSandboxes, countTraffic } from './agent-metrics.ts'
 import { type AgentConfig, hostOf, isLocal, isLoopback, portOf } from './config.ts'
 import { openDataDirectory } from './data-directory.ts'
 import { createAccessJournal } from './http/access-journal.ts'
@@ -124,7 +125,7 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
       supervisorPath: directory.supervisorPath,
       defaultImage: config.defaultImage,
       poolConcurrency: config.poolConcurrency,
-      journal,
+      journal: countEnds(metrics, journal),
       log,
     })
     teardown.defer(async () => {
@@ -158,6 +159,7 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
     const server = httpServer(socketPath === undefined ? tls : undefined, (request, response) => {
       if (!dataplane.handle(request, response)) other(request, response)
     }).on('upgrade', (request, socket, head) => dataplane.upgrade(request, socket, head))
+    countTraffic(metrics, server)
     // Uploads may take as long as they move; the dataplane gives up one that stalls by itself.
     server.requestTimeout = 0
     const url = socketPath === undefined ? await listen(server, config.host, config.port, tls) : await listenOnSocket(server, socketPath)
@@ -233,27 +235,4 @@ const unsafeRefused = ({ host, controlListen, publicUrl, allowUnsafeLocal }: Age
   const local = isLocal(host, publicUrl) && isLoopback(hostOf(controlListen)) && !exposed
   if (allowUnsafeLocal || local) return null
   return 'isolation "none" is refused for a listener that others can reach; install bubblewrap, or allow it with --allow-unsafe-local'
-}
-
-const countSandboxes = (metrics: Registry, manager: ReturnType<typeof createSandboxManager>): void => {
-  new Gauge({
-    name: 'boxoffice_agent_sandboxes',
-    help: 'Sandboxes on this agent by state',
-    labelNames: ['state'],
-    registers: [metrics],
-    collect() {
-      this.reset()
-      for (const { state } of manager.reports()) this.labels(state).inc()
-    },
-  })
-  new Gauge({
-    name: 'boxoffice_agent_pool_ready',
-    help: 'Sandboxes that wait in the pool, by profile',
-    labelNames: ['profile'],
-    registers: [metrics],
-    collect() {
-      this.reset()
-      for (const { profile, ready } of manager.pool.sizes()) this.labels(profile).set(ready)
-    },
-  })
 }

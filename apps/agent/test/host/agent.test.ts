@@ -375,10 +375,29 @@ describe('without a provider', () => {
     })
   })
 
-  test('metrics count sandboxes', async () => {
+  test('[2.14] metrics count sandboxes, what runs and has ended, and bytes', async () => {
     const ready = await begin()
-    await create(ready, 's1')
-    expect(await (await fetch(`${ready.url}/metrics`)).text()).toContain('boxoffice_agent_sandboxes{state="running"} 1')
+    const { body } = await create(ready, 's1')
+    const sandboxId = String(body?.sandbox_id)
+    const now = Math.floor(Date.now() / 1000)
+    const claims = { iss: broker.url, aud: sandboxId, sub: 'p', sid: 's1', thread_id: 't', sandbox_id: sandboxId, tid: 't' }
+    const token = broker.sign({ ...claims, caps: ['exec'], gen: 1, iat: now, exp: now + 60, jti: randomUUID(), ver: 1 })
+    const exec = (command: string) =>
+      fetch(`${ready.url}/sandboxes/${sandboxId}/v1/exec`, {
+        method: 'POST',
+        headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+        body: JSON.stringify({ command }),
+      }).then((response) => response.text())
+    expect(await exec('head -c 100000 /dev/zero | tr "\\0" x')).toContain('xxx')
+    await exec('sleep 100 & kill -9 $$')
+    const metrics = await (await fetch(`${ready.url}/metrics`)).text()
+    expect(metrics).toContain('boxoffice_agent_sandboxes{state="running"} 1')
+    expect(metrics).toContain('boxoffice_agent_execs_total{kind="exec",reason="exited"} 1')
+    expect(metrics).toContain('boxoffice_agent_execs_total{kind="exec",reason="signaled"} 1')
+    expect(metrics).toContain('boxoffice_agent_exec_seconds_count{kind="exec"} 2')
+    expect(metrics).toMatch(/^boxoffice_agent_processes_running 0$/m)
+    expect(Number(/^boxoffice_agent_bytes_total\{direction="out"\} (\d+)$/m.exec(metrics)?.[1])).toBeGreaterThan(100_000)
+    expect(Number(/^boxoffice_agent_bytes_total\{direction="in"\} (\d+)$/m.exec(metrics)?.[1])).toBeGreaterThan(500)
     expect((await fetch(`${ready.url}/elsewhere`)).status).toBe(404)
   })
 })
