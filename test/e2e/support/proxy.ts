@@ -2,7 +2,16 @@ import { once } from 'node:events'
 import { connect, createServer, type Socket } from 'node:net'
 
 /** A TCP hop between client and agent whose connections a test can cut, as a network does: no goodbye, both ends at once. */
-export type CuttableProxy = { port: number; setTarget(port: number): void; cut(): void; connections(): number; close(): Promise<void> }
+export type CuttableProxy = {
+  port: number
+  setTarget(port: number): void
+  cut(): void
+  /** Nobody listens any more, and what was open is cut; until it is opened again. */
+  block(): Promise<void>
+  unblock(): Promise<void>
+  connections(): number
+  close(): Promise<void>
+}
 
 export const startProxy = async (): Promise<CuttableProxy> => {
   const sockets = new Set<Socket>()
@@ -28,17 +37,26 @@ export const startProxy = async (): Promise<CuttableProxy> => {
   const cut = (): void => {
     for (const socket of sockets) socket.resetAndDestroy()
   }
+  const port = address !== null && typeof address === 'object' ? address.port : 0
+  const block = async (): Promise<void> => {
+    cut()
+    if (!server.listening) return
+    server.close()
+    await once(server, 'close')
+  }
   return {
-    port: address !== null && typeof address === 'object' ? address.port : 0,
+    port,
     setTarget: (port) => {
       target = port
     },
     cut,
     connections: () => sockets.size / 2,
-    close: async () => {
-      cut()
-      server.close()
-      await once(server, 'close')
+    block,
+    unblock: async () => {
+      if (server.listening) return
+      server.listen(port, '127.0.0.1')
+      await once(server, 'listening')
     },
+    close: block,
   }
 }

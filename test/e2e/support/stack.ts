@@ -102,7 +102,8 @@ export const startStack = async ({
         '--public-url',
         `http://127.0.0.1:${proxy.port}`,
         '--destroy-on-exit',
-        ...(mode === 'relay' ? ['--relay', 'always'] : []),
+        // Where clients are cut off, brokers are not.
+        ...(mode === 'relay' ? ['--relay', 'always'] : ['--dataplane-url', `http://127.0.0.1:${agentPort}`]),
         ...agentArgs,
       ],
     ])

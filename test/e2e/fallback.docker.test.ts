@@ -1,0 +1,3 @@
+import { fallbackSuite } from './suites/fallback.ts'
+
+fallbackSuite('docker')
