@@ -29,7 +29,7 @@ test('[4-93] the sessions of an agent that stays silent fail, and ensure makes n
   expect(await binding(lost.session_id)).toMatchObject({ state: 'failed', reason: 'agent_lost' })
   const next = await broker.ensure('t')
   expect(next.session_id).not.toBe(lost.session_id)
-  expect(other.sandboxes.has(next.session_id)).toBe(true)
+  expect(other.sandboxes.has(next.sandbox.id)).toBe(true)
 })
 
 test('an agent that comes back is told to destroy what it still has of them', async () => {
