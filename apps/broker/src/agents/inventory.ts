@@ -77,6 +77,8 @@ export class Inventory {
     const moved =
       busy !== session.busy || at > session.lastActivityAt + ACTIVITY_STEP_MS || (busy && now() - session.lastActivityAt > BUSY_STEP_MS)
     if (moved) await ledger.change(session, { type: 'activity', at, busy })
+    // Two brokers may have called the agent in another order than they saved.
+    if (state === 'frozen' || state === 'stopped') effects.perform(session, { type: 'resume' })
   }
 }
 

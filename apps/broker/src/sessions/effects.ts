@@ -19,6 +19,8 @@ export class SessionEffects {
   readonly #removing = new Set<string>()
   /** What ends sandboxes whose workspaces stay, by workspace. */
   readonly #freeing = new Map<string, Promise<void>>()
+  /** The last suspend or resume of each session that is on its way. */
+  readonly #turns = new Map<string, Promise<void>>()
   readonly #stop = new AbortController()
   /** Called when a suspended sandbox turns out not to be suspendable, so that its session can end [contract 2.10]. */
   onCannotSuspend: (session: Session) => Promise<unknown> = async () => {}
@@ -111,9 +113,30 @@ export class SessionEffects {
       case 'revoke':
         return isLive(session) ? undefined : client.revoke(agent, revocationOf([session], tokenTtlSeconds))
       case 'suspend':
-        return placed === null ? undefined : client.suspend(agent, placed.sandboxId, effect.mode)
       case 'resume':
-        return placed === null ? undefined : client.resume(agent, placed.sandboxId)
+        return placed === null ? undefined : this.#inTurn(session.id, () => this.#suspendOrResume(agent, session.id, effect))
+    }
+  }
+
+  /** What was wanted when the effect began may have been overtaken, also by another broker: the row says what holds. */
+  async #suspendOrResume(agent: AgentRecord, id: string, effect: SessionEffect): Promise<void> {
+    const { client, store } = this.#options
+    const session = await store.sessions.byId(id)
+    if (session === undefined || !isPlaced(session)) return
+    const mode = session.state === 'suspended' ? session.mode : null
+    if (effect.type === 'suspend' && effect.mode === mode) await client.suspend(agent, session.sandboxId, effect.mode)
+    if (effect.type === 'resume' && mode === null) await client.resume(agent, session.sandboxId)
+  }
+
+  /** One after the other: on two connections a resume could reach the agent before the suspend that it follows. */
+  async #inTurn(sessionId: string, work: () => Promise<void>): Promise<void> {
+    const turn = (this.#turns.get(sessionId) ?? Promise.resolve()).then(work)
+    const over = turn.then(undefined, () => {})
+    this.#turns.set(sessionId, over)
+    try {
+      await turn
+    } finally {
+      if (this.#turns.get(sessionId) === over) this.#turns.delete(sessionId)
     }
   }
 

@@ -118,7 +118,7 @@ export async function startFakeAgent(options: FakeAgentOptions) {
     }
     if (sandbox === undefined) return reply(404, envelope({ status: 404, code: 'BINDING_NOT_FOUND', message: 'no such sandbox' }))
     if (action === 'suspend') {
-      const refusal = hooks.suspend()
+      const refusal = hooks.suspend() ?? inUse(sandbox)
       if (refusal !== undefined) return reply(refusal.status, envelope(refusal))
       sandbox.suspended = (body as { mode: 'freeze' | 'stop' }).mode
     }
@@ -267,6 +267,10 @@ export async function startFakeAgent(options: FakeAgentOptions) {
     },
   }
 }
+
+/** As the real one: what runs or is attached is not suspended, whatever the broker knew. */
+const inUse = ({ activity: { running, attached } }: Kept): Refusal | undefined =>
+  running + attached > 0 ? { status: 409, code: 'BINDING_CONFLICT', message: 'the sandbox is in use' } : undefined
 
 const envelope = ({ code, message }: Refusal) => ({ error: { code, message, retryable: false, request_id: 'req_fake' }, detail: message })
 

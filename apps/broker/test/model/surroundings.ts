@@ -1,0 +1,80 @@
+import { isPlaced } from '../../src/sessions/session.ts'
+import type { Expected, Known } from './expected.ts'
+import type { World } from './world.ts'
+
+/** What happens to sandboxes, agents and clocks, and what brokers are to make of it. */
+
+/** A report of all that the agent has [4-95]: what is lost ends its session, what is used keeps it. */
+export const report = async (world: World, expected: Expected): Promise<void> => {
+  foresee(world, expected)
+  await world.agent.heartbeat()
+}
+
+/** A session this young may be missing from a report that was on its way when its sandbox was made. */
+const YOUNG_MS = 10_000
+
+const foresee = (world: World, expected: Expected): void => {
+  for (const known of expected.live()) {
+    const { session } = known
+    if (!isPlaced(session)) continue
+    const sandbox = world.agent.sandboxes.get(session.sandboxId)
+    if (sandbox === undefined) {
+      if (world.now - session.activatedAt > YOUNG_MS) expected.apply(known, { type: 'sandbox_lost', reason: 'sandbox_missing' })
+    } else if (sandbox.state === 'lost') expected.apply(known, { type: 'sandbox_lost', reason: 'container died' })
+    else {
+      const at = world.now - sandbox.activity.idle_ms
+      const busy = sandbox.activity.running > 0
+      // Small moves are not written: the timers that they feed are minutes long.
+      const told =
+        session.state === 'suspended'
+          ? busy || at > session.suspendedAt
+          : busy !== session.busy || at > session.lastActivityAt + 1000 || (busy && world.now - session.lastActivityAt > 10_000)
+      if (told) expected.apply(known, { type: 'activity', at, busy })
+    }
+  }
+}
+
+/** The agent's process ends and another one starts; with `keep` it finds the sandboxes, else nothing. It registers with all it has. */
+export const restartAgent = async (world: World, expected: Expected, keep: boolean): Promise<void> => {
+  // What it was asked just before it ended is asked again half a second later, which nobody has time for here.
+  await world.settled()
+  await world.stopAgent()
+  if (!keep) world.agent.sandboxes.clear()
+  foresee(world, expected)
+  await world.startAgent()
+}
+
+/** What is due gets its tick. */
+export const reap = async (world: World, expected: Expected, broker: number): Promise<void> => {
+  for (const known of expected.live())
+    if (known.session.dueAt <= world.now) expected.apply(known, { type: 'tick', suspend: ['freeze', 'stop'] })
+  await world.brokers[broker]?.reap()
+}
+
+export const letGo = async (world: World, expected: Expected): Promise<void> => {
+  expected.held = false
+  await world.letGo()
+  for (const known of expected.live()) {
+    if (known.session.state !== 'provisioning') continue
+    const row = await world.store.sessions.byId(known.session.id)
+    if (row === undefined || !isPlaced(row)) throw new Error(`${known.session.id} was not made: ${JSON.stringify(row)}`)
+    const { agentId, sandboxId, provider, isolation, generation } = row
+    expected.apply(known, { type: 'created', fence: known.session.fence, placed: { agentId, sandboxId, provider, isolation, generation } })
+  }
+}
+
+/** Something uses the sandbox over its dataplane, which the agent wakes for it. */
+export const use = (world: World, known: Known, running: number): void => {
+  const sandbox = isPlaced(known.session) ? world.agent.sandboxes.get(known.session.sandboxId) : undefined
+  if (sandbox === undefined || sandbox.state === 'lost') return
+  sandbox.suspended = null
+  sandbox.activity = { running, attached: 0, idle_ms: 0 }
+}
+
+export const crash = (world: World, known: Known, trace: boolean): void => {
+  if (!isPlaced(known.session)) return
+  const sandbox = world.agent.sandboxes.get(known.session.sandboxId)
+  if (sandbox === undefined) return
+  if (trace) sandbox.state = 'lost'
+  else world.agent.sandboxes.delete(sandbox.sandbox_id)
+}
