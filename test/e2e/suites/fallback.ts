@@ -1,4 +1,4 @@
-import { connect, isCode, type Session } from '@boxoffice/client'
+import { connect, isCode, type Session, type SessionOptions } from '@boxoffice/client'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { API_KEY, type ProviderName, type Stack, startStack } from '../support/stack.ts'
 
@@ -15,7 +15,7 @@ export const fallbackSuite = (provider: ProviderName): void => {
     afterAll(() => stack?.[Symbol.asyncDispose]())
     afterEach(() => stack.proxy.unblock())
 
-    const sessionOf = async (thread: string, options: Parameters<ReturnType<typeof connect>['session']>[1] = {}) => {
+    const sessionOf = async (thread: string, options: SessionOptions = {}) => {
       const session = await connect(stack.brokerUrl, { apiKey: API_KEY, reconnectWindowMs: 20_000 }).session(thread, options)
       const told: (string | undefined)[] = []
       session.onModeChange = (mode) => told.push(mode)
