@@ -1,4 +1,11 @@
-import { MvpNegotiateResponse, type RelayPreference } from '@boxoffice/protocol'
+import {
+  type Actor,
+  type Capability,
+  MvpNegotiateResponse,
+  type NegotiateRequest,
+  type RelayPreference,
+  type Scope,
+} from '@boxoffice/protocol'
 import { RECONNECT_WINDOW_MS, retrying } from './backoff.ts'
 import { acceptBootstrap, isBrokerUnavailable } from './bootstrap.ts'
 import { type ControlPlane, createControlPlane, type ServerCredential } from './control-plane.ts'
@@ -23,10 +30,24 @@ export type ConnectOptions = ServerCredential & {
   WebSocket?: WebSocketConstructor | undefined
 }
 
+/** What a session is for: a thread, or a scope that may also be a workspace, an assistant or a deployment. */
+export type SessionTarget = { threadId: string; scope?: undefined } | { scope: Scope; threadId?: undefined }
+
 export type SessionOptions = {
-  /** `ensure` (default) makes the sandbox if there is none; `get` refuses then with `SESSION_NOT_FOUND`. */
-  mode?: 'ensure' | 'get' | undefined
+  /**
+   * `ensure` (default) makes the sandbox if there is none, `get` and `attach_only` refuse then with `SESSION_NOT_FOUND`;
+   * `create_only` refuses if there is one.
+   */
+  mode?: NegotiateRequest['mode'] | undefined
+  /** On whose behalf; somebody else takes a key with the right `act_as`. */
+  actor?: Actor | undefined
+  /** What to ask for; default everything. `session.capabilities` says what was granted. */
+  capabilities?: readonly Capability[] | undefined
   profile?: string | undefined
+  /** The name of a provider; default any. */
+  provider?: string | undefined
+  /** Who else may use the scope; by its owner. */
+  members?: readonly string[] | undefined
   labels?: Record<string, string> | undefined
   /** Default: as agent and session have it, and through the relay when the agent cannot be reached; `never` keeps to the direct way. */
   relay?: RelayPreference | undefined
@@ -67,16 +88,22 @@ export class Client {
     this.keys = new Keys(this.#controlPlane)
   }
 
-  /** The session of a thread; its sandbox is ready when this resolves. */
-  async session(threadId: string, options: SessionOptions = {}): Promise<Session> {
+  /** The session of a thread, or of another scope; its sandbox is ready when this resolves. */
+  session(options: SessionOptions & SessionTarget): Promise<Session>
+  session(threadId: string, options?: SessionOptions): Promise<Session>
+  async session(first: string | (SessionOptions & SessionTarget), more: SessionOptions = {}): Promise<Session> {
+    const options = typeof first === 'string' ? { ...more, threadId: first } : first
     try {
-      const answer = await this.#negotiate(threadId, options)
-      // Never with `ensure`: what has ended is not made again by the way.
-      const relay = () => this.#negotiate(threadId, { mode: 'get', relay: 'always', startWithinMs: 0 })
-      return sessionFrom(answer, this.#runtime, options.relay === 'never' ? undefined : relay)
+      const answer = await this.#negotiate(options)
+      // Never with `ensure`: what has ended is not made again by the way. With the same grant, which it would replace otherwise.
+      const { actor, capabilities } = options
+      const relayed = { ...targetOf(options), mode: 'get', relay: 'always', actor, capabilities, startWithinMs: 0 } as const
+      const relay = () => this.#negotiate(relayed)
+      return sessionFrom(answer, this.#runtime, { actor, relay: options.relay === 'never' ? undefined : relay })
     } catch (error) {
       const { bootstrap, allowHosts = [] } = this.#options
-      if (bootstrap === undefined || !isBrokerUnavailable(error)) throw error
+      const threadId = options.threadId ?? (options.scope.type === 'thread' ? options.scope.id : undefined)
+      if (bootstrap === undefined || threadId === undefined || !isBrokerUnavailable(error)) throw error
       const rules = { threadId, brokerUrl: this.#controlPlane.url, allowHosts, now: Date.now() }
       return sessionFrom(acceptBootstrap(bootstrap, rules), this.#runtime)
     }
@@ -91,12 +118,16 @@ export class Client {
     this.close()
   }
 
-  async #negotiate(threadId: string, options: SessionOptions): Promise<MvpNegotiateResponse> {
-    const { mode = 'ensure', profile, labels, relay, startWithinMs = 120_000, signal } = options
+  async #negotiate(options: SessionOptions & SessionTarget): Promise<MvpNegotiateResponse> {
+    const { mode = 'ensure', profile, labels, relay, actor, capabilities, provider, members, startWithinMs = 120_000, signal } = options
     const wait = Math.min(PREFER_WAIT_SECONDS, Math.ceil(startWithinMs / 1000))
+    const { threadId, scope } = targetOf(options)
     const request = {
       method: 'POST',
-      json: { thread_id: threadId, mode, profile, labels, relay },
+      json: {
+        ...{ thread_id: threadId, scope, mode, profile, labels, relay, actor, members },
+        ...{ requested_capabilities: capabilities, provider_preference: provider },
+      },
       headers: { prefer: `wait=${wait}` },
       signal,
     } as const
@@ -107,3 +138,5 @@ export class Client {
     })
   }
 }
+
+const targetOf = ({ threadId, scope }: SessionTarget): SessionTarget => (threadId === undefined ? { scope } : { threadId })

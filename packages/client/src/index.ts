@@ -1,6 +1,6 @@
 export { A2A_SESSION, type A2ASession, type A2ATaskFields, toA2A } from './a2a.ts'
 export { isBrokerUnavailable } from './bootstrap.ts'
-export type { Client, ConnectOptions, SessionOptions } from './client.ts'
+export type { Client, ConnectOptions, SessionOptions, SessionTarget } from './client.ts'
 export { connect } from './connect.ts'
 export { BoxofficeError, ConnectionError, ExecError, GapError, isCode } from './errors.ts'
 export type { EventsOptions, SessionEvent } from './events.ts'

@@ -1,4 +1,12 @@
-import { type Binding, type Capability, type MvpNegotiateResponse, NegotiateResponse, RefreshResponse } from '@boxoffice/protocol'
+import {
+  type Actor,
+  type Binding,
+  type Capability,
+  HeartbeatResponse,
+  type MvpNegotiateResponse,
+  NegotiateResponse,
+  RefreshResponse,
+} from '@boxoffice/protocol'
 import type { ControlPlane } from './control-plane.ts'
 import { createDataplane, type Dataplane } from './dataplane.ts'
 import { BoxofficeError, isCode } from './errors.ts'
@@ -27,6 +35,9 @@ export type SessionDetails = {
   mode: 'direct' | 'relay' | undefined
 }
 
+/** For whom tokens are renewed, and how to go through the relay, where that is wanted. */
+type Wishes = { actor?: Actor | undefined; relayed?: (() => Promise<Way>) | undefined }
+
 /** A thread's sandbox, and the right to use it. It holds no timer and no connection: those belong to the runs and shells that it starts. */
 export class Session {
   readonly id: string
@@ -48,7 +59,7 @@ export class Session {
   /** Called when the session has fallen back to the relay, because its agent cannot be reached directly. */
   onModeChange: ((mode: SessionDetails['mode']) => void) | undefined
 
-  constructor(negotiated: MvpNegotiateResponse, details: SessionDetails, runtime: SessionRuntime, relayed?: () => Promise<Way>) {
+  constructor(negotiated: MvpNegotiateResponse, details: SessionDetails, runtime: SessionRuntime, { actor, relayed }: Wishes = {}) {
     const { controlPlane, fetch, WebSocket, reconnectWindowMs, signal } = runtime
     this.id = negotiated.session_id
     this.threadId = negotiated.thread_id
@@ -63,7 +74,7 @@ export class Session {
     this.#dataplane = createDataplane({
       ways: createWays({ negotiated: wayOf(negotiated), relayed, onChange: ({ mode }) => this.onModeChange?.(mode) }),
       token: createSessionToken(negotiated, () =>
-        controlPlane.json(`${path(this.id)}/refresh`, { method: 'POST', json: {} }, RefreshResponse),
+        controlPlane.json(`${path(this.id)}/refresh`, { method: 'POST', json: { actor } }, RefreshResponse),
       ),
       fetch,
       WebSocket,
@@ -77,6 +88,16 @@ export class Session {
   /** The way that is used now: as negotiated, or the relay since the direct one led nowhere. Undefined if an MVP broker did not say. */
   get mode(): SessionDetails['mode'] {
     return this.#dataplane.ways.current.mode
+  }
+
+  /** What was granted, which may be less than was asked for; undefined if an MVP broker did not say. */
+  get capabilities(): readonly Capability[] | undefined {
+    return this.details.capabilities
+  }
+
+  /** What the broker thought worth saying: `profile_differs`, `unknown_capability:…` and the like. */
+  get warnings(): readonly string[] {
+    return this.details.warnings
   }
 
   /** When the present token ends. It is renewed before that, on use. */
@@ -99,6 +120,13 @@ export class Session {
     await this.#dataplane.token.renew()
   }
 
+  /** Says that the session is still needed although nothing happens in it; gives its lease as it is then. */
+  async heartbeat(options: { signal?: AbortSignal } = {}): Promise<{ binding: Binding; leaseExpiresAt: Date }> {
+    const request = { method: 'POST', json: {}, ...options } as const
+    const { binding, lease_expires_at } = await this.#controlPlane.json(`${path(this.id)}/heartbeat`, request, HeartbeatResponse)
+    return { binding, leaseExpiresAt: new Date(lease_expires_at) }
+  }
+
   /** Ends the session for everyone on the thread: processes, sandbox and, unless kept, the workspace. One that is gone is fine. */
   release(options: { keepWorkspace?: boolean; signal?: AbortSignal } = {}): Promise<void> {
     return releaseSession(this.#controlPlane, this.id, options)
@@ -109,7 +137,7 @@ export class Session {
 export const sessionFrom = (
   answer: MvpNegotiateResponse,
   runtime: SessionRuntime,
-  relay?: () => Promise<MvpNegotiateResponse>,
+  { actor, relay }: { actor?: Actor | undefined; relay?: (() => Promise<MvpNegotiateResponse>) | undefined } = {},
 ): Session => {
   const full = NegotiateResponse.safeParse(answer).data
   const details = {
@@ -119,7 +147,7 @@ export const sessionFrom = (
     mode: full?.dataplane.mode,
   }
   const relayed = relay && (async () => relayOf(answer, await relay()))
-  return new Session(answer, details, runtime, relayed)
+  return new Session(answer, details, runtime, { actor, relayed })
 }
 
 const wayOf = (answer: MvpNegotiateResponse): Way => ({

@@ -14,6 +14,45 @@ describe('a session', () => {
     expect(JSON.parse(String(request?.body))).toEqual({ thread_id: 'thread-1', mode: 'ensure', profile: 'default', labels: { a: 'b' } })
   })
 
+  test('[4-70, 4-75] is negotiated for any scope, by an actor, with what it is to be allowed; renewals stay with the actor', async ({
+    server,
+  }) => {
+    const actor = { type: 'human', id: 'usr_1' } as const
+    const session = await server.client().session({
+      scope: { type: 'workspace', id: 'w' },
+      mode: 'create_only',
+      actor,
+      capabilities: ['exec'],
+      provider: 'docker',
+      relay: 'never',
+      members: ['m'],
+      labels: { a: 'b' },
+    })
+    expect(JSON.parse(String(server.requests[0]?.body))).toEqual({
+      scope: { type: 'workspace', id: 'w' },
+      mode: 'create_only',
+      actor,
+      requested_capabilities: ['exec'],
+      provider_preference: 'docker',
+      relay: 'never',
+      members: ['m'],
+      labels: { a: 'b' },
+    })
+    await session.refresh()
+    expect(JSON.parse(String(server.requests.at(-1)?.body))).toEqual({ actor })
+  })
+
+  test('[4-84] a heartbeat says until when its lease is', async ({ server, session }) => {
+    const binding = {
+      ...{ id: SESSION_ID, scope: { type: 'thread', id: 't' }, sandbox_id: 'sb_1', provider: 'fake', state: 'active' },
+      ...{ lease_expires_at: '2026-02-27T21:00:00Z', created_at: '2026-02-27T20:00:00Z', profile: 'default', isolation: 'none' },
+      ...{ labels: {}, generation: 1, reason: null },
+    }
+    server.intercept = () => ({ json: { binding, lease_expires_at: '2026-02-27T21:00:00Z' } })
+    expect(await session.heartbeat()).toEqual({ binding, leaseExpiresAt: new Date('2026-02-27T21:00:00Z') })
+    expect(server.requests.at(-1)?.path).toBe(`/v1/sandbox/sessions/${SESSION_ID}/heartbeat`)
+  })
+
   test('[C-17] waits for a sandbox that starts, as long as the server asks', async ({ server }) => {
     let asked = 0
     server.intercept = () =>
