@@ -1,7 +1,10 @@
+import type { ReadyFrame } from '@boxoffice/protocol'
 import type { Dataplane } from './dataplane.ts'
 import type { Exit } from './exec-result.ts'
 import { type Output, type Stdin, stdinOf } from './run.ts'
-import { Attachment } from './stream/attachment.ts'
+import { Attachment, type Beginning } from './stream/attachment.ts'
+
+type Size = { cols: number; rows: number }
 
 export type ShellOptions = {
   cols?: number | undefined
@@ -16,12 +19,15 @@ export type ShellOptions = {
   term?: string | undefined
   /** How to join: with the others (default), in their place, or reading only. */
   mode?: 'mirror' | 'takeover' | 'viewer' | undefined
-  /** Where to begin when joining; `end` for what comes from now on. */
-  offset?: number | 'end' | undefined
+  /** Where to begin when joining: with all that is kept (`oldest`, the default), or with what comes from now on (`end`). */
+  offset?: Beginning | undefined
   /** Lets the shell live without a client. Else it ends 300 s after the last one left. */
   detach?: boolean | undefined
   signal?: AbortSignal | undefined
 }
+
+/** What a shell had written before it was joined, as offsets of its output, and the size that this was drawn for. */
+export type Replay = { from: number; to: number; cols: number | undefined; rows: number | undefined }
 
 /** An interactive shell on a PTY. It can be left and joined again; a dropped connection is mended underneath. */
 export class Shell {
@@ -29,21 +35,34 @@ export class Shell {
   readonly input: Stdin
   readonly output: Output
   readonly exit: Promise<Exit>
-  /** True when it was there before. */
-  readonly joined: boolean
+  /** Undefined for a shell that is new: nothing comes of an earlier one. */
+  readonly replay: Replay | undefined
   readonly #attachment: Attachment
-  #size: { cols: number; rows: number } | undefined
+  readonly #viewer: boolean
+  #size: Size | undefined
+  #sizeOwner: boolean
 
-  constructor(attachment: Attachment, joined: boolean, size: { cols: number; rows: number } | undefined) {
+  constructor(attachment: Attachment, { first, size, viewer }: { first: ReadyFrame | undefined; size: Size | undefined; viewer: boolean }) {
     this.#attachment = attachment
     this.#size = size
+    this.#viewer = viewer
     this.shellId = attachment.id
-    this.joined = joined
+    this.replay = first?.attached ? replayOf(first) : undefined
+    this.#sizeOwner = first?.size_owner === true
     this.input = stdinOf(attachment)
     this.output = attachment.stdout
     this.exit = attachment.exit
-    // The window may have changed while the connection was away; this also lets full-screen programs draw again.
-    attachment.onReady = () => this.#size && attachment.send({ type: 'resize', ...this.#size })
+    attachment.onReady = (frame) => this.#onReady(frame)
+  }
+
+  /** True when it was there before. */
+  get joined(): boolean {
+    return this.replay !== undefined
+  }
+
+  /** Whether the terminal had this client's size when it was last connected to; else another's, until `resize` claims it. */
+  get sizeOwner(): boolean {
+    return this.#sizeOwner
   }
 
   /** Bytes of a key press or of a paste. */
@@ -54,7 +73,7 @@ export class Shell {
   /** Tells the size. Counts for the client that owns it; `claim` takes that over. */
   resize(cols: number, rows: number, options: { claim?: boolean } = {}): void {
     this.#size = { cols, rows }
-    this.#attachment.send({ type: 'resize', cols, rows, ...options })
+    if (!this.#viewer) this.#attachment.send({ type: 'resize', cols, rows, ...options })
   }
 
   /** Ends the shell and what runs in it. */
@@ -67,7 +86,20 @@ export class Shell {
     this.#attachment.detach()
     return { shellId: this.shellId, offset: this.#attachment.stdout.consumed }
   }
+
+  /** The window may have changed while the connection was away; this also lets full-screen programs draw again. */
+  #onReady({ size_owner }: ReadyFrame): void {
+    this.#sizeOwner = size_owner === true
+    if (this.#size !== undefined && !this.#viewer) this.#attachment.send({ type: 'resize', ...this.#size })
+  }
 }
+
+const replayOf = ({ stdout, cols, rows }: ReadyFrame): Replay => ({
+  from: stdout.offset,
+  to: Math.max(stdout.offset, stdout.end ?? stdout.offset),
+  cols,
+  rows,
+})
 
 export const openShell = async (dataplane: Dataplane, options: ShellOptions = {}): Promise<Shell> => {
   const { cols, rows, argv, cwd, env, term, mode, detach } = options
@@ -79,11 +111,11 @@ export const openShell = async (dataplane: Dataplane, options: ShellOptions = {}
       id,
       start: { shell_id: id, cols, rows, argv, cwd, env, term, mode, detach },
       reattach: { mode },
-      from: { stdout: options.offset },
+      from: { stdout: options.offset ?? 'oldest' },
     },
     options.signal,
   )
   const first = await Promise.race([attachment.ready, attachment.exit])
   const size = cols === undefined || rows === undefined ? undefined : { cols, rows }
-  return new Shell(attachment, 'attached' in first && first.attached, size)
+  return new Shell(attachment, { first: 'attached' in first ? first : undefined, size, viewer: mode === 'viewer' })
 }

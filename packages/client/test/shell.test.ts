@@ -44,4 +44,41 @@ describe('a shell', () => {
     server.processes.get('main')?.exit()
     expect(await second.output.text()).toBe(' after')
   })
+
+  test('[3.4] is joined with what is still kept of it, which is no gap; and says what was there before', async ({ server, session }) => {
+    const first = await session.shell({ shellId: 'main' })
+    expect([first.joined, first.replay]).toEqual([false, undefined])
+    const process = server.processes.get('main')
+    process?.write('old screen')
+    process?.forget(4)
+    first.detach()
+    await first.exit.catch(() => {})
+    const second = await session.shell({ shellId: 'main' })
+    expect(second.replay).toMatchObject({ from: 4, to: 10 })
+    process?.write(', new')
+    process?.exit()
+    expect(await second.output.text()).toBe('screen, new')
+  })
+
+  test('[3.4] a viewer is told what it may not do, tells no size, and comes back after a drop all the same', async ({
+    server,
+    session,
+  }) => {
+    const viewer = await session.shell({ shellId: 'main', mode: 'viewer', cols: 80, rows: 24 })
+    const process = server.processes.get('main')
+    viewer.resize(90, 30)
+    process?.socket?.send(
+      JSON.stringify({
+        type: 'error',
+        error: { code: 'CAPABILITY_DENIED', message: 'A viewer cannot send stdin', retryable: false, request_id: 'req_1' },
+      }),
+    )
+    process?.write('seen')
+    for await (const _ of viewer.output) break
+    server.cut()
+    await expect.poll(() => process?.connections).toBe(2)
+    process?.exit()
+    expect(await viewer.exit).toMatchObject({ exitCode: 0 })
+    expect(process?.frames.filter(({ type }) => type === 'resize')).toEqual([])
+  })
 })

@@ -93,10 +93,14 @@ export const AuthOkFrame = z.object({
   granted_capabilities: z.array(Capability),
 })
 
-/** Where a stream starts for this socket: `offset` is the first byte that follows, `oldest` the first one still kept. */
+/**
+ * Where a stream starts for this socket: `offset` is the first byte that follows, `oldest` the first one still kept. What comes before
+ * `end` was there already: of a terminal it is a replay, drawn for the size that `ready` tells.
+ */
 export const StreamStart = z.object({
   offset: z.number().int(),
   oldest: z.number().int(),
+  end: z.number().int().optional(),
   gap: z.object({ from: z.number().int(), to: z.number().int() }).optional(),
 })
 export type StreamStart = z.infer<typeof StreamStart>

@@ -263,8 +263,9 @@ const textFields = ({
   lossy: boolean
 }): { data: string; bytes: number; lossy?: true } => (lossy ? { data, bytes, lossy } : { data, bytes })
 
-const streamStart = (asked: number | 'end', { offset, oldest }: { offset: number; oldest: number }): object => ({
+const streamStart = (asked: number | 'end', { offset, oldest, end }: Ready['stdout']): object => ({
   offset,
   oldest,
+  end,
   ...(asked !== 'end' && offset > asked ? { gap: { from: asked, to: offset } } : {}),
 })

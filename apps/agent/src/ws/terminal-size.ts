@@ -58,7 +58,11 @@ export class TerminalSize {
   /** The client's window has another size; it counts if this socket owns the terminal's. */
   want(size: Size, owns: boolean): void {
     this.#wanted = size
-    if (owns) this.#set(size)
+    if (!owns) return
+    const { size: current } = this.#place ?? {}
+    // A nudge ends with that size by itself, and in its own time.
+    const nudgedBack = this.#nudge !== undefined && current?.cols === size.cols && current.rows === size.rows
+    if (!nudgedBack) this.#set(size)
   }
 
   /** This socket's size counts from now on. */

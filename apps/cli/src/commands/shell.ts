@@ -5,6 +5,7 @@ import { type ConnectionFlags, connectTo, withConnection } from '../settings/con
 import { collectEnvironment, type SandboxFlags, withSandbox } from '../settings/sandbox.ts'
 import { leave, pour } from '../terminal/output.ts'
 import { enterRawMode } from '../terminal/raw-mode.ts'
+import { screenOf } from '../terminal/screen.ts'
 
 type ShellFlags = ConnectionFlags & SandboxFlags & { id?: string; cwd?: string; env?: Record<string, string>; detach?: boolean }
 
@@ -40,7 +41,7 @@ const openShell = async (argv: string[], flags: ShellFlags): Promise<number> => 
   process.stdout.on('resize', resized)
   try {
     sendKeys(shell)
-    const ended = Promise.all([shell.exit, pour(shell.output, process.stdout)]).then(([exit]) => exit.exitCode)
+    const ended = Promise.all([shell.exit, pour(screenOf(shell), process.stdout)]).then(([exit]) => exit.exitCode)
     return await Promise.race([ended, hungUp(shell)])
   } finally {
     process.stdout.removeListener('resize', resized)

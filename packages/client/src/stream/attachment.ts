@@ -27,8 +27,11 @@ export type Target = {
   /** What every later `start` frame holds beside the id and the offsets. */
   reattach: Record<string, unknown>
   /** Where output begins, when this client was not there from the start. */
-  from?: { stdout?: number | 'end' | undefined; stderr?: number | 'end' | undefined } | undefined
+  from?: { stdout?: Beginning | undefined; stderr?: Beginning | undefined } | undefined
 }
+
+/** Where output begins: at an offset, with the first byte that is still kept, or with what comes from now on. */
+export type Beginning = number | 'oldest' | 'end'
 
 type Ended = ({ exit: Exit; drop?: never } | { exit?: never; drop: Drop }) & { reachedReady: boolean }
 
@@ -203,8 +206,8 @@ export class Attachment {
   /** After the first `ready` only ever an attach: were the record gone, starting again would run the command twice. */
   #startFrame(): Record<string, unknown> {
     const { id, start, reattach, from } = this.#target
-    const stdout = this.stdout.received ?? from?.stdout ?? 0
-    const stderr = this.stderr.received ?? from?.stderr ?? 0
+    const stdout = this.stdout.received ?? offsetOf(from?.stdout)
+    const stderr = this.stderr.received ?? offsetOf(from?.stderr)
     const offsets = { stdout_offset: stdout, stderr_offset: stderr, ack: true }
     return this.#wasReady ? { type: 'start', attach: id, ...reattach, ...offsets } : { type: 'start', ...start, ...offsets }
   }
@@ -289,3 +292,5 @@ export class Attachment {
     )
   }
 }
+
+const offsetOf = (from: Beginning | undefined): number | 'end' => (from === 'oldest' ? 0 : (from ?? 0))

@@ -1,4 +1,4 @@
-import { type ExitFrame, type ReadyFrame, ServerFrame, STREAM_STDERR, STREAM_STDOUT, SUBPROTOCOL_BINARY } from '@boxoffice/protocol'
+import { CLOSE, type ExitFrame, type ReadyFrame, ServerFrame, STREAM_STDERR, STREAM_STDOUT, SUBPROTOCOL_BINARY } from '@boxoffice/protocol'
 import { BoxofficeError, errorFromWire } from '../errors.ts'
 import type { Drop } from './reconnect.ts'
 import { openSocket, type WebSocketConstructor } from './socket.ts'
@@ -10,6 +10,7 @@ const OPEN_WITHIN_MS = 5_000
 /** How often a quiet connection is tried, and how long it may stay without a word: browsers do not show protocol pings. */
 const PROBE_EVERY_MS = 20_000
 const SILENT_FOR_MS = 45_000
+const FIRST_OWN_CODE = 4000
 
 export type ConnectionOptions = {
   WebSocket: WebSocketConstructor
@@ -41,7 +42,10 @@ export type Connection = {
  */
 export const openConnection = ({ WebSocket, url, token, start, handlers }: ConnectionOptions): Connection => {
   let exit: ExitFrame | undefined
+  /** Why it closes. */
   let error: BoxofficeError | undefined
+  /** The last `error` frame. Not every one is fatal: it says why only where the close is one that an error precedes [C-37]. */
+  let told: BoxofficeError | undefined
   let ready = false
   let heardAt = performance.now()
 
@@ -73,7 +77,7 @@ export const openConnection = ({ WebSocket, url, token, start, handlers }: Conne
         exit = frame
         return socket.close(1000)
       case 'error':
-        error = errorFromWire(frame.error)
+        told = errorFromWire(frame.error)
         return
       case 'stdout':
       case 'stderr':
@@ -108,6 +112,7 @@ export const openConnection = ({ WebSocket, url, token, start, handlers }: Conne
       clearTimeout(opening)
       clearTimeout(dial)
       clearInterval(probe)
+      if (code >= FIRST_OWN_CODE || code === CLOSE.internal) error ??= told
       handlers.ended(exit === undefined ? { drop: { code, reason, error, url, unopened: !opened } } : { exit })
     },
   })

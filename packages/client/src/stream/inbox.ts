@@ -40,9 +40,9 @@ export class Inbox implements AsyncIterable<Uint8Array> {
   }
 
   /** A connection begins, its first byte being `offset`. `wanted` is what it was asked for. */
-  beginAt(offset: number, wanted: number | 'end'): void {
+  beginAt(offset: number, wanted: number | 'oldest' | 'end'): void {
     this.#cursor = offset
-    const expected = this.#received ?? (wanted === 'end' ? offset : wanted)
+    const expected = this.#received ?? (typeof wanted === 'number' ? wanted : offset)
     if (this.#received === undefined) this.#consumed = this.#received = expected
     if (offset > expected) this.#skipTo(offset)
   }
