@@ -44,8 +44,8 @@ export const brokerClient = (brokerUrl: string, apiKey: string) => {
     return answer.body
   }
   return {
-    ensure: async (thread: string, profile?: string): Promise<Grant> => {
-      const body = JSON.stringify({ thread_id: thread, mode: 'ensure', ...(profile === undefined ? {} : { profile }) })
+    ensure: async (thread: string, profile?: string, relay?: 'always' | 'never'): Promise<Grant> => {
+      const body = JSON.stringify({ thread_id: thread, mode: 'ensure', profile, relay })
       return JSON.parse(
         expectStatus(await client.send('POST', `${brokerUrl}/v1/sandbox/sessions`, { ...headers, prefer: 'wait=60' }, body), 200),
       ) as Grant

@@ -8,7 +8,10 @@ import { parseArgs } from 'node:util'
 import { type Program, startProgram } from '../e2e/support/program.ts'
 import type { Row, RowContext, StackAddress } from './rows/row.ts'
 
-const ROWS = ['exec-latency', 'exec-throughput', 'ensure-new', 'ensure-local', 'ensure-live', 'stdout', 'files', 'memory']
+const ROWS = [
+  ...['exec-latency', 'exec-throughput', 'ensure-new', 'ensure-local', 'ensure-live', 'stdout', 'files', 'memory'],
+  ...['relay', 'wake', 'terminal', 'idle-sockets', 'many-rows'],
+]
 const IMAGE = process.env.BOXOFFICE_IMAGE ?? 'boxoffice/sandbox:latest'
 const UNLIMITED = { per_second: 100_000, burst: 100_000 }
 
@@ -19,14 +22,16 @@ const scratch = mkdtempSync(join(tmpdir(), 'bxo-bench-'))
 /** Broker and agent as two processes, as in production; `up` would let one event loop carry both. */
 const startStack = async (name: string, provider: string): Promise<{ address: StackAddress; stop(): Promise<void> }> => {
   const config = join(scratch, `${name}.json`)
+  const sleepy = { name: 'sleepy', idle_timeout_seconds: 1, memory_mb: 512 }
   const profiles = [
+    sleepy,
     { name: 'pooled', pool_size: 20, memory_mb: 500 },
     { name: 'bulk', memory_mb: 4096, max_upload_bytes: 2 * 1024 ** 3 },
   ]
   writeFileSync(
     config,
     JSON.stringify({
-      profiles: provider === 'docker' ? profiles : [],
+      profiles: provider === 'docker' ? profiles : [sleepy],
       rate_limits: { create_per_principal: UNLIMITED, create_per_tenant: UNLIMITED },
       max_sessions: 100_000,
     }),

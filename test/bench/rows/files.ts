@@ -13,7 +13,7 @@ const CHUNK = Buffer.alloc(64 * 1024, 1)
 const rate = (start: number): number => 1024 / ((performance.now() - start) / 1000)
 
 /** Sends 1 GiB from memory with backpressure; MiB per second until the answer. */
-const upload = (url: string, method: string, headers: Record<string, string>): Promise<number> =>
+export const upload = (url: string, method: string, headers: Record<string, string>): Promise<number> =>
   new Promise((resolve, reject) => {
     const start = performance.now()
     const request = http.request(
@@ -44,7 +44,7 @@ const upload = (url: string, method: string, headers: Record<string, string>): P
     write()
   })
 
-const download = (url: string, headers: Record<string, string>): Promise<number> =>
+export const download = (url: string, headers: Record<string, string>): Promise<number> =>
   new Promise((resolve, reject) => {
     const start = performance.now()
     http

@@ -21,7 +21,7 @@ export const startPeers = async (scratch: string): Promise<{ port: number; stop(
 }
 
 /** MiB per second of the binary subprotocol; insists on every byte and exit code 0. */
-const throughExec = async (grant: Grant): Promise<number> => {
+export const throughExec = async (grant: Grant): Promise<number> => {
   const socket = new WebSocket(`${grant.sandbox.ws_base_url}/exec/ws`, 'boxoffice.v1.binary', {
     headers: { authorization: `Bearer ${grant.token}` },
     perMessageDeflate: false,
