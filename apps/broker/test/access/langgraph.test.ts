@@ -190,6 +190,7 @@ describe('[C-01] it fails closed: 503, retryable, and nothing is made', () => {
   test('an answer that begins and does not end is cut off too', async () => {
     const half = await startServer((_, response) => void response.writeHead(200).write('{"thread_id":"t",'))
     const cut = await startTestBroker({ authorizer: 'langgraph', authorizerUrl: half.url, authorizerTimeoutMs: 150 })
+    await cut.startAgent()
     const alice = await cut.principal('alice')
     expect((await alice.refused({ thread_id: 't', mode: 'ensure' })).status).toBe(503)
     await cut.stop()
@@ -203,6 +204,7 @@ describe('[C-01] it fails closed: 503, retryable, and nothing is made', () => {
   ])('200 with %s lets nobody in', async (_, text) => {
     const page = await startServer((_call, response) => void response.writeHead(200).end(text))
     const other = await startTestBroker({ authorizer: 'langgraph', authorizerUrl: page.url })
+    await other.startAgent()
     const alice = await other.principal('alice')
     expect((await alice.refused({ thread_id: 't', mode: 'ensure' })).status).toBe(503)
     await other.stop()
@@ -213,6 +215,7 @@ describe('[C-01] it fails closed: 503, retryable, and nothing is made', () => {
     const trap = await startServer((_, response) => void response.end())
     const away = await startServer((_, response) => void response.writeHead(302, { location: `${trap.url}/threads/t` }).end())
     const other = await startTestBroker({ authorizer: 'langgraph', authorizerUrl: away.url })
+    await other.startAgent()
     const alice = await other.principal('alice')
     expect((await alice.refused({ thread_id: 't', mode: 'ensure' })).status).toBe(503)
     expect([away.received.length, trap.received.length]).toEqual([1, 0])

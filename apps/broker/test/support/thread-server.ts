@@ -11,10 +11,11 @@ export async function startThreadServer() {
   const state = { status: null as number | null, hang: false }
   const server = await startServer(({ method, path, headers }, response) => {
     if (state.hang) return
-    if (state.status !== null) return json(response, state.status, { detail: 'as the test wants' })
+    const id = /^\/threads\/([^/]+)$/.exec(path)?.[1]
+    // With the thread in it, so that only the status says that it does not count.
+    if (state.status !== null) return json(response, state.status, { detail: 'as the test wants', thread_id: id })
     const credential = headers.authorization?.replace(/^Bearer /, '') ?? String(headers['x-api-key'] ?? '')
     if (!users.has(credential)) return json(response, 401, { detail: 'Unauthorized' })
-    const id = /^\/threads\/([^/]+)$/.exec(path)?.[1]
     if (method !== 'GET' || id === undefined) return json(response, 404, { detail: 'Not Found' })
     const thread = decodeURIComponent(id)
     const readers = threads.get(thread)
