@@ -203,16 +203,36 @@ describe('a stranger at the door', () => {
     }
   })
 
-  test.each(['GET / HTTP/1.1', 'GET / HTTP/1.1\r\nHost: a b<>', 'OPTIONS * HTTP/1.1\r\nHost: x'])(
-    'asks the broker with no URL: %j',
-    async (head) => {
-      const socket = connect(Number(new URL(stack.brokerUrl).port), '127.0.0.1')
-      socket.write(`${head}\r\nConnection: close\r\n\r\n`)
-      const answer = await text(socket)
-      expect(answer).toMatch(/^HTTP\/1\.1 400 /)
-      expect(answer).toMatch(/"code":"INVALID_REQUEST","message":"the request has no valid URL: /)
-    },
-  )
+  test.each(['GET / HTTP/1.1\r\nHost: a b<>', 'OPTIONS * HTTP/1.1\r\nHost: x'])('asks the broker with no URL: %j', async (head) => {
+    const socket = connect(Number(new URL(stack.brokerUrl).port), '127.0.0.1')
+    socket.write(`${head}\r\nConnection: close\r\n\r\n`)
+    const answer = await text(socket)
+    expect(answer).toMatch(/^HTTP\/1\.1 400 /)
+    expect(answer).toMatch(/"code":"INVALID_REQUEST","message":"the request has no valid URL: /)
+  })
+
+  const refusals: [sent: string, status: number, message: RegExp][] = [
+    ['GET /healthz HTTP/1.1', 400, /^Host: the header is missing/],
+    ['POST /healthz HTTP/1.1\r\nHost: x\r\nExpect: magic\r\nContent-Length: 3', 417, /^Expect: magic cannot be met; leave it out/],
+  ]
+  test.each(refusals)('sends to both what Node would refuse without a word: %j', async (sent, status, message) => {
+    for (const url of [stack.brokerUrl, grant.sandbox.http_base_url]) {
+      const socket = connect(Number(new URL(url).port), '127.0.0.1')
+      socket.write(`${sent}\r\nX-Request-Id: req_bare\r\n\r\n`)
+      const [head = '', body = ''] = (await text(socket)).split('\r\n\r\n')
+      expect(head).toMatch(new RegExp(`^HTTP/1.1 ${status} [^]*x-request-id: req_bare`, 'i'))
+      expect(JSON.parse(body).error).toMatchObject({
+        ...{ code: 'INVALID_REQUEST', retryable: false, request_id: 'req_bare' },
+        message: expect.stringMatching(message),
+      })
+    }
+  })
+
+  test('HTTP/1.0 needs no Host', async () => {
+    const socket = connect(Number(new URL(stack.agent().ready.agent_url).port), '127.0.0.1')
+    socket.write('GET /healthz HTTP/1.0\r\n\r\n')
+    expect(await text(socket)).toMatch(/^HTTP\/1\.1 200 /)
+  })
 
   test('afterwards both serve as before', async () => {
     expect((await dataplane(grant, 'POST', '/exec', { command: 'echo alive' })).body).toMatchObject({ stdout: 'alive\n' })

@@ -13,7 +13,7 @@ import { createControlApp } from './http/control.ts'
 import { createControlVerifier } from './http/control-auth.ts'
 import { createKeySource } from './http/keys.ts'
 import { createRevocationStore } from './http/revocations.ts'
-import { drain, httpServer, listen, listenOnSocket, readTls } from './listeners.ts'
+import { httpServer, listen, listenOnSocket, readTls } from './listeners.ts'
 import { operations } from './operations.ts'
 import { providerCandidates } from './providers/candidates.ts'
 import { type Candidate, createProviderSlot } from './providers/slot.ts'
@@ -61,7 +61,6 @@ export interface Agent {
 }
 
 const VERSION = '0.1.0'
-const DRAIN_MS = 10_000
 /** Smaller changes of the clocks' difference are not worth a write. */
 const OFFSET_CHANGE_MS = 1000
 
@@ -156,24 +155,28 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
     ]
     const other = operations({ unreadiness, metrics })
     const socketPath = config.dataplaneListen?.slice('unix:'.length)
-    const server = httpServer(socketPath === undefined ? tls : undefined, (request, response) => {
+    const { server, drain } = httpServer(socketPath === undefined ? tls : undefined, (request, response) => {
       if (!dataplane.handle(request, response)) other(request, response)
-    }).on('upgrade', (request, socket, head) => dataplane.upgrade(request, socket, head))
+    })
+    server.on('upgrade', (request, socket, head) => dataplane.upgrade(request, socket, head))
     countTraffic(metrics, server)
     // Uploads may take as long as they move; the dataplane gives up one that stalls by itself.
     server.requestTimeout = 0
     const url = socketPath === undefined ? await listen(server, config.host, config.port, tls) : await listenOnSocket(server, socketPath)
     teardown.defer(async () => {
       await dataplane.close()
-      await drain(server, DRAIN_MS)
+      await drain()
     })
 
     const verify = createControlVerifier({ keys, issuer, agentId: () => uplink.agentId, now: clock.now })
     // A loopback listener needs no TLS [C-79], and no certificate is for it.
     const controlTls = isLoopback(hostOf(config.controlListen)) ? undefined : tls
-    const control = httpServer(controlTls, getRequestListener(createControlApp({ manager, revocations, verify, log }).fetch))
+    const { server: control, drain: drainControl } = httpServer(
+      controlTls,
+      getRequestListener(createControlApp({ manager, revocations, verify, log }).fetch),
+    )
     const controlUrl = await listen(control, hostOf(config.controlListen), portOf(config.controlListen), controlTls)
-    teardown.defer(() => drain(control, DRAIN_MS))
+    teardown.defer(drainControl)
 
     const heartbeat = (partial: boolean, entries: JournalEntry[]): AgentHeartbeatRequest => {
       // A wake is news of the session's state, too.

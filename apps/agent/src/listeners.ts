@@ -1,10 +1,10 @@
 import { statSync } from 'node:fs'
 import { chmod, readFile, rm } from 'node:fs/promises'
-import { createServer, type RequestListener, type Server, STATUS_CODES } from 'node:http'
+import { createServer, type RequestListener, type Server } from 'node:http'
 import { createServer as createSecureServer } from 'node:https'
 import { type AddressInfo, connect } from 'node:net'
-import type { Duplex } from 'node:stream'
-import { BoxofficeError, newRequestId } from '@boxoffice/protocol'
+import { drainable, refuseInEnvelope, requireHost, SERVER_OPTIONS } from '@boxoffice/node-http'
+import { BoxofficeError } from '@boxoffice/protocol'
 
 export type Tls = { cert: Buffer; key: Buffer } | undefined
 
@@ -19,27 +19,23 @@ const readPem = async (path: string, flag: string): Promise<Buffer> => {
   }
 }
 
-export const httpServer = (tls: Tls, listener: RequestListener): Server =>
-  (tls === undefined ? createServer(listener) : secureServer(tls, listener)).on('clientError', refuseUnparsed)
+/** How long requests in flight may take after the listener has closed [contract 2.14]. */
+const DRAIN_MS = 10_000
+
+/** A server, and what ends it: no new work, requests in flight get their time, then the rest is cut. */
+export const httpServer = (tls: Tls, listener: RequestListener): { server: Server; drain: () => Promise<void> } => {
+  const hosted = requireHost(listener)
+  const server = tls === undefined ? createServer(SERVER_OPTIONS, hosted) : secureServer(tls, hosted)
+  refuseInEnvelope(server)
+  return { server, drain: drainable(server, tls === undefined ? 'connection' : 'secureConnection', DRAIN_MS) }
+}
 
 const secureServer = (tls: Exclude<Tls, undefined>, listener: RequestListener): Server => {
   try {
-    return createSecureServer(tls, listener)
+    return createSecureServer({ ...SERVER_OPTIONS, ...tls }, listener)
   } catch (cause) {
     throw new BoxofficeError('INVALID_REQUEST', '--tls-cert, --tls-key: are not a certificate and its key in PEM', { cause })
   }
-}
-
-/** What is no HTTP is refused like everything else, with the envelope. */
-const refuseUnparsed = (thrown: NodeJS.ErrnoException, socket: Duplex): void => {
-  if (thrown.code === 'ECONNRESET' || !socket.writable) return void socket.destroy()
-  const late = thrown.code === 'ERR_HTTP_REQUEST_TIMEOUT'
-  const message = late ? 'the request did not arrive in time' : 'the request is not valid HTTP, or its headers are too large'
-  const error = new BoxofficeError(late ? 'TIMEOUT' : 'INVALID_REQUEST', message)
-  const requestId = newRequestId()
-  const body = JSON.stringify(error.envelope(requestId))
-  const head = [`HTTP/1.1 ${error.status} ${STATUS_CODES[error.status]}`, 'Content-Type: application/json', `X-Request-Id: ${requestId}`]
-  socket.end([...head, `Content-Length: ${Buffer.byteLength(body)}`, 'Connection: close', '', body].join('\r\n'))
 }
 
 /** Listens and answers with the URL of it; the port is known even when 0 was asked for. */
@@ -86,14 +82,4 @@ const reachable = (host: string): string => {
   if (host === '0.0.0.0') return '127.0.0.1'
   if (host === '::') return '[::1]'
   return host.includes(':') ? `[${host}]` : host
-}
-
-/** No new work; requests in flight get their time, then the rest is cut. */
-export const drain = async (server: Server, withinMs: number): Promise<void> => {
-  if (!server.listening) return
-  const closed = new Promise<void>((resolve) => server.close(() => resolve()))
-  server.closeIdleConnections()
-  const cut = setTimeout(() => server.closeAllConnections(), withinMs)
-  await closed
-  clearTimeout(cut)
 }

@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs'
-import { createServer as createHttpServer, type IncomingMessage, type RequestListener, type Server, STATUS_CODES } from 'node:http'
+import { createServer as createHttpServer, type IncomingMessage, type RequestListener, type Server } from 'node:http'
 import { createServer as createHttpsServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
-import type { Duplex } from 'node:stream'
+import { drainable, refuseInEnvelope, refuseUnparsed, requireHost, SERVER_OPTIONS } from '@boxoffice/node-http'
 import { BoxofficeError, fromUnknown, newRequestId } from '@boxoffice/protocol'
 import { getRequestListener, RequestError } from '@hono/node-server'
 import type { Hono } from 'hono'
@@ -10,13 +10,14 @@ import type { Relay } from '../relay/relay.ts'
 import { hasBody } from '../relay/respond.ts'
 import { StartError } from '../start-error.ts'
 import type { Env } from './app.ts'
-import { drainable } from './drain.ts'
 import { refusalResponse } from './errors.ts'
 
 export type ListenOptions = { host: string; port: number; tls?: { cert: string; key: string } | undefined }
 
 /** How long a request to a control route may take to arrive. A relayed one may take as long as it moves; the agent looks after that. */
 const REQUEST_TIMEOUT_MS = 30_000
+/** How long requests in flight may take after the listener has closed [contract 2.14]. */
+const DRAIN_MS = 10_000
 
 /** A listening server: the port that it got, and how to end it. */
 export async function listen(
@@ -24,8 +25,8 @@ export async function listen(
   relay: Relay,
   { host, port, tls }: ListenOptions,
 ): Promise<{ port: number; close(): Promise<void> }> {
-  const server = createServer(listenerOf(app, relay), tls)
-  const close = drainable(server, tls === undefined ? 'connection' : 'secureConnection')
+  const server = createServer(requireHost(listenerOf(app, relay)), tls)
+  const close = drainable(server, tls === undefined ? 'connection' : 'secureConnection', DRAIN_MS)
   server.headersTimeout = REQUEST_TIMEOUT_MS
   server.requestTimeout = 0
   server.on('upgrade', (request, socket, head) => relay.upgrade(request, socket, head))
@@ -34,7 +35,7 @@ export async function listen(
     if (!relay.owns(request)) response.writeContinue()
     server.emit('request', request, response)
   })
-  server.on('clientError', refuseUnparsed)
+  refuseInEnvelope(server)
   await new Promise<void>((resolve, reject) => {
     server.once('error', (thrown: NodeJS.ErrnoException) => reject(cannotListen(thrown, host, port)))
     server.listen(port, host, resolve)
@@ -62,8 +63,7 @@ function limitArrival(request: IncomingMessage): void {
 
 function createServer(listener: RequestListener, tls: ListenOptions['tls']): Server {
   const options = {
-    // Node would answer a request without Host by itself, without the envelope.
-    requireHostHeader: false,
+    ...SERVER_OPTIONS,
     // Others that offer another protocol, as some clients do with each request, are answered in this one.
     shouldUpgradeCallback: (request: IncomingMessage) => request.headers.upgrade?.toLowerCase() === 'websocket',
   }
@@ -83,18 +83,6 @@ function refuseUnroutable(thrown: unknown): Response {
       ? new BoxofficeError('INVALID_REQUEST', `the request has no valid URL: ${thrown.message}`, { cause: thrown })
       : fromUnknown(thrown)
   return refusalResponse(error, newRequestId(), 'full')
-}
-
-/** What is no HTTP, has too large headers or never ends is refused like everything else, with the envelope. */
-function refuseUnparsed(thrown: NodeJS.ErrnoException, socket: Duplex): void {
-  if (thrown.code === 'ECONNRESET' || !socket.writable) return void socket.destroy()
-  const late = thrown.code === 'ERR_HTTP_REQUEST_TIMEOUT'
-  const message = late ? 'the request did not arrive in time' : 'the request is not valid HTTP, or its headers are too large'
-  const error = new BoxofficeError(late ? 'TIMEOUT' : 'INVALID_REQUEST', message)
-  const requestId = newRequestId()
-  const body = JSON.stringify(error.envelope(requestId))
-  const head = [`HTTP/1.1 ${error.status} ${STATUS_CODES[error.status]}`, 'Content-Type: application/json', `X-Request-Id: ${requestId}`]
-  socket.end([...head, `Content-Length: ${Buffer.byteLength(body)}`, 'Connection: close', '', body].join('\r\n'))
 }
 
 const readPem = (path: string, name: string): string => {

@@ -1,15 +1,12 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 
-/** How long requests in flight may take after the listener has closed [contract 2.14]. */
-const DRAIN_MS = 10_000
-
 /**
  * Counts the requests of each connection and gives what closes the server: new connections are refused, each open one ends
- * as soon as no request is in flight on it. `closeIdleConnections` is not enough: a connection on which nothing was ever
+ * as soon as no request is in flight on it, and after `withinMs` whatever is left is cut. `closeIdleConnections` is not enough: a connection on which nothing was ever
  * asked does not count as idle, and clients open such ones ahead. `connects` is the event whose socket requests will carry.
  */
-export function drainable(server: Server, connects: 'connection' | 'secureConnection'): () => Promise<void> {
+export function drainable(server: Server, connects: 'connection' | 'secureConnection', withinMs: number): () => Promise<void> {
   const requests = new Map<Socket, number>()
   let draining = false
   const count = (socket: Socket, change: number): void => {
@@ -26,10 +23,11 @@ export function drainable(server: Server, connects: 'connection' | 'secureConnec
     response.once('close', () => count(socket, -1))
   })
   return async () => {
+    if (!server.listening) return
     draining = true
     const closed = new Promise<void>((resolve) => server.close(() => resolve()))
     for (const socket of requests.keys()) count(socket, 0)
-    const limit = setTimeout(() => server.closeAllConnections(), DRAIN_MS)
+    const limit = setTimeout(() => server.closeAllConnections(), withinMs)
     await closed
     clearTimeout(limit)
   }

@@ -1,0 +1,2 @@
+export { drainable } from './drain.ts'
+export { refuseInEnvelope, refuseUnparsed, requireHost, SERVER_OPTIONS } from './refuse.ts'

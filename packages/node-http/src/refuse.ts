@@ -1,0 +1,48 @@
+import { type IncomingMessage, type RequestListener, type Server, type ServerResponse, STATUS_CODES } from 'node:http'
+import type { Duplex } from 'node:stream'
+import { BoxofficeError, newRequestId, REQUEST_ID_PATTERN } from '@boxoffice/protocol'
+
+/** For `createServer`: what Node would refuse by itself, with an empty body, is left to `requireHost`. */
+export const SERVER_OPTIONS = { requireHostHeader: false } as const
+
+const EXPECTATION_FAILED = 417
+
+/** Makes the server refuse with the envelope what no listener gets to see: what is no HTTP, and expectations that nobody can meet. */
+export function refuseInEnvelope(server: Server): void {
+  server.on('clientError', refuseUnparsed)
+  server.on('checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
+    const expected = String(request.headers.expect).slice(0, 100)
+    const error = new BoxofficeError('INVALID_REQUEST', `Expect: ${expected} cannot be met; leave it out, or send 100-continue`)
+    refuse(request, response, error, EXPECTATION_FAILED)
+  })
+}
+
+/** HTTP/1.1 has a Host with every request. */
+export const requireHost =
+  (listener: RequestListener): RequestListener =>
+  (request, response) => {
+    if (request.headers.host !== undefined || request.httpVersion === '1.0') return listener(request, response)
+    const error = new BoxofficeError('INVALID_REQUEST', 'Host: the header is missing; HTTP/1.1 needs it with every request')
+    return refuse(request, response, error, error.status)
+  }
+
+/** What is no HTTP, has too large headers or never ends is refused like everything else. */
+export function refuseUnparsed(thrown: NodeJS.ErrnoException, socket: Duplex): void {
+  if (thrown.code === 'ECONNRESET' || !socket.writable) return void socket.destroy()
+  const late = thrown.code === 'ERR_HTTP_REQUEST_TIMEOUT'
+  const message = late ? 'the request did not arrive in time' : 'the request is not valid HTTP, or its headers are too large'
+  const error = new BoxofficeError(late ? 'TIMEOUT' : 'INVALID_REQUEST', message)
+  const requestId = newRequestId()
+  const body = JSON.stringify(error.envelope(requestId))
+  const head = [`HTTP/1.1 ${error.status} ${STATUS_CODES[error.status]}`, 'Content-Type: application/json', `X-Request-Id: ${requestId}`]
+  socket.end([...head, `Content-Length: ${Buffer.byteLength(body)}`, 'Connection: close', '', body].join('\r\n'))
+}
+
+/** The connection goes with it: a body that was never asked for may follow. */
+function refuse(request: IncomingMessage, response: ServerResponse, error: BoxofficeError, status: number): void {
+  const inbound = request.headers['x-request-id']
+  const requestId = typeof inbound === 'string' && REQUEST_ID_PATTERN.test(inbound) ? inbound : newRequestId()
+  const body = JSON.stringify(error.envelope(requestId))
+  const headers = { 'content-type': 'application/json', 'x-request-id': requestId, 'content-length': Buffer.byteLength(body) }
+  response.writeHead(status, { ...headers, connection: 'close' }).end(request.method === 'HEAD' ? undefined : body)
+}
