@@ -22,7 +22,7 @@ export type AttachPayload = { id: string; stdout: number | 'end'; stderr: number
 export type Operation = { type: 'start'; payload: StartPayload } | { type: 'attach'; payload: AttachPayload }
 
 /** How far the reader may be ahead of what the supervisor has been told. */
-const ACKNOWLEDGE_EVERY_BYTES = 128 * 1024
+const ACKNOWLEDGE_EVERY_BYTES = 256 * 1024
 
 /** One reader's connection to one process: what exec, shell and managed processes share. */
 export class ProcessStream implements ChannelHandler {

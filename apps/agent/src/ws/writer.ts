@@ -1,17 +1,23 @@
 import type { Duplex } from 'node:stream'
 import { LIMITS } from '@boxoffice/protocol'
 import { WebSocket } from 'ws'
+import { giveSlab, takeSlab } from './slabs.ts'
 
 /** Payload of one binary message: with its stream byte below 64 KiB, which also is what a 16-bit length can say [C-36]. */
 const MAX_PAYLOAD_BYTES = LIMITS.chunkBytes - 2
 
-/** A binary message in the making. */
-type Message = { stream: 1 | 2; pieces: Buffer[]; bytes: number; flushed: (bytes: number) => void }
+/** From here on a piece begins a stream of bulk, which is worth waiting a moment for the rest of a message. */
+const BULK_BYTES = 16 * 1024
+const HEAD_BYTES = 5
+
+/** A binary message in the making; `slab` holds the bytes of bulk behind room for a head. */
+type Message = { stream: 1 | 2; bytes: number; flushed: (bytes: number) => void } & ({ pieces: Buffer[] } | { slab: Buffer })
 
 /**
- * Sends to one client. Output goes as a head and the pieces themselves onto the socket, without a copy: the compression that could
- * need a message as a whole is off, so this is exactly what `ws` would write. What one read of the supervisor brings is gathered
- * into one message, because a message costs the client more than a byte.
+ * Sends to one client. Output goes as a head and its bytes onto the socket: the compression that could need a message as a whole
+ * is off, so this is exactly what `ws` would write. A message costs client and network more than a byte, so the pieces of one
+ * read of the supervisor go in one message without a copy; and bulk, which comes in pieces of 36 KiB (what the kernel's buffers
+ * hold), is copied into full messages. Copied, because read buffers that wait outlive the young generation, and cost more then.
  */
 export class SocketWriter {
   readonly #ws: WebSocket
@@ -38,11 +44,13 @@ export class SocketWriter {
   binary(stream: 1 | 2, piece: Buffer, flushed: (bytes: number) => void): void {
     let rest = piece
     while (rest.length > 0) {
-      const open = this.#open(stream, flushed)
+      const open = this.#open(stream, piece.length, flushed)
       const part = rest.subarray(0, MAX_PAYLOAD_BYTES - open.bytes)
-      open.pieces.push(part)
+      if ('slab' in open) part.copy(open.slab, HEAD_BYTES + open.bytes)
+      else open.pieces.push(part)
       open.bytes += part.length
       rest = rest.subarray(part.length)
+      if (open.bytes === MAX_PAYLOAD_BYTES) this.flush()
     }
   }
 
@@ -51,8 +59,22 @@ export class SocketWriter {
     const message = this.#message
     if (message === undefined) return
     this.#message = undefined
-    if (this.#ws.readyState !== WebSocket.OPEN) return
-    const { stream, pieces, bytes, flushed } = message
+    const open = this.#ws.readyState === WebSocket.OPEN
+    const { stream, bytes, flushed } = message
+    if ('slab' in message) {
+      const { slab } = message
+      if (!open) return giveSlab(slab)
+      const head = messageHead(stream, bytes)
+      const start = HEAD_BYTES - head.length
+      head.copy(slab, start)
+      this.#socket.write(slab.subarray(start, HEAD_BYTES + bytes), () => {
+        giveSlab(slab)
+        flushed(bytes)
+      })
+      return
+    }
+    if (!open) return
+    const { pieces } = message
     this.#socket.cork()
     this.#socket.write(messageHead(stream, bytes))
     const last = pieces.pop() as Buffer
@@ -61,13 +83,39 @@ export class SocketWriter {
     this.#socket.uncork()
   }
 
-  #open(stream: 1 | 2, flushed: (bytes: number) => void): Message {
-    const current = this.#message
-    if (current !== undefined && current.stream === stream && current.bytes < MAX_PAYLOAD_BYTES) return current
-    if (current === undefined) process.nextTick(() => this.flush())
-    else this.flush()
-    this.#message = { stream, pieces: [], bytes: 0, flushed }
-    return this.#message
+  #open(stream: 1 | 2, length: number, flushed: (bytes: number) => void): Message {
+    const current = this.#message?.stream === stream ? this.#message : undefined
+    if (current !== undefined && ('slab' in current || length < BULK_BYTES)) return current
+    if (current === undefined) this.flush()
+    return length < BULK_BYTES ? this.#openSmall(stream, flushed) : this.#openBulk(stream, flushed, current)
+  }
+
+  #openSmall(stream: 1 | 2, flushed: (bytes: number) => void): Message {
+    const message = { stream, pieces: [], bytes: 0, flushed }
+    process.nextTick(() => {
+      if (this.#message === message) this.flush()
+    })
+    this.#message = message
+    return message
+  }
+
+  /** `begun` is what the same read has brought before; it goes in front. */
+  #openBulk(stream: 1 | 2, flushed: (bytes: number) => void, begun: Message | undefined): Message {
+    const message = { stream, slab: takeSlab(), bytes: 0, flushed }
+    if (begun !== undefined && 'pieces' in begun) {
+      for (const piece of begun.pieces) message.bytes += piece.copy(message.slab, HEAD_BYTES + message.bytes)
+    }
+    let seen = -1
+    const look = (): void => {
+      if (this.#message !== message) return
+      if (seen === message.bytes) return this.flush()
+      seen = message.bytes
+      // After the next read, if there is anything to read.
+      setImmediate(look)
+    }
+    setImmediate(look)
+    this.#message = message
+    return message
   }
 }
 
@@ -75,7 +123,7 @@ export class SocketWriter {
 const messageHead = (stream: 1 | 2, payload: number): Buffer => {
   const length = payload + 1
   if (length < 126) return Buffer.of(0x82, length, stream)
-  const head = Buffer.allocUnsafe(5)
+  const head = Buffer.allocUnsafe(HEAD_BYTES)
   head[0] = 0x82
   head[1] = 126
   head.writeUInt16BE(length, 2)
