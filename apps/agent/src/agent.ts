@@ -11,6 +11,7 @@ import { createAccessJournal } from './http/access-journal.ts'
 import { createDataplane } from './http/app.ts'
 import { createControlApp } from './http/control.ts'
 import { createControlVerifier } from './http/control-auth.ts'
+import { createDataplaneLimits } from './http/dataplane-limits.ts'
 import { createKeySource } from './http/keys.ts'
 import { createRevocationStore } from './http/revocations.ts'
 import { httpServer, listen, listenOnSocket, readTls } from './listeners.ts'
@@ -145,6 +146,7 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
       issuer,
       now: clock.now,
       corsOrigins: config.corsOrigins,
+      limits: createDataplaneLimits(config.dataplaneRates),
       access: createAccessJournal(journal, manager),
       log,
       metrics,

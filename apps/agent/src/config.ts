@@ -1,5 +1,5 @@
 import { isAbsolute } from 'node:path'
-import { RelayPreference } from '@boxoffice/protocol'
+import { Rate, RelayPreference } from '@boxoffice/protocol'
 import { z } from 'zod'
 
 const port = z.number().int().min(0).max(65_535)
@@ -50,6 +50,15 @@ export const AgentConfig = z
     poolConcurrency: z.number().int().min(1).max(32).default(2),
     /** Web origins that may call the dataplane [C-69]. */
     corsOrigins: z.array(z.string()).default([]),
+    /** Token buckets by who a token is for; each is off unless it is set [C-58]. */
+    dataplaneRates: z
+      .strictObject({
+        execPerPrincipal: Rate.optional(),
+        execPerTenant: Rate.optional(),
+        wsOpenPerPrincipal: Rate.optional(),
+        wsOpenPerTenant: Rate.optional(),
+      })
+      .prefault({}),
     destroyOnExit: z.boolean().default(false),
   })
   .refine(({ tlsCert, tlsKey }) => (tlsCert === undefined) === (tlsKey === undefined), {

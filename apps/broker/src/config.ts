@@ -1,4 +1,4 @@
-import { BUILT_IN_PROFILES, describeIssue, Profile } from '@boxoffice/protocol'
+import { BUILT_IN_PROFILES, describeIssue, Profile, Rate } from '@boxoffice/protocol'
 import { z } from 'zod'
 import { literalAddress, permits, type TargetPolicy } from './outbound/targets.ts'
 import { StartError } from './start-error.ts'
@@ -8,8 +8,6 @@ import { OIDC_ALGORITHMS } from './tokens/oidc.ts'
 const outboundUrl = z
   .url({ protocol: /^https?$/, error: 'must be an http:// or https:// URL' })
   .refine((url) => !URL.canParse(url) || new URL(url).username === '', 'must not hold a user name or password')
-
-const Rate = z.strictObject({ perSecond: z.number().positive(), burst: z.number().int().min(1) })
 
 /** `full`: the full protocol beside the MVP [4-175]. Also as a text, `full=false`, for a flag or a variable. */
 const Features = z.preprocess(

@@ -8,6 +8,7 @@ import { createSocketServer } from '../ws/upgrade.ts'
 import type { Access, AccessJournal } from './access-journal.ts'
 import { type Authenticator, createAuthenticator, tokenOf } from './auth.ts'
 import type { Call } from './call.ts'
+import type { DataplaneLimits } from './dataplane-limits.ts'
 import { execRoutes } from './exec.ts'
 import { fileRoutes } from './files.ts'
 import type { KeySource } from './keys.ts'
@@ -29,6 +30,7 @@ export type DataplaneOptions = {
   now: () => number
   /** Web pages that may connect [C-69]. */
   corsOrigins: readonly string[]
+  limits: DataplaneLimits
   /** Told of who comes and who is refused. */
   access: AccessJournal
   log: Logger
@@ -46,12 +48,12 @@ export interface Dataplane {
 }
 
 export const createDataplane = (options: DataplaneOptions): Dataplane => {
-  const { log, access } = options
+  const { log, access, limits } = options
   const auth = createAuthenticator(options)
   const origins = createOrigins(options.corsOrigins)
   const metrics = createDataplaneMetrics(options.metrics)
   const router = createRouter([...execRoutes, ...fileRoutes])
-  const sockets = createSocketServer({ auth, origins, revocations: options.revocations, metrics, log, now: options.now, access })
+  const sockets = createSocketServer({ auth, origins, revocations: options.revocations, metrics, log, now: options.now, access, limits })
 
   const running = new Set<Watch>()
   options.revocations.onChange(() => {
@@ -104,6 +106,7 @@ export const createDataplane = (options: DataplaneOptions): Dataplane => {
       alias: context.alias,
       signal: aborter.signal,
       onSessionEnd,
+      limits,
       log,
     })
   }

@@ -2,6 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { BoxofficeError, SessionTokenClaims } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
 import type { Sandbox } from '../sandbox/sandbox.ts'
+import type { DataplaneLimits } from './dataplane-limits.ts'
 import type { Query } from './query.ts'
 
 /** One authorised request on a sandbox. Handlers work on Node's own streams: bytes pass without another layer. */
@@ -20,6 +21,7 @@ export type Call = {
   readonly signal: AbortSignal
   /** Calls back when the session ends or the token is revoked while the request runs [C-28]. */
   readonly onSessionEnd: (listener: (reason: BoxofficeError) => void) => void
+  readonly limits: DataplaneLimits
   readonly log: Logger
 }
 

@@ -20,7 +20,7 @@ const postExec = async (call: Call): Promise<void> => {
   assertCommandSize(body)
   const request = parse(ExecRequest, body)
   await sandbox.ready(signal)
-  const run = await runExec(sandbox, request, signal)
+  const run = await runExec(sandbox, request, { signal, admit: () => call.limits.exec(call.claims) })
   // The client's end of the connection closes before the answer is out: it has gone [C-29].
   const gone = (): void => run.leave()
   outgoing.on('close', gone)

@@ -96,8 +96,12 @@ export type Run = {
   kill(cause: KillCause): void
 }
 
-/** `POST /exec` without its HTTP: starts or joins the exec and collects its output. */
-export const runExec = async (sandbox: Sandbox, request: ExecRequest, signal: AbortSignal): Promise<Run> => {
+/** `POST /exec` without its HTTP: starts or joins the exec and collects its output. `admit` may refuse what is right in itself. */
+export const runExec = async (
+  sandbox: Sandbox,
+  request: ExecRequest,
+  { signal, admit }: { signal: AbortSignal; admit: () => void },
+): Promise<Run> => {
   const id = request.exec_id ?? randomUUID()
   const stdin = stdinOf(request)
   const timeoutSeconds = timeoutOf(request, sandbox, TIMES.defaultExecTimeout)
@@ -110,6 +114,7 @@ export const runExec = async (sandbox: Sandbox, request: ExecRequest, signal: Ab
     graceSeconds: request.exec_id === undefined ? 0 : TIMES.execDisconnectGrace,
     quiet: request.detach !== true,
   })
+  admit()
   return capture(sandbox, { type: 'start', payload: start }, { request, timeoutSeconds, stdin, signal })
 }
 

@@ -62,7 +62,10 @@ const condition = async (
   signal: AbortSignal,
 ): Promise<string | undefined> => {
   if (header === undefined) return undefined
-  const changed = new BoxofficeError('PRECONDITION_FAILED', `${JSON.stringify(path.given)} has changed: its ETag is another one; read it again`)
+  const changed = new BoxofficeError(
+    'PRECONDITION_FAILED',
+    `${JSON.stringify(path.given)} has changed: its ETag is another one; read it again`,
+  )
   const { etag } = await statFile(sandbox, path, { follow: true, signal }).catch((error: unknown) => {
     throw error instanceof BoxofficeError && error.code === 'FILE_NOT_FOUND' ? changed : error
   })

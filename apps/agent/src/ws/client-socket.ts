@@ -3,6 +3,7 @@ import { BoxofficeError, CLOSE, fromUnknown, LIMITS, type SessionTokenClaims, ST
 import type { Logger } from 'pino'
 import type { WebSocket } from 'ws'
 import type { Authenticator } from '../http/auth.ts'
+import type { DataplaneLimits } from '../http/dataplane-limits.ts'
 import { type endedWith, KILL_GRACE_MS, killCause } from '../http/ended.ts'
 import type { DataplaneMetrics } from '../http/metrics.ts'
 import type { Sandbox } from '../sandbox/sandbox.ts'
@@ -34,6 +35,7 @@ export type ClientSocketOptions = {
   metrics: DataplaneMetrics
   /** Unix seconds by the broker's clock. */
   now: () => number
+  limits: DataplaneLimits
   log: Logger
 }
 
@@ -203,6 +205,7 @@ export class ClientSocket implements AttachmentOwner {
 
   async #authenticate(token: string): Promise<void> {
     const claims = await this.#options.auth.authenticate(token, this.#options.sandboxId, this.#claims)
+    if (this.#claims === undefined) this.#options.limits.wsOpen(claims)
     await this.#accept(claims)
     this.#options.opened(claims, token)
   }
@@ -263,12 +266,14 @@ export class ClientSocket implements AttachmentOwner {
 
   async #start(frame: ClientFrame & { type: 'start' }, claims: SessionTokenClaims, sandbox: Sandbox): Promise<void> {
     if (this.#started) throw new BoxofficeError('INVALID_REQUEST', 'start: a socket carries one process; open another socket')
-    const { kind, auth, attachments } = this.#options
+    const { kind, auth, attachments, limits } = this.#options
     auth.recheck(claims)
     auth.require(claims, kind)
     this.#started = true
     await sandbox.ready(this.#aborter.signal)
-    const attachment = new Attachment({ kind, sandbox, beginning: await beginning(kind, frame, sandbox), attachments, owner: this })
+    const begin = await beginning(kind, frame, sandbox)
+    if (kind === 'exec' && begin.operation.type === 'start') limits.exec(claims)
+    const attachment = new Attachment({ kind, sandbox, beginning: begin, attachments, owner: this })
     if (this.#closing) return
     this.#attachment = attachment
     this.#release = sandbox.activity.attach()

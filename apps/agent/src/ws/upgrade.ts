@@ -13,6 +13,7 @@ import type { Logger } from 'pino'
 import { WebSocketServer } from 'ws'
 import type { Access, AccessJournal } from '../http/access-journal.ts'
 import { type Authenticator, tokenOf } from '../http/auth.ts'
+import type { DataplaneLimits } from '../http/dataplane-limits.ts'
 import type { DataplaneMetrics } from '../http/metrics.ts'
 import type { Origins } from '../http/origins.ts'
 import { requestIdOf } from '../http/request-id.ts'
@@ -30,6 +31,7 @@ export type SocketServerOptions = {
   access: AccessJournal
   /** Unix seconds by the broker's clock. */
   now: () => number
+  limits: DataplaneLimits
   log: Logger
 }
 
@@ -46,7 +48,7 @@ const KINDS: Readonly<Record<string, SocketKind>> = { 'exec/ws': 'exec', 'shell/
 const CLOSE_WITHIN_MS = 2000
 
 export const createSocketServer = (options: SocketServerOptions): SocketServer => {
-  const { auth, origins, revocations, metrics, access, log, now } = options
+  const { auth, origins, revocations, metrics, access, log, now, limits } = options
   const attachments = createAttachments()
   const clients = new Set<ClientSocket>()
   const wss = new WebSocketServer({
@@ -81,6 +83,7 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
     caller.claims = claims
     const sandbox = auth.sandbox(claims)
     if (sandbox.lost !== undefined) throw new BoxofficeError('SANDBOX_LOST', 'The sandbox is gone; negotiate again')
+    limits.wsOpen(claims)
     await sandbox.ready(signal)
     return { kind, target, claims }
   }
@@ -116,6 +119,7 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
           refused: (error, claims) => access.refused({ ...caller, claims, token: undefined }, error),
           metrics,
           now,
+          limits,
           log,
         })
         clients.add(client)

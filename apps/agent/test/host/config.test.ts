@@ -18,6 +18,7 @@ describe('configuration', () => {
       defaultImage: 'boxoffice/sandbox:latest',
       poolConcurrency: 2,
       corsOrigins: [],
+      dataplaneRates: {},
       destroyOnExit: false,
     })
   })

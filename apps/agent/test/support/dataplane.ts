@@ -5,6 +5,7 @@ import { newSandboxId, newSessionId, type Profile, type SessionTokenClaims } fro
 import { Registry } from 'prom-client'
 import { createAccessJournal } from '../../src/http/access-journal.ts'
 import { createDataplane, type Dataplane } from '../../src/http/app.ts'
+import { createDataplaneLimits, type DataplaneRates } from '../../src/http/dataplane-limits.ts'
 import { createKeySource } from '../../src/http/keys.ts'
 import { createRevocationStore, type RevocationStore } from '../../src/http/revocations.ts'
 import type { SandboxDirectory } from '../../src/sandbox/sandbox.ts'
@@ -52,7 +53,7 @@ export class TestDataplane {
     this.journal = parts.journal
   }
 
-  static async start(options: { profile?: Partial<Profile>; corsOrigins?: string[] } = {}): Promise<TestDataplane> {
+  static async start(options: { profile?: Partial<Profile>; corsOrigins?: string[]; rates?: DataplaneRates } = {}): Promise<TestDataplane> {
     const sandbox = await TestSandbox.start(options.profile)
     const now = (): number => Date.now() / 1000
     const issuer = createTestIssuer({ sandboxId: sandbox.id, sessionId: sandbox.sessionId })
@@ -66,6 +67,7 @@ export class TestDataplane {
       issuer: () => ISSUER,
       now,
       corsOrigins: options.corsOrigins ?? [],
+      limits: createDataplaneLimits(options.rates ?? {}),
       access: createAccessJournal(journal, sandboxes),
       log: quiet,
       metrics: new Registry(),

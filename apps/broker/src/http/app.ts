@@ -1,7 +1,15 @@
-import { BoxofficeError, type ErrorNaming, fromUnknown, LIMITS, newRequestId, REQUEST_ID_PATTERN } from '@boxoffice/protocol'
+import {
+  BoxofficeError,
+  type ErrorNaming,
+  fromUnknown,
+  LIMITS,
+  newRequestId,
+  type PrincipalLimit,
+  RateLimit,
+  REQUEST_ID_PATTERN,
+} from '@boxoffice/protocol'
 import { type Context, Hono } from 'hono'
 import type { Principal, Principals } from '../access/principals.ts'
-import { type PrincipalLimit, RateLimit } from '../access/rate-limits.ts'
 import { auditEntry, type Origin } from '../audit/audit.ts'
 import { isLoopback } from '../config.ts'
 import type { Log } from '../log.ts'

@@ -1,7 +1,6 @@
-import { BoxofficeError } from '@boxoffice/protocol'
+import { BoxofficeError, type RateLimit } from '@boxoffice/protocol'
 import { Credential } from '../access/credential.ts'
 import type { Principal, Principals } from '../access/principals.ts'
-import type { RateLimit } from '../access/rate-limits.ts'
 
 export type Headers = (name: string) => string | undefined
 

@@ -1,5 +1,5 @@
+import { PrincipalLimit, RateLimit } from '@boxoffice/protocol'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { PrincipalLimit, RateLimit } from '../../src/access/rate-limits.ts'
 import { type Refusal, startTestBroker, type TestBroker } from '../support/test-broker.ts'
 
 describe('[C-58] a token bucket', () => {

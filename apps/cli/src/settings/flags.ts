@@ -51,6 +51,7 @@ const PROVIDER_FLAGS: readonly Flag[] = [
   ['--control-listen <host:port>', 'where the broker reaches the agent; default a free port of 127.0.0.1'],
   ['--control-url <url>', 'the same, as the broker sees it'],
   ['--insecure-network', "the control listener's network is private, it may do without TLS"],
+  ['--dataplane-rates <json>', 'for execs and sockets, e.g. {"exec_per_principal":{"per_second":20,"burst":100}}; default none'],
   ['--destroy-on-exit', 'sandboxes end with this process; default: they stay'],
 ]
 
