@@ -4,6 +4,7 @@ import type { Passage } from './admission.ts'
 import { toAgent, toClient } from './headers.ts'
 import { finish, hasBody, hasUnread } from './respond.ts'
 import { DialFailed, dialing, type Upstream } from './upstream.ts'
+import { countRead } from './young-buffers.ts'
 
 export type Exchange = {
   incoming: IncomingMessage
@@ -26,6 +27,7 @@ export async function forward(exchange: Exchange): Promise<void> {
   const [request, response] = await dialing(() => send(exchange, body, gone), gone)
   outgoing.writeHead(response.statusCode ?? 502, { ...toClient(response.headers), ...(hasUnread(incoming) ? { connection: 'close' } : {}) })
   response.on('data', (chunk: Buffer) => {
+    countRead(chunk.length)
     if (outgoing.write(chunk)) return
     response.pause()
     outgoing.once('drain', () => response.resume())
@@ -78,6 +80,7 @@ function send(
       connected = true
       if (body !== undefined) return
       // Not earlier: what has been read from the client cannot be sent a second time.
+      incoming.on('data', (chunk: Buffer) => countRead(chunk.length))
       incoming.pipe(request)
       if (incoming.readableLength === 0) request.flushHeaders()
     }

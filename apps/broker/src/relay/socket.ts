@@ -8,6 +8,7 @@ import { unauthenticated } from './credentials.ts'
 import { clientFrame, closePayload, FrameCutter, OPCODE } from './frames.ts'
 import type { Link } from './link.ts'
 import { MessageQueue } from './queue.ts'
+import { countRead } from './young-buffers.ts'
 
 export type RelayedSocketOptions = {
   ws: WebSocket
@@ -199,6 +200,7 @@ export class RelayedSocket {
   }
 
   #onAgentData(chunk: Buffer): void {
+    countRead(chunk.length)
     try {
       this.#cutter.push(chunk)
     } catch (thrown) {
