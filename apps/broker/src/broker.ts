@@ -24,6 +24,7 @@ import { memberRoutes } from './http/members.ts'
 import { documentationRoutes } from './http/openapi.ts'
 import { operationRoutes } from './http/operations.ts'
 import { profileRoutes } from './http/profiles.ts'
+import { scopeRoutes } from './http/scopes.ts'
 import { listen } from './http/server.ts'
 import { sessionRoutes } from './http/sessions.ts'
 import { threadRoutes } from './http/threads.ts'
@@ -169,6 +170,7 @@ async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, p
     ...threadRoutes(threads),
     ...keyRoutes(new KeyService(store.keys, principals, now)),
     ...profileRoutes(profiles),
+    ...scopeRoutes(),
     ...auditRoutes(store.audit),
     ...agentRoutes(registry, (agent) => placement.isHeard(agent)),
     ...operationRoutes({ keys, metrics, notReady: () => notReady(store, placement) }),

@@ -32,6 +32,10 @@ export const Members = z
   .max(256)
   .transform((names) => [...new Set(names)])
 
+/** What a scope template is rendered with; names that it does not use are ignored (contract 4.3). */
+export const ScopeVariables = z.record(z.string().max(64), z.union([z.string().max(1000), z.number()]))
+export type ScopeVariables = z.infer<typeof ScopeVariables>
+
 /** `get` is `attach_only` by its MVP name [4-73]. */
 export const NEGOTIATE_MODES = ['get', 'ensure', 'attach_only', 'create_only'] as const
 
@@ -44,6 +48,9 @@ export const NegotiateRequest = z
   .object({
     thread_id: ScopeId.optional(),
     scope: Scope.optional(),
+    /** In the place of `thread_id`: the thread is what the template gives for `variables`; default template as in contract 4.3. */
+    scope_template: z.string().max(1000).optional(),
+    variables: ScopeVariables.optional(),
     mode: z.enum(NEGOTIATE_MODES),
     /** Default: the caller. */
     actor: Actor.optional(),
@@ -60,9 +67,12 @@ export const NegotiateRequest = z
     /** Who else may use the scope; by its owner only. */
     members: Members.optional(),
   })
-  .superRefine(({ thread_id, scope }, context) => {
+  .superRefine(({ thread_id, scope, scope_template, variables }, context) => {
     const refuse = (field: string, message: string) => context.addIssue({ code: 'custom', path: [field], message })
-    if (thread_id === undefined && scope === undefined) refuse('thread_id', 'is required and must be a string')
+    const templated = scope_template !== undefined || variables !== undefined
+    if (templated && (thread_id !== undefined || scope !== undefined))
+      refuse(scope_template === undefined ? 'variables' : 'scope_template', 'stands in the place of thread_id and scope; send one of them')
+    if (thread_id === undefined && scope === undefined && !templated) refuse('thread_id', 'is required and must be a string')
     // Both may be given when they say the same [C-09].
     if (thread_id !== undefined && scope !== undefined && (scope.type !== 'thread' || scope.id !== thread_id))
       refuse('scope', 'must be the thread of thread_id when both are given; send one of them')

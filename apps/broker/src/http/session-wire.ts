@@ -4,11 +4,14 @@ import {
   NegotiateResponse,
   type Policy,
   type RefreshTokenResponse,
+  type Scope,
   type NegotiateRequest as WireNegotiateRequest,
 } from '@boxoffice/protocol'
 import { z } from 'zod'
 import { readWanted } from '../access/capabilities.ts'
 import type { DataplaneOf, DataplaneUrls } from '../relay/choice.ts'
+import { DEFAULT_SCOPE_TEMPLATE } from '../scopes/catalog.ts'
+import { renderScope } from '../scopes/template.ts'
 import type { Repeatable } from '../sessions/idempotency.ts'
 import { threadOf, threadScope } from '../sessions/scopes.ts'
 import type { Grant, NegotiateRequest, SessionView } from '../sessions/service.ts'
@@ -40,21 +43,26 @@ export const ListQuery = z.object({
 
 /** Thread ids and thread scopes are one namespace [4-80]; whoever says `thread_id` is answered in the MVP's names [C-45]. */
 export const toNegotiateRequest = (body: WireNegotiateRequest, wait: number, repeatable: Repeatable | null): NegotiateRequest => ({
-  scope: body.scope ?? threadScope(body.thread_id ?? ''),
+  scope: scopeOf(body),
   mode: body.mode === 'attach_only' ? 'get' : body.mode,
-  shape: body.thread_id === undefined ? 'full' : 'mvp',
+  shape: body.scope === undefined || body.thread_id !== undefined ? 'mvp' : 'full',
   actor: body.actor,
   wanted: readWanted(body.requested_capabilities),
   sandboxHint: body.sandbox_hint ?? null,
   provider: body.provider_preference === undefined || body.provider_preference === 'auto' ? null : body.provider_preference,
   profile: body.profile ?? null,
   relay: body.relay ?? null,
-  labels: body.labels ?? {},
+  labels: { ...body.labels, ...(body.scope_template === undefined ? {} : { scope_template: body.scope_template }) },
   onMismatch: body.on_mismatch ?? 'warn',
   members: body.members ?? null,
   wait,
   repeatable,
 })
+
+/** A rendered template is the id of a thread [0-18]. */
+function scopeOf({ scope, thread_id, scope_template = DEFAULT_SCOPE_TEMPLATE, variables = {} }: WireNegotiateRequest): Scope {
+  return scope ?? threadScope(thread_id ?? renderScope(scope_template, variables))
+}
 
 /** Both shapes in one: MVP fields and full blocks (contract 2.3). */
 export function toNegotiateResponse({ session, agent, token, relay, warnings }: Grant, dataplaneOf: DataplaneOf): NegotiateResponse {
