@@ -74,6 +74,8 @@ export class Provisioner {
     for (const session of await store.sessions.provisioning()) {
       const ours = session.brokerId === brokerId
       if (ours ? this.#inFlight.has(session.id) : alive.has(session.brokerId)) continue
+      // Out of time: it ends with the tick that it is due.
+      if (now() >= session.provisionDeadline) continue
       const change = await ledger.change(
         session,
         { type: 'taken_over', fence: session.fence, brokerId, agentId: session.agentId },

@@ -12,7 +12,8 @@ export type Action =
   | { do: 'negotiate'; request: Negotiate }
   | { do: 'by id'; request: ById }
   | { do: 'together'; scope: number; requests: (Negotiate | ById)[]; reaps: number[] }
-  | { do: 'pass'; seconds: number }
+  /** Time, at the end of which reapers look. */
+  | { do: 'pass'; seconds: number; reaps: number[] }
   | { do: 'reap'; broker: number }
   | { do: 'report' }
   | { do: 'use'; pick: number; running: number }
@@ -34,7 +35,7 @@ const negotiation = fc.record<Negotiate>({
 })
 const does = fc.constantFrom<ById['does'][]>('read', 'refresh', 'refresh-token', 'heartbeat', 'heartbeat', 'release')
 const byItsId = fc.record<ById>({ ...who, does, pick })
-const seconds = fc.oneof(fc.constantFrom(0.001, 1, 6, 11, 19, 20, 21, 60, 121, 200, 300, 901, 4001), fc.nat({ max: 1000 }))
+const seconds = fc.oneof(fc.constantFrom(0.001, 1, 6, 11, 19, 20, 21, 121, 200, 250, 301, 2001), fc.nat({ max: 600 }))
 
 const kinds: { [K in Kind]: fc.Arbitrary<Action & { do: K }> } = {
   negotiate: fc.record({ do: fc.constant('negotiate'), request: negotiation }),
@@ -45,7 +46,7 @@ const kinds: { [K in Kind]: fc.Arbitrary<Action & { do: K }> } = {
     requests: fc.array(fc.oneof(negotiation, byItsId), { minLength: 1, maxLength: 5 }),
     reaps: fc.subarray([0, 1]),
   }),
-  pass: fc.record({ do: fc.constant('pass'), seconds }),
+  pass: fc.record({ do: fc.constant('pass'), seconds, reaps: fc.subarray([0, 1]) }),
   reap: fc.record({ do: fc.constant('reap'), broker: fc.nat({ max: 1 }) }),
   report: fc.constant({ do: 'report' }),
   use: fc.record({ do: fc.constant('use'), pick, running: fc.nat({ max: 1 }) }),
@@ -103,7 +104,9 @@ const perform = async (action: Action, expected: Expected, world: World): Promis
     case 'together':
       return together(world, expected, action)
     case 'pass':
-      return world.pass(Math.round(action.seconds * 1000))
+      world.pass(Math.round(action.seconds * 1000))
+      for (const broker of action.reaps) await reap(world, expected, broker)
+      return
     case 'reap':
       return reap(world, expected, action.broker)
     case 'report':

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { interleave } from './run.ts'
 
-const RUNS = 1_000
+const RUNS = Number(process.env.RUNS ?? 1_000)
 
 test('several clients and reapers at once, on two brokers: no second session, no lost sandbox, no ended session that comes back', async () => {
   const { done, conditions } = await interleave(RUNS, {

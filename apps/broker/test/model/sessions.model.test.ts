@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { interleave } from './run.ts'
 
-const RUNS = 1_000
+const RUNS = Number(process.env.RUNS ?? 1_000)
 
 test('one thing after the other, on two brokers: every answer and every row is what the lifecycle says', async () => {
   const { done, conditions } = await interleave(RUNS, {

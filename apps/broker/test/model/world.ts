@@ -10,7 +10,7 @@ import type { Store } from '../../src/store/store.ts'
 import { type FakeAgent, startFakeAgent } from '../support/fake-agent.ts'
 import { caller, removeDir, tempDir } from '../support/test-broker.ts'
 
-export const LEASE_SECONDS = 300
+export const LEASE_SECONDS = 250
 const OPERATOR = 'model-operator-key-0123456789abcdefghijklmnop'
 const ENROLL = 'model-enroll-token-0123456789abcdefghijklmnop'
 const UNLIMITED = { perSecond: 1e9, burst: 1e9 }
@@ -21,9 +21,9 @@ const PROFILE = {
   name: 'model',
   idle_after_seconds: 20,
   idle_timeout_seconds: 200,
-  stop_after_seconds: 900,
+  stop_after_seconds: 300,
   lease_seconds: LEASE_SECONDS,
-  hard_ttl_seconds: 4_000,
+  hard_ttl_seconds: 2_000,
   provision_timeout_seconds: 120,
 }
 export const PROFILES = ['model-suspend', 'model-terminate'] as const
