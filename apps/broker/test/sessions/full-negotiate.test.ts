@@ -2,7 +2,7 @@ import { NegotiateResponse, SCOPE_TYPES } from '@boxoffice/protocol'
 import { decodeJwt } from 'jose'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { FakeAgent } from '../support/fake-agent.ts'
-import { gate, type Refusal, startTestBroker, type TestBroker } from '../support/test-broker.ts'
+import { gate, type Refusal, removeDir, startTestBroker, type TestBroker, tempDir } from '../support/test-broker.ts'
 
 let broker: TestBroker
 let agent: FakeAgent
@@ -140,6 +140,21 @@ describe('[4-72, 4-73, C-21] modes', () => {
       'BINDING_CONFLICT',
     ])
   })
+})
+
+test('[4-15, C-20 a, C-21] create_only races through two brokers on one database: one 200, one 409, one sandbox each', async () => {
+  const dataDir = tempDir()
+  const one = await startTestBroker({ dataDir, sharedDataDir: true })
+  const two = await startTestBroker({ dataDir, sharedDataDir: true })
+  const both = await one.startAgent()
+  for (let round = 0; round < 10; round++) {
+    const race = [one, one, two, two].map((at) => at.as(one.key).negotiate({ scope: thread(`race-${round}`), mode: 'create_only' }))
+    expect((await Promise.all(race)).map(({ status }) => status).sort()).toEqual([200, 409, 409, 409])
+  }
+  expect(both.created).toBe(10)
+  await two.stop()
+  await one.stop()
+  removeDir(dataDir)
 })
 
 describe('[4-74, C-05] actors', () => {
