@@ -24,7 +24,7 @@ esac
 if [ -n "$engine" ] && { ! ensure_engine || ! sh deploy/images/build.sh; }; then
   # What needs no engine still runs, and the tally says that the run as a whole has failed.
   without_engine=--without-engine
-  set -- --project unit --project stack "$@"
+  set -- --project unit --project relay --project stack "$@"
 fi
 
 vitest_status=0

@@ -1,2 +1,3 @@
 export { drainable } from './drain.ts'
 export { refuseInEnvelope, refuseUnparsed, requireHost, SERVER_OPTIONS } from './refuse.ts'
+export { countRead } from './young-buffers.ts'

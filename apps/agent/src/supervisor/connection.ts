@@ -1,8 +1,8 @@
 import { createHash, timingSafeEqual } from 'node:crypto'
 import type { Socket } from 'node:net'
+import { countRead } from '@boxoffice/node-http'
 import { z } from 'zod'
 import { FRAME, FrameDecoder, type FrameSink, WIRE_VERSION, WireViolation } from './wire.ts'
-import { countRead } from './young-buffers.ts'
 
 export const Hello = z.object({
   version: z.literal(WIRE_VERSION),

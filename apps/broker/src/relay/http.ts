@@ -1,10 +1,10 @@
 import type { ClientRequest, IncomingMessage, ServerResponse } from 'node:http'
+import { countRead } from '@boxoffice/node-http'
 import { BoxofficeError } from '@boxoffice/protocol'
 import type { Passage } from './admission.ts'
 import { toAgent, toClient } from './headers.ts'
 import { finish, hasBody, hasUnread } from './respond.ts'
 import { DialFailed, dialing, type Upstream } from './upstream.ts'
-import { countRead } from './young-buffers.ts'
 
 export type Exchange = {
   incoming: IncomingMessage

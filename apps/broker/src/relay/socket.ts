@@ -1,4 +1,5 @@
 import type { Duplex } from 'node:stream'
+import { countRead } from '@boxoffice/node-http'
 import { BoxofficeError, CLOSE, fromUnknown, LIMITS, TIMES } from '@boxoffice/protocol'
 import { WebSocket } from 'ws'
 import type { Log } from '../log.ts'
@@ -8,7 +9,6 @@ import { unauthenticated } from './credentials.ts'
 import { clientFrame, closePayload, FrameCutter, OPCODE } from './frames.ts'
 import type { Link } from './link.ts'
 import { MessageQueue } from './queue.ts'
-import { countRead } from './young-buffers.ts'
 
 export type RelayedSocketOptions = {
   ws: WebSocket
