@@ -5,7 +5,9 @@ import { cpus, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
+import Docker from 'dockerode'
 import { type Program, startProgram } from '../e2e/support/program.ts'
+import { POOL_SIZE, poolFull } from './pool.ts'
 import type { Row, RowContext, StackAddress } from './rows/row.ts'
 
 const ROWS = [
@@ -25,7 +27,7 @@ const startStack = async (name: string, provider: string): Promise<{ address: St
   const sleepy = { name: 'sleepy', idle_timeout_seconds: 1, memory_mb: 512 }
   const profiles = [
     sleepy,
-    { name: 'pooled', pool_size: 20, memory_mb: 500 },
+    { name: 'pooled', pool_size: POOL_SIZE, memory_mb: 500 },
     { name: 'bulk', memory_mb: 4096, max_upload_bytes: 2 * 1024 ** 3 },
   ]
   writeFileSync(
@@ -104,6 +106,7 @@ const printTable = (rows: Row[]): void => {
 
 const docker = await startStack('docker', 'docker')
 const local = await startStack('local', 'local')
+await poolFull(new Docker())
 const rows: Row[] = []
 try {
   for (const name of chosen) {

@@ -1,5 +1,6 @@
 import Docker from 'dockerode'
 import { brokerClient, type Grant } from '../http.ts'
+import { poolFull, until } from '../pool.ts'
 import { inTurn, median, timeEach } from '../statistics.ts'
 import { type Row, type RowContext, round } from './row.ts'
 
@@ -52,15 +53,6 @@ const ensureBlock = async (
   return median(times)
 }
 
-/** Polls the engine until `holds`; between blocks only, never inside a measurement. */
-const until = async (holds: () => Promise<boolean>): Promise<void> => {
-  for (let i = 0; i < 600; i++) {
-    if (await holds()) return
-    await new Promise((resolve) => setTimeout(resolve, 200))
-  }
-  throw new Error('the stack did not settle within two minutes')
-}
-
 /** `ensure` of a new thread on docker, with a warm pool and without. */
 export const run = async ({ docker: stack, image }: RowContext): Promise<Row[]> => {
   const docker = new Docker()
@@ -70,20 +62,13 @@ export const run = async ({ docker: stack, image }: RowContext): Promise<Row[]> 
     const ids = new Set(grants.map((grant) => grant.sandbox.id))
     await until(async () => !(await managed()).some((container) => ids.has(container.Labels['boxoffice.sandbox_id'] ?? '')))
   }
-  const poolFull = async () => {
-    await until(
-      async () => (await managed()).filter((container) => container.Names.some((name) => name.startsWith('/bxo-pool-'))).length >= 20,
-    )
-    // The last ones still have to dial in; a pooled sandbox that is not linked yet is not handed out.
-    await new Promise((resolve) => setTimeout(resolve, 1500))
-  }
   await engineBlock(docker, image)
-  await poolFull()
+  await poolFull(docker)
   const warm = await inTurn(
     () =>
       ensureBlock(broker, 'pooled', async (grants) => {
         await gone(grants)
-        await poolFull()
+        await poolFull(docker)
       }),
     () => engineBlock(docker, image),
   )
