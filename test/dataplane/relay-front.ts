@@ -41,6 +41,7 @@ export const startRelayFront = async ({ sandbox, issuer, origin, corsOrigins }: 
         sessions: { byId: async (id) => sessionOf(id) },
         agents: { byId: async (id) => ({ id, dataplaneUrl: origin, relay: 'auto' }) as AgentRecord },
       },
+      exposed: false,
     }),
     corsOrigins,
     metrics: { observe: () => {}, refused: () => {} },

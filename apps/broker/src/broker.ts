@@ -11,7 +11,7 @@ import { Inventory } from './agents/inventory.ts'
 import { LostAgents } from './agents/lost-agents.ts'
 import { Placement } from './agents/placement.ts'
 import { AgentRegistry } from './agents/registry.ts'
-import { type BrokerConfig, isLoopback, profilesOf, type ResolvedBrokerConfig, resolveConfig, targetPolicy } from './config.ts'
+import { type BrokerConfig, isExposed, isLoopback, profilesOf, type ResolvedBrokerConfig, resolveConfig, targetPolicy } from './config.ts'
 import { enrollTokenOf, openDataDir, readSecret, writeSecret } from './data-dir.ts'
 import { EventFeed } from './events/event-feed.ts'
 import { JournalIntake } from './events/journal-intake.ts'
@@ -141,7 +141,7 @@ async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, p
   const principals = new Principals(store.keys, settings.apiKey, oidcOf(settings, outbound, keys, now))
   const metrics = new Metrics(store)
   const registry = new AgentRegistry({
-    ...{ store, keys, issuer, enrollToken, profiles, log, now },
+    ...{ store, keys, issuer, enrollToken, profiles, log, now, exposed: isExposed(settings) },
     inventory: new Inventory({ store, ledger, effects, now }),
     journal: new JournalIntake({ store, now }),
     tokenTtlSeconds: settings.tokenTtl,
@@ -188,7 +188,7 @@ async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, p
   if (!settings.sharedDataDir) await store.brokers.forget(null)
   const verify = sessionTokenVerifier({ keys, issuer: () => issuer.issuer, now })
   const relay = createRelay({
-    admission: createAdmission({ credentials: new Credentials({ verify, issuer, now }), store }),
+    admission: createAdmission({ credentials: new Credentials({ verify, issuer, now }), store, exposed: isExposed(settings) }),
     ...{ corsOrigins: settings.corsOrigins, metrics, log },
   })
   parts.defer(() => relay.close())

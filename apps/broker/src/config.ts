@@ -176,6 +176,10 @@ export const targetPolicy = ({ allowPrivateUrls, host }: ResolvedBrokerConfig): 
 export const profilesOf = (config: ResolvedBrokerConfig): ReadonlyMap<string, Profile> =>
   new Map([...BUILT_IN_PROFILES, ...config.profiles].map((profile) => [profile.name, profile]))
 
+/** Whether others than this machine's users can reach the broker. */
+export const isExposed = ({ host, publicUrl }: ResolvedBrokerConfig): boolean =>
+  !isLoopback(host) || (publicUrl !== undefined && !isLoopback(new URL(publicUrl).hostname))
+
 export const isLoopback = (host: string): boolean =>
   host === 'localhost' || host === '::1' || host === '[::1]' || /^127(\.\d{1,3}){3}$/.test(host) || /^::ffff:127\./.test(host)
 

@@ -6,6 +6,7 @@ import {
   type Profile,
   type RegisterAgentRequest,
   type RegisterAgentResponse,
+  type RelayPreference,
   type SandboxReport,
 } from '@boxoffice/protocol'
 import { auditEntry, type Origin } from '../audit/audit.ts'
@@ -25,6 +26,8 @@ export type RegistryOptions = {
   keys: SigningKeys
   issuer: TokenIssuer
   enrollToken: string
+  /** Whether others than this machine's users can reach the broker. */
+  exposed: boolean
   profiles: ReadonlyMap<string, Profile>
   tokenTtlSeconds: number
   heartbeatSeconds: number
@@ -71,7 +74,7 @@ export class AgentRegistry {
       publicUrl: request.public_url.replace(/\/+$/, ''),
       controlUrl: request.control_url.replace(/\/+$/, ''),
       dataplaneUrl: (request.dataplane_url ?? request.public_url).replace(/\/+$/, ''),
-      relay: request.relay,
+      relay: this.#relayOf(request),
       provider: request.provider,
       version: request.version,
       clockDriftMs: Number.isFinite(drift) ? Math.round(drift) : 0,
@@ -91,6 +94,13 @@ export class AgentRegistry {
       jwks: keys.jwks,
       clock_drift_ms: agent.clockDriftMs,
     }
+  }
+
+  /** What is not isolated must not be reached by others, whose way to it the relay would be. */
+  #relayOf({ relay, provider }: RegisterAgentRequest): RelayPreference {
+    if (!this.#options.exposed || provider.isolation !== 'none' || relay === 'never') return relay
+    this.#options.log.warn({ relay }, 'an agent with isolation "none" is not relayed: this broker can be reached by others')
+    return 'never'
   }
 
   /** 401 unless the token is that of this agent's latest registration. */

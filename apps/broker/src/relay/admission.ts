@@ -18,9 +18,11 @@ export interface Admission {
 export type AdmissionOptions = {
   credentials: Credentials
   store: { sessions: Pick<Store['sessions'], 'byId'>; agents: Pick<Store['agents'], 'byId'> }
+  /** Others than this machine's users can reach the broker: what is not isolated is not for them. */
+  exposed: boolean
 }
 
-export const createAdmission = ({ credentials, store }: AdmissionOptions): Admission => ({
+export const createAdmission = ({ credentials, store, exposed }: AdmissionOptions): Admission => ({
   async admit(sessionId, token, renews) {
     const { claims, upstreamToken } = await credentials.check(token)
     if (renews !== undefined && claims.sid !== renews.sid)
@@ -29,7 +31,7 @@ export const createAdmission = ({ credentials, store }: AdmissionOptions): Admis
     const session = requireThere(await store.sessions.byId(sessionId))
     const agent = await store.agents.byId(session.agentId)
     if (agent === undefined) throw new BoxofficeError('BACKEND_UNAVAILABLE', 'the agent of this session is not known any more')
-    if (agent.relay === 'never')
+    if (agent.relay === 'never' || (exposed && agent.provider.isolation === 'none'))
       throw new BoxofficeError('BACKEND_UNAVAILABLE', 'the agent of this session is reached directly only; negotiate with relay "auto"')
     return { claims, upstreamToken, session, agent }
   },

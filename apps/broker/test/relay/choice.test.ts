@@ -57,6 +57,25 @@ test('a request may want otherwise than the session was made with, and a GET sho
   }
 })
 
+test('what is not isolated is not relayed by a broker that others can reach', async () => {
+  const exposed = await startTestBroker({ host: '0.0.0.0', apiKey: 'Zx3vPq8rT1mN5kW9yB2cD7fG4hJ6sL0a', enrollToken: 'qW4eR7tY1uI9oP3aS6dF8gH2jK5lZ0xC' })
+  try {
+    const agent = await exposed.startAgent()
+    const isolated = { name: 'fake', isolation: 'container', available: true, reason: null, suspend: [] }
+    await agent.register({ provider: isolated })
+    const grant = await exposed.ensure('t', { relay: 'always' })
+    expect(grant.dataplane.mode).toBe('relay')
+    // Whatever it says of itself, and whenever it says so.
+    await agent.register({ relay: 'always', provider: { ...isolated, isolation: 'none' } })
+    expect((await exposed.refused({ thread_id: 'u', mode: 'ensure', relay: 'always' })).status).toBe(503)
+    const headers = { authorization: `Bearer ${grant.token}` }
+    const path = new URL(grant.dataplane.http_base_url).pathname
+    expect((await fetch(`${exposed.url}${path}/execs`, { headers })).status).toBe(503)
+  } finally {
+    await exposed.stop()
+  }
+})
+
 test('a new sandbox goes to an agent that can be reached as wanted', async () => {
   const broker = await startTestBroker()
   try {
