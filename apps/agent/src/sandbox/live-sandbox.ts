@@ -9,7 +9,7 @@ import { type End, type EndReason, KILL_CAUSES, lostError, startingError } from 
 import { abortOf, firstDial } from './first-dial.ts'
 import { type SandboxFile, saveSandboxFile } from './record-file.ts'
 import type { Sandbox } from './sandbox.ts'
-import { processTracker, trackerOf } from './tracker.ts'
+import { adoptProcesses, trackerOf } from './tracker.ts'
 
 type State = { name: 'starting' } | { name: 'running' } | { name: 'frozen' } | { name: 'stopped' } | { name: 'lost'; reason: string }
 
@@ -110,7 +110,7 @@ export class LiveSandbox implements Sandbox {
     this.#state = { name: handle.state }
     if (handle.state === 'stopped') return
     await this.#listen()
-    processTracker(this)
+    adoptProcesses(this)
   }
 
   /** Gives one from the pool to a session. */

@@ -29,13 +29,15 @@ const trackers = new WeakMap<SupervisorLink, ProcessTracker>()
 
 export const trackerOf = (link: SupervisorLink): ProcessTracker | undefined => trackers.get(link)
 
-/** The tracker of a sandbox, made at the first call; also called when a sandbox is adopted, whose processes may be running. */
-export const processTracker = (sandbox: Sandbox): ProcessTracker => {
-  const { link } = sandbox
-  const known = trackers.get(link)
-  if (known !== undefined) return known
-  const tracker = createTracker(sandbox, link)
-  trackers.set(link, tracker)
+/** The tracker of a sandbox, made at the first call. */
+export const processTracker = (sandbox: Sandbox): ProcessTracker => trackers.get(sandbox.link) ?? create(sandbox, false)
+
+/** For a sandbox of an earlier run of the agent: its processes may be running, or have ended in the meantime. */
+export const adoptProcesses = (sandbox: Sandbox): ProcessTracker => create(sandbox, true)
+
+const create = (sandbox: Sandbox, adopted: boolean): ProcessTracker => {
+  const tracker = createTracker(sandbox, sandbox.link, adopted)
+  trackers.set(sandbox.link, tracker)
   return tracker
 }
 
@@ -43,12 +45,12 @@ export const processTracker = (sandbox: Sandbox): ProcessTracker => {
 const TOLD_ENDS = 1000
 const LOOK_AFTER_MS = 1000
 
-const createTracker = (sandbox: Sandbox, link: SupervisorLink): ProcessTracker => {
+const createTracker = (sandbox: Sandbox, link: SupervisorLink, adopted: boolean): ProcessTracker => {
   const running = new Map<string, { kind: Kind; release: () => void; since: number; sure: boolean }>()
   const told = new Map<string, string>()
   let execs = 0
-  /** The supervisor's list has been read: what began since then is ours, and nobody else has told of it. */
-  let listed = false
+  /** What is known is all there is: what begins from now on is ours, and nobody else has told of it. */
+  let complete = !adopted
   let looking: NodeJS.Timeout | undefined
 
   const add = (id: string, kind: Kind, sure: boolean): void => {
@@ -90,7 +92,7 @@ const createTracker = (sandbox: Sandbox, link: SupervisorLink): ProcessTracker =
       else end(id)
     }
     for (const [id, { since }] of running) if (since < asked && !ids.has(id)) end(id)
-    listed = true
+    complete = true
   }
 
   /** A connection that breaks again is read again at the next one. */
@@ -101,7 +103,7 @@ const createTracker = (sandbox: Sandbox, link: SupervisorLink): ProcessTracker =
   // Of an id that is not known yet, the list that is being read will tell.
   link.onEnded((exit) => {
     const entry = running.get(exit.id)
-    if (entry !== undefined || listed) ended(exit, entry?.kind ?? 'exec')
+    if (entry !== undefined || complete) ended(exit, entry?.kind ?? 'exec')
   })
   link.onConnection(onConnected)
   onConnected(link.connected)
@@ -116,7 +118,7 @@ const createTracker = (sandbox: Sandbox, link: SupervisorLink): ProcessTracker =
           details: { limit: 'max_execs', max_execs },
         })
       }
-      add(id, kind, listed)
+      add(id, kind, complete)
       return true
     },
     end,

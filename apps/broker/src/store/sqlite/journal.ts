@@ -26,9 +26,10 @@ export function sqliteJournal(db: Db, write: Write, appendAudit: AppendAudit, ap
         for (const { seq, sessionId, recovered, events, audit } of entries) {
           if (seq <= at) continue
           at = seq
-          const stored = sessionId !== null && isLive.get(sessionId) !== undefined ? appendEvents(sessionId, events, recovered) : 0
+          const live = sessionId !== null && isLive.get(sessionId) !== undefined
+          const stored = live ? appendEvents(sessionId, events, recovered) : 0
           // Told by an earlier instance: then its audit entry is there, too.
-          if (!recovered || stored > 0) appendAudit(audit)
+          if (!recovered || stored > 0 || !live) appendAudit(audit)
         }
         if (at !== before) move.run(agentId, instanceId, at, now)
         if (before === undefined) forget.run(agentId, instanceId, now - INSTANCE_KEPT_MS)

@@ -1,0 +1,3 @@
+import { eventsSuite } from './suites/events.ts'
+
+eventsSuite('local')
