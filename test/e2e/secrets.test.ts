@@ -6,7 +6,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { WebSocket } from 'ws'
 import { brokerApi, dataplane, type Grant, request } from './support/api.ts'
 import { API_KEY, ENROLL_TOKEN, type Stack, startStack } from './support/stack.ts'
-import { filesBelow } from './support/traces.ts'
+import { eventually, filesBelow } from './support/traces.ts'
 
 let stack: Stack
 beforeAll(async () => {
@@ -55,6 +55,10 @@ test('[4-16, 4-57, 9] a full run with refusals leaves tokens and keys in no log,
   expect((await broker.get(`/v1/sandbox/sessions?cursor=${API_KEY}`)).status).toBe(400)
   const headers = { authorization: `Bearer ${grant.token}x` }
   await once(new WebSocket(`${grant.sandbox.ws_base_url}/exec/ws?token=${grant.token}`, { headers }), 'error')
+  // What the agent tells of all this, too: it is in the database that is searched below.
+  const audited = () => broker.get('/v1/audit?event=dataplane.refused')
+  await eventually('the refusals are audited', async () => (await audited()).text.includes(grant.session_id))
+  expect(secretsIn((await broker.get('/v1/audit?limit=1000')).text)).toEqual([])
   for (const { session_id } of [grant, elsewhere]) await broker.release(session_id)
 
   const logs = stack.broker().stderr() + stack.agent().stderr()
