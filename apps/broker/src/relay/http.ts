@@ -22,6 +22,8 @@ export type Exchange = {
  */
 export async function forward(exchange: Exchange): Promise<void> {
   const { incoming, outgoing } = exchange
+  // Gone while it was being admitted.
+  if (outgoing.destroyed) return
   const body = wholeBody(incoming)
   const gone = new Gone(outgoing)
   const [request, response] = await dialing(() => send(exchange, body, gone), gone)

@@ -58,7 +58,11 @@ test('a request may want otherwise than the session was made with, and a GET sho
 })
 
 test('what is not isolated is not relayed by a broker that others can reach', async () => {
-  const exposed = await startTestBroker({ host: '0.0.0.0', apiKey: 'Zx3vPq8rT1mN5kW9yB2cD7fG4hJ6sL0a', enrollToken: 'qW4eR7tY1uI9oP3aS6dF8gH2jK5lZ0xC' })
+  const exposed = await startTestBroker({
+    host: '0.0.0.0',
+    apiKey: 'Zx3vPq8rT1mN5kW9yB2cD7fG4hJ6sL0a',
+    enrollToken: 'qW4eR7tY1uI9oP3aS6dF8gH2jK5lZ0xC',
+  })
   try {
     const agent = await exposed.startAgent()
     const isolated = { name: 'fake', isolation: 'container', available: true, reason: null, suspend: [] }
