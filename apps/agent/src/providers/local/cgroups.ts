@@ -4,6 +4,7 @@ import { dirname, join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Profile } from '@boxoffice/protocol'
 import type { ProviderCapabilities } from '../provider.ts'
+import { signalPid } from './process-table.ts'
 
 const CONTROLLERS = ['memory', 'pids', 'cpu', 'freezer'] as const
 type Controller = (typeof CONTROLLERS)[number]
@@ -14,8 +15,11 @@ type Hierarchies = Partial<Record<Controller, { version: Version; directory: str
 
 /** The control groups of all sandboxes of one install: which limits they enforce, and a group per sandbox. */
 export interface Cgroups {
-  /** Removes every group that `keep` does not name and that holds no process: left by an agent that was killed. */
-  sweep(keep: ReadonlySet<string>): void
+  /**
+   * Ends what is in the groups that `keep` does not name, and removes them: they are of this install, and nobody knows them any
+   * more. Resolves with the names of those that held processes.
+   */
+  sweep(keep: ReadonlySet<string>): Promise<string[]>
   readonly limits: ProviderCapabilities['limits']
   readonly canFreeze: boolean
   group(name: string): CgroupGroup
@@ -92,17 +96,13 @@ export const openCgroups = (installId: string): Cgroups | undefined => {
     ],
     canFreeze: hierarchies.freezer !== undefined,
     group: (name) => cgroupGroup(hierarchies, name),
-    sweep(keep) {
-      for (const { directory } of Object.values(hierarchies)) {
-        for (const entry of readdirSync(directory, { withFileTypes: true })) {
-          if (!entry.isDirectory() || keep.has(entry.name)) continue
-          try {
-            rmdirSync(join(directory, entry.name))
-          } catch {
-            // In use: whose processes these are is not known here.
-          }
-        }
-      }
+    async sweep(keep) {
+      const names = Object.values(hierarchies).flatMap(({ directory }) =>
+        readdirSync(directory, { withFileTypes: true }).flatMap((entry) => (entry.isDirectory() ? [entry.name] : [])),
+      )
+      const unknown = [...new Set(names)].filter((name) => !keep.has(name))
+      const ended = await Promise.all(unknown.map((name) => endGroup(cgroupGroup(hierarchies, name))))
+      return unknown.filter((_, at) => ended[at])
     },
   }
 }
@@ -219,6 +219,20 @@ const cgroupGroup = (hierarchies: Hierarchies, name: string): CgroupGroup => {
       for (const directory of directories) await removeGroup(directory)
     },
   }
+}
+
+/** True where there was something to end. */
+const endGroup = async (group: CgroupGroup): Promise<boolean> => {
+  let ended = false
+  for (let pids = await group.pids(); pids.length > 0; pids = await group.pids()) {
+    ended = true
+    for (const pid of pids) signalPid(pid, 'SIGKILL')
+    // A frozen process dies only when it is thawed.
+    await group.thaw().catch(() => {})
+    await delay(1)
+  }
+  await group.remove()
+  return ended
 }
 
 /** A group can be removed once its last process is reaped, which is a moment after its death. */

@@ -1,6 +1,6 @@
 import { chown, mkdir, readFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { BoxofficeError } from '@boxoffice/protocol'
+import { BoxofficeError, SANDBOX_ID_PATTERN } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
 import type { Provider, ProviderCapabilities, SandboxHandle, SandboxSpec } from '../provider.ts'
 import { bubblewrapArguments, generateEtc } from './bubblewrap.ts'
@@ -8,6 +8,7 @@ import { openCgroups, removeInstallGroups } from './cgroups.ts'
 import { findBubblewrap } from './detect.ts'
 import { createLaunchers } from './launchers.ts'
 import { type LocalSandbox, localSandbox } from './local-sandbox.ts'
+import { descendantsOf, pidsWithArgumentEnd, signalPid } from './process-table.ts'
 import { createReach } from './reach.ts'
 import { type LocalState, stateFiles } from './state-file.ts'
 
@@ -38,14 +39,22 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
   const etcDirectory = join(dataDirectory, 'etc')
   await mkdir(stateDirectory, { recursive: true, mode: 0o700 })
   if (bwrap !== undefined) await generateEtc(etcDirectory)
-  const reach = await createReach(dataDirectory)
+  const reach = await createReach(dataDirectory, installId)
   const cgroups = openCgroups(installId)
   const bootId = (await readFile('/proc/sys/kernel/random/boot_id', 'utf8')).trim()
   const files = stateFiles(stateDirectory)
   const sandboxes = new Map<string, LocalSandbox>()
   const groups = new Set<string>()
-  for await (const { group } of files.load(() => {})) groups.add(group)
-  cgroups?.sweep(groups)
+  const unreadable = new Map<string, unknown>()
+  for await (const { group } of files.load((id, error) => unreadable.set(id, error))) groups.add(group)
+  // Without its file a sandbox can neither be found again nor be ended by the broker: it ends here, by what still names it.
+  const ended = (await cgroups?.sweep(groups)) ?? []
+  for (const [id, err] of unreadable) {
+    await endByName(id)
+    await files.remove(id)
+    log.warn({ sandbox_id: id, err }, 'the state file of a sandbox could not be read; the sandbox was ended')
+  }
+  if (ended.length > 0) log.warn({ groups: ended }, 'processes that belonged to no known sandbox were ended')
 
   const isolation = bwrap === undefined ? 'none' : 'bubblewrap'
   const capabilities: ProviderCapabilities = {
@@ -135,7 +144,7 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
       }
     },
     async *list() {
-      for await (const state of files.load((path, error) => log.warn({ path, error }, 'a state file cannot be read'))) {
+      for await (const state of files.load((id, err) => log.warn({ sandbox_id: id, err }, 'a state file cannot be read'))) {
         yield await (sandboxes.get(state.id) ?? adopt(state)).handle()
       }
     },
@@ -154,6 +163,14 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
       await reach.close()
     },
   }
+}
+
+/** Where there are no groups: the path of the link is on the command line of the monitor, or of the supervisor itself. */
+const endByName = async (id: string): Promise<void> => {
+  if (!SANDBOX_ID_PATTERN.test(id)) return
+  const link = `/sandboxes/${id}/link`
+  for (const pid of (await Promise.all((await pidsWithArgumentEnd(link, `${link}/link.sock`)).map(descendantsOf))).flat())
+    signalPid(pid, 'SIGKILL')
 }
 
 /** Without namespaces there is no private `/tmp` for it; beside the link it goes with the sandbox. */

@@ -62,6 +62,10 @@ const pidsWhere = async (file: 'cmdline' | 'environ', matches: (content: string)
 export const pidsWithArgument = (argument: string): Promise<number[]> =>
   pidsWhere('cmdline', (content) => content.split('\0').includes(argument))
 
+/** Processes that have an argument which ends so. */
+export const pidsWithArgumentEnd = (...ends: string[]): Promise<number[]> =>
+  pidsWhere('cmdline', (content) => content.split('\0').some((argument) => ends.some((end) => argument.endsWith(end))))
+
 /** Processes that were started with this environment variable. */
 export const pidsWithVariable = (name: string, value: string): Promise<number[]> =>
   pidsWhere('environ', (content) => content.split('\0').includes(`${name}=${value}`))

@@ -1,5 +1,4 @@
 import { execFile } from 'node:child_process'
-import { createHash } from 'node:crypto'
 import { chmod, mkdir, readFile, rmdir, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
@@ -21,21 +20,23 @@ const AS_THEY_ARE: Reach = { path: (hostPath) => hostPath, close: async () => {}
  * parent that is closed (`/root`, a directory of `mktemp`) is not ours to open; there root mounts the data directory a second
  * time below `/run/boxoffice`. That also survives a crash: the next start finds the mount and uses it.
  */
-export const createReach = async (dataDirectory: string): Promise<Reach> => {
+export const createReach = async (dataDirectory: string, installId: string): Promise<Reach> => {
   if (process.getuid?.() !== 0) return AS_THEY_ARE
   await chmod(dataDirectory, 0o711)
+  // By the install, so that each start finds what an agent of this one that was killed has left, and nothing of another's.
+  const mountPoint = join('/run/boxoffice', installId)
+  await dropStale(mountPoint, dataDirectory)
   const closed = await closedParent(dataDirectory)
-  if (closed === undefined) return AS_THEY_ARE
+  if (closed === undefined && !(await isMounted(mountPoint))) return AS_THEY_ARE
 
-  const mountPoint = join('/run/boxoffice', createHash('sha256').update(dataDirectory).digest('hex').slice(0, 8))
   try {
     await mkdir(mountPoint, { recursive: true, mode: 0o711 })
     await chmod(dirname(mountPoint), 0o711)
-    if (!(await isMounted(mountPoint, dataDirectory))) await run('mount', ['--bind', dataDirectory, mountPoint])
+    if (!(await isMounted(mountPoint))) await run('mount', ['--bind', dataDirectory, mountPoint])
   } catch (error) {
     throw new BoxofficeError(
       'BACKEND_UNAVAILABLE',
-      `Sandboxes run under a uid of their own, which cannot enter ${closed}; make it searchable (chmod o+x ${closed}) or choose another --data-dir`,
+      `Sandboxes run under a uid of their own, which cannot enter ${closed ?? dataDirectory}; make it searchable (chmod o+x ${closed ?? dataDirectory}) or choose another --data-dir`,
       { cause: error },
     )
   }
@@ -56,11 +57,14 @@ const closedParent = async (directory: string): Promise<string | undefined> => {
   }
 }
 
-const isMounted = async (mountPoint: string, dataDirectory: string): Promise<boolean> => {
-  if (!(await readFile('/proc/self/mounts', 'utf8')).includes(` ${mountPoint} `)) return false
-  const [here, there] = await Promise.all([stat(mountPoint), stat(dataDirectory)])
-  if (here.dev === there.dev && here.ino === there.ino) return true
-  // Of an earlier directory with the same path.
-  await run('umount', ['--lazy', mountPoint])
-  return false
+const isMounted = async (mountPoint: string): Promise<boolean> => (await readFile('/proc/self/mounts', 'utf8')).includes(` ${mountPoint} `)
+
+/** What an earlier data directory of this install was mounted for: it has moved, or was put back from a copy. */
+const dropStale = async (mountPoint: string, dataDirectory: string): Promise<void> => {
+  while (await isMounted(mountPoint)) {
+    const [here, there] = await Promise.all([stat(mountPoint), stat(dataDirectory)])
+    if (here.dev === there.dev && here.ino === there.ino) return
+    await run('umount', ['--lazy', mountPoint])
+  }
+  await rmdir(mountPoint).catch(() => {})
 }

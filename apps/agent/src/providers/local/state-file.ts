@@ -52,16 +52,17 @@ export const stateFiles = (directory: string) => {
       await rm(`${pathOf(id)}.new`, { force: true })
       await rm(pathOf(id), { force: true })
     },
-    /** All that can be read; a file that cannot is named to `onBad` and left alone. One that was torn goes: nothing was started. */
-    async *load(onBad: (path: string, error: unknown) => void): AsyncGenerator<LocalState> {
+    /** All that can be read. A sandbox whose file cannot is named to `onBad`. */
+    async *load(onBad: (id: string, error: unknown) => void): AsyncGenerator<LocalState> {
       for (const name of await readdir(directory)) {
         if (!name.endsWith(SUFFIX)) continue
-        const path = join(directory, name)
+        const id = name.slice(0, -SUFFIX.length)
         try {
-          yield LocalState.parse(JSON.parse(await readFile(path, 'utf8')))
+          const state = LocalState.parse(JSON.parse(await readFile(pathOf(id), 'utf8')))
+          if (state.id !== id) throw new Error(`it is the file of ${state.id}`)
+          yield state
         } catch (error) {
-          if (error instanceof SyntaxError) await rm(path, { force: true })
-          onBad(path, error)
+          if ((error as NodeJS.ErrnoException).code !== 'ENOENT') onBad(id, error)
         }
       }
     },
