@@ -4,9 +4,6 @@ type Labels = { en_US: string; zh_Hans: string }
 /** The template of those who choose none [0-03, 0-08]. */
 export const DEFAULT_SCOPE_TEMPLATE = '{launcher_type}_{launcher_id}'
 
-/** What a template may name, and what it stands for [0-01]. */
-export const SCOPE_VARIABLES = ['launcher_type', 'launcher_id', 'sender_id', 'conversation_id', 'query_id'] as const
-
 type Option = { value: string; label: Labels }
 
 /** The setting by which a pipeline chooses who shares a sandbox, as a front end draws it [0-02 to 0-05, 0-56]. */
