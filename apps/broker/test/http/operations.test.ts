@@ -61,6 +61,8 @@ describe('[2.14] OpenAPI', () => {
       'get /v1/sandbox/sessions/{id}/events',
       'put /v1/sandbox/sessions/{id}/members',
       'delete /v1/sandbox/threads/{id}',
+      'get /v1/sandbox/scope-templates',
+      'post /v1/sandbox/scopes/resolve',
       'get /v1/profiles',
       'get /v1/audit',
       'post /v1/keys',
