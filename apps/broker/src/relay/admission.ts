@@ -37,7 +37,7 @@ export const createAdmission = ({ credentials, store, exposed }: AdmissionOption
   },
 })
 
-function requireThere(session: Session | undefined): PlacedSession {
+export function requireThere(session: Session | undefined): PlacedSession {
   if (session === undefined) throw released('released')
   if (isPlaced(session)) return session
   switch (session.state) {

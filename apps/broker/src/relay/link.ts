@@ -63,7 +63,8 @@ function upgrade({ upstream, passage, path, headers, protocols, requestId, signa
 const withoutHandshake = (headers: ReturnType<typeof toAgent>): ReturnType<typeof toAgent> =>
   Object.fromEntries(Object.entries(headers).filter(([name]) => !name.startsWith('sec-websocket-')))
 
-async function refusalOf(response: IncomingMessage): Promise<BoxofficeError> {
+/** The envelope of a refusal, as an error. */
+export async function refusalOf(response: IncomingMessage): Promise<BoxofficeError> {
   try {
     const chunks: Buffer[] = []
     let size = 0

@@ -1,0 +1,49 @@
+const encoder = new TextEncoder()
+
+/**
+ * What a client of a line socket has sent and received, in bytes, so that after a lost connection it goes on exactly where the
+ * process is: no byte twice, none left out.
+ */
+export class LineLedger {
+  /** Where the next line of stdout begins. */
+  received = 0
+  #sent = 0
+  /** Lines that the process may not have, oldest first; `end` is their offset on stdin. */
+  #unconfirmed: { bytes: Uint8Array; end: number }[] = []
+
+  /** A line is about to be sent. */
+  sent(line: string): void {
+    const bytes = encoder.encode(line.endsWith('\n') ? line : `${line}\n`)
+    this.#sent += bytes.length
+    this.#unconfirmed.push({ bytes, end: this.#sent })
+  }
+
+  got(line: string): void {
+    this.received += encoder.encode(line).length + 1
+  }
+
+  /** The process has stdin up to here. */
+  confirmed(offset: number): void {
+    const rest = this.#unconfirmed.findIndex(({ end }) => end > offset)
+    this.#unconfirmed.splice(0, rest === -1 ? this.#unconfirmed.length : rest)
+  }
+
+  get unconfirmedBytes(): number {
+    const first = this.#unconfirmed[0]
+    return first === undefined ? 0 : this.#sent - first.end + first.bytes.length
+  }
+
+  /** The first connection to a process: others may have written to it before. */
+  begin(stdout: number, stdin: number): void {
+    this.received = stdout
+    this.#sent = stdin
+    this.#unconfirmed = []
+  }
+
+  /** Another connection, to a process that has stdin up to `stdin`: what it lacks, the first possibly without its beginning. */
+  resume(stdout: number, stdin: number): Uint8Array[] {
+    this.received = stdout
+    this.confirmed(stdin)
+    return this.#unconfirmed.map(({ bytes, end }) => bytes.subarray(Math.max(0, bytes.length - (end - stdin))))
+  }
+}
