@@ -68,16 +68,18 @@ export class Inventory {
     const at = Math.round(now() - activity.idle_ms)
     const busy = activity.running > 0 || activity.attached > 0
     if (session.state === 'suspended') {
-      if (busy || at > session.suspendedAt) await ledger.change(session, { type: 'activity', at, busy })
+      const used = busy || at > session.suspendedAt
       // The broker ended between its decision and the call, or the agent did: say it again.
-      else if (state === 'running' && now() - session.suspendedAt > YOUNG_MS)
+      if (!used && state === 'running' && now() - session.suspendedAt > YOUNG_MS)
         effects.perform(session, { type: 'suspend', mode: session.mode })
-      return
+      if (!used) return
+      await ledger.change(session, { type: 'activity', at, busy })
+    } else {
+      const moved =
+        busy !== session.busy || at > session.lastActivityAt + ACTIVITY_STEP_MS || (busy && now() - session.lastActivityAt > BUSY_STEP_MS)
+      if (moved) await ledger.change(session, { type: 'activity', at, busy })
     }
-    const moved =
-      busy !== session.busy || at > session.lastActivityAt + ACTIVITY_STEP_MS || (busy && now() - session.lastActivityAt > BUSY_STEP_MS)
-    if (moved) await ledger.change(session, { type: 'activity', at, busy })
-    // Two brokers may have called the agent in another order than they saved.
+    // It was suspended after it was used, or by a call that came later than the one of another broker that woke it.
     if (state === 'frozen' || state === 'stopped') effects.perform(session, { type: 'resume' })
   }
 }
