@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { Revocations, SANDBOX_STATES, SandboxReport } from './agents.ts'
+import { MountSet } from './mounts.ts'
 import { Profile } from './profiles.ts'
 
 /**
@@ -27,6 +28,8 @@ export const CreateSandboxRequest = z.object({
   kept_sessions: z.array(z.string()).default([]),
   /** What is here under `workspace_id` is wanted by nobody any more: it goes first. */
   discard_workspace: z.boolean().default(false),
+  /** `workspace_host_path`, `workspace_mode` and `mounts`. Others than those of the session's sandbox make it anew [0-34]. */
+  ...MountSet.shape,
 })
 export type CreateSandboxRequest = z.infer<typeof CreateSandboxRequest>
 

@@ -47,6 +47,7 @@ export type DataplaneRefused = z.infer<(typeof JOURNAL_DATA)['dataplane.refused'
 /** What an agent writes. */
 export type JournalFact =
   | { type: 'exec.exit'; recovered?: boolean; data: SessionEventData<'exec.exit'> }
+  | { type: 'process.exit'; recovered?: boolean; data: SessionEventData<'process.exit'> }
   | { type: 'wake'; data: SessionEventData<'wake'> }
   | { type: 'dataplane.open'; data: DataplaneOpen }
   | { type: 'dataplane.refused'; data: DataplaneRefused }

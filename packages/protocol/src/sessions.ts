@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { Capability } from './capabilities.ts'
 import { hasControlCharacter, ScopeId } from './ids.ts'
+import { AbsolutePath } from './mounts.ts'
 
 export const SCOPE_TYPES = ['thread', 'workspace', 'assistant', 'deployment'] as const
 export const Scope = z.object({ type: z.enum(SCOPE_TYPES), id: ScopeId })
@@ -66,6 +67,8 @@ export const NegotiateRequest = z
     on_mismatch: z.enum(['warn', 'fail']).optional(),
     /** Who else may use the scope; by its owner only. */
     members: Members.optional(),
+    /** A directory of the agent's host in the place of a workspace that it makes; by operators only [2-113]. */
+    workspace: z.object({ host_path: AbsolutePath }).optional(),
   })
   .superRefine(({ thread_id, scope, scope_template, variables }, context) => {
     const refuse = (field: string, message: string) => context.addIssue({ code: 'custom', path: [field], message })

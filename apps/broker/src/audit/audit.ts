@@ -29,6 +29,7 @@ export type AuditEvent =
   | 'sandbox.session.end'
   | 'sandbox.session.fail'
   | 'sandbox.session.takeover'
+  | 'sandbox.session.remake'
   | 'sandbox.members.set'
   | 'sandbox.thread.delete'
   | 'key.create'

@@ -51,6 +51,7 @@ export const toNegotiateRequest = (body: WireNegotiateRequest, wait: number, rep
   sandboxHint: body.sandbox_hint ?? null,
   provider: body.provider_preference === undefined || body.provider_preference === 'auto' ? null : body.provider_preference,
   profile: body.profile ?? null,
+  overrides: body.workspace === undefined ? null : { workspaceHostPath: body.workspace.host_path },
   relay: body.relay ?? null,
   labels: { ...body.labels, ...(body.scope_template === undefined ? {} : { scope_template: body.scope_template }) },
   onMismatch: body.on_mismatch ?? 'warn',

@@ -42,6 +42,7 @@ const mvpRoutes = (sessions: SessionService, body: z.ZodType<NegotiateRequest>, 
     naming: (body) => (isRecord(body) && 'scope' in body && !('thread_id' in body) ? 'full' : 'mvp'),
     responses: { 200: { description: 'The session with a fresh token', schema: NegotiateResponse } },
     async handle({ principal, body, rawBody, header, origin }) {
+      if (body.workspace !== undefined && principal.role !== 'operator') throw mountsAreOperators()
       const creates = body.mode === 'ensure' || body.mode === 'create_only'
       const key = creates ? idempotencyKey(header('idempotency-key')) : null
       const repeatable = key === null ? null : { key, bodyHash: hashBody(rawBody) }
@@ -138,6 +139,12 @@ function refuseFull({ scope, mode }: NegotiateRequest, context: z.core.$Refineme
 }
 
 const isRecord = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null
+
+/** A directory of a host is its operator's to give away [2-113]. */
+const mountsAreOperators = (): BoxofficeError =>
+  new BoxofficeError('FORBIDDEN', 'workspace.host_path: takes an operator key; leave workspace out to get one that is made for the scope', {
+    details: { field: 'workspace.host_path' },
+  })
 
 /** `Prefer: wait=N` [C-17]; other preferences are ignored, as RFC 7240 wants. */
 function waitSeconds(prefer: string | undefined): number {

@@ -1,5 +1,14 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { BoxofficeError, newSessionId, type PrincipalLimit, type Profile } from '@boxoffice/protocol'
+import {
+  BoxofficeError,
+  effectiveMounts,
+  effectiveProfile,
+  newSessionId,
+  type PrincipalLimit,
+  type Profile,
+  type SandboxOverrides,
+  sameMounts,
+} from '@boxoffice/protocol'
 import type { Authorizer, Decision } from '../access/authorizer.ts'
 import type { Principal } from '../access/principals.ts'
 import type { Placement } from '../agents/placement.ts'
@@ -68,7 +77,7 @@ export class Acquisition {
 
   async resolve(principal: Principal, request: NegotiateRequest, origin: Origin): Promise<Resolved> {
     const { store, grants, placement, now } = this.#options
-    const profile = this.#profile(request.profile)
+    const profile = this.#profile(request.profile, request.overrides)
     if (request.provider !== null) await placement.requireKnown(request.provider)
     let decision = await this.#decision(principal, request)
     // Before anything is made for who may not say it.
@@ -84,7 +93,7 @@ export class Acquisition {
       if (live === undefined) {
         if (request.mode === 'get') throw noSession('this scope has no session; call with mode "ensure" to create one')
         if (recorded && repeatable) throw keyOfEndedSession(repeatable.key)
-        const chosen = profile ?? this.#profile('default')
+        const chosen = profile ?? this.#profile('default', request.overrides)
         grants.requirePossible(request.wanted, chosen, { principal, decision })
         const created = await this.#createOnce({ principal, request, profile: chosen, decision, origin, deadline })
         // Somebody else was first, perhaps with the scope too.
@@ -97,7 +106,9 @@ export class Acquisition {
       if (request.mode === 'create_only' && live.id !== made && !(await this.#isRepeated(principal, repeatable, live))) throw exists(live)
       if (live.state === 'provisioning' && request.mode === 'get') throw starting(live)
       const warnings = mismatches(live, profile, request)
-      const session = live.state === 'provisioning' ? await this.#ready(live, deadline) : live
+      const ready = live.state === 'provisioning' ? await this.#ready(live, deadline) : live
+      const session = await this.#withMounts(ready, request, warnings)
+      if (session === undefined) continue
       warnings.push(...differences(session, request))
       const repeat = repeatable && !recorded ? recordOf(principal, repeatable, session.id, now()) : null
       return { session, decision: current, isNew: session.id === made, warnings, replayed, repeat }
@@ -124,14 +135,26 @@ export class Acquisition {
     return repeatable !== null && (await findRepeat(store, principal, repeatable, now()))?.sessionId === live.id
   }
 
-  #profile(name: string): Profile
-  #profile(name: string | null): Profile | null
-  #profile(name: string | null): Profile | null {
+  #profile(name: string, overrides: SandboxOverrides | null): Profile
+  #profile(name: string | null, overrides: SandboxOverrides | null): Profile | null
+  #profile(name: string | null, overrides: SandboxOverrides | null): Profile | null {
     if (name === null) return null
     const profile = this.#options.profiles.get(name)
     if (profile === undefined)
       throw new BoxofficeError('INVALID_REQUEST', `profile: there is no profile "${name}"; GET /v1/profiles lists them`)
-    return profile
+    return overrides === null ? profile : effectiveProfile(profile, overrides.profile)
+  }
+
+  /** Its sandbox is made anew where the request wants other mounts [0-34]; undefined when the session has ended meanwhile. */
+  async #withMounts(session: PlacedSession, request: NegotiateRequest, warnings: string[]): Promise<PlacedSession | undefined> {
+    const { overrides, mode, onMismatch } = request
+    if (overrides === null || !namesMounts(overrides)) return session
+    const wanted = effectiveMounts(session.profile, overrides)
+    if (sameMounts(wanted, session.mounts)) return session
+    if (onMismatch === 'fail') throw mismatch(session, 'mounts_differ', 'other mounts')
+    if (mode !== 'get') return this.#options.provisioner.remake(session, wanted)
+    warnings.push('mounts_differ')
+    return session
   }
 
   async #live(principal: Principal, request: NegotiateRequest): Promise<LiveSession | undefined> {
@@ -213,6 +236,9 @@ export class Acquisition {
   }
 }
 
+const namesMounts = ({ mounts, workspaceHostPath, workspaceMode }: SandboxOverrides): boolean =>
+  mounts !== undefined || workspaceHostPath !== undefined || workspaceMode !== undefined
+
 /** What `done` says, or undefined after `ms`. */
 async function waitFor<T>(done: Promise<T> | undefined, ms: number): Promise<T | undefined> {
   const timer = new AbortController()
@@ -266,6 +292,7 @@ function newSession(
     tenant: principal.tenant,
     scope: request.scope,
     profile,
+    mounts: effectiveMounts(profile, request.overrides ?? {}),
     labels: request.labels,
     relay: request.relay ?? 'auto',
     providerPreference: request.provider,

@@ -1,3 +1,4 @@
+import type { MountSet } from '@boxoffice/protocol'
 import {
   type ActiveSession,
   type EndedSession,
@@ -35,6 +36,8 @@ export type SessionEvent =
   | { type: 'heartbeat' }
   /** An agent's report: when the dataplane was last used, and whether work runs or is attached. */
   | { type: 'activity'; at: number; busy: boolean }
+  /** The agent has made the sandbox anew under its id, with other mounts [0-34]. */
+  | { type: 'remade'; generation: number; mounts: MountSet }
   /** A timer may have passed. `suspend` is what the sandbox's provider can do. */
   | { type: 'tick'; suspend: readonly SuspendMode[] }
   /** The agent says that its provider cannot suspend after all. */
@@ -90,6 +93,7 @@ function whenProvisioning(session: ProvisioningSession, event: SessionEvent, now
     case 'activity':
     case 'suspend_refused':
     case 'sandbox_lost':
+    case 'remade':
       return step(session) // the creating broker decides by the answer it gets
   }
 }
@@ -103,6 +107,8 @@ function whenRunning(session: ActiveSession | IdleSession, event: SessionEvent, 
       return step(session) // woken in the meantime
     case 'activity':
       return step(withActivity(session, event.at, event.busy, now))
+    case 'remade':
+      return step(remake(session, event, now))
     case 'tick':
       return tickRunning(session, event.suspend, now)
     case 'released':
@@ -129,6 +135,8 @@ function whenSuspended(session: SuspendedSession, event: SessionEvent, now: numb
       return event.busy || event.at > session.suspendedAt
         ? step(withActivity(wake(session, now), event.at, event.busy, now))
         : step(session)
+    case 'remade':
+      return step(remake(wake(session, now), event, now))
     case 'tick':
       return tickSuspended(session, event.suspend, now)
     case 'released':
@@ -158,6 +166,7 @@ function whenEnded(session: EndedSession, event: SessionEvent, now: number): Ste
     case 'taken_over':
     case 'touched':
     case 'heartbeat':
+    case 'remade':
       return refuse(session, 'the session has ended')
   }
 }
@@ -243,6 +252,13 @@ function wake({ mode: _, suspendedAt: __, ...base }: SuspendedSession, now: numb
 const suspended = (session: ActiveSession | IdleSession, mode: SuspendMode, now: number): SuspendedSession =>
   rearm({ ...session, state: 'suspended', mode, suspendedAt: now, busy: false })
 
+/** What ran has ended with the earlier making of the sandbox. */
+const remake = (
+  session: ActiveSession | IdleSession,
+  { generation, mounts }: { generation: number; mounts: MountSet },
+  now: number,
+): ActiveSession => rearm({ ...session, state: 'active', generation, mounts, busy: false, lastActivityAt: now })
+
 /** Timers only move away, so `dueAt` stays where it is: the reaper looks once too early, and the row's index is left alone. */
 function touch(session: ActiveSession | IdleSession, now: number): ActiveSession {
   const leaseExpiresAt = leaseFrom(session, now)
@@ -267,10 +283,10 @@ const placedOf = (session: Session): Placed | null => {
 const baseOf = (session: Session) => {
   const { id, tenant, scope, profile, labels, relay, shape, createdBy, createdAt, hardExpiresAt, leaseExpiresAt, revision, agentId } =
     session
-  const { providerPreference, lastActivityAt, dueAt, fence, hasGrants } = session
+  const { providerPreference, mounts, lastActivityAt, dueAt, fence, hasGrants } = session
   return {
     ...{ id, tenant, scope, profile, labels, relay, shape, createdBy, createdAt, hardExpiresAt, leaseExpiresAt, revision, agentId },
-    ...{ providerPreference, lastActivityAt, dueAt, fence, hasGrants, busy: false, placed: placedOf(session) },
+    ...{ providerPreference, mounts, lastActivityAt, dueAt, fence, hasGrants, busy: false, placed: placedOf(session) },
   }
 }
 

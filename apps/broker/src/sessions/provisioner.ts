@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { BoxofficeError, ERRORS, type ErrorCode, fromUnknown } from '@boxoffice/protocol'
+import { BoxofficeError, type CreateSandboxRequest, ERRORS, type ErrorCode, fromUnknown, type MountSet } from '@boxoffice/protocol'
 import { type AgentClient, AgentUnreachable } from '../agents/agent-client.ts'
 import type { Placement } from '../agents/placement.ts'
 import { auditEntry, systemOrigin } from '../audit/audit.ts'
@@ -8,7 +8,7 @@ import type { AgentRecord, Store } from '../store/store.ts'
 import type { SessionEffects } from './effects.ts'
 import type { Change, SessionLedger } from './ledger.ts'
 import { workspaceIdOf } from './scopes.ts'
-import { isPlaced, type ProvisioningSession, type Session } from './session.ts'
+import { isPlaced, type LiveSession, type PlacedSession, type ProvisioningSession, type Session } from './session.ts'
 
 export type ProvisionerOptions = {
   store: Store
@@ -85,6 +85,25 @@ export class Provisioner {
     }
   }
 
+  /**
+   * Has a live session's sandbox made anew with other mounts, under its id [0-34, C-23]. A refusal of the agent changes nothing, and
+   * of several at once the agent makes each after the other. Undefined when the session has ended in the meantime.
+   */
+  async remake(session: PlacedSession, mounts: MountSet): Promise<PlacedSession | undefined> {
+    const { store, client, ledger, log, now } = this.#options
+    const agent = await store.agents.byId(session.agentId)
+    if (agent === undefined) throw new AgentUnreachable(session.agentId)
+    const within = AbortSignal.timeout(session.profile.provision_timeout_seconds * 1000)
+    const { generation } = await client.create(agent, session.id, requestFor({ ...session, mounts }), within)
+    log.info({ session_id: session.id, sandbox_id: session.sandboxId, generation }, 'a sandbox was made anew, with other mounts')
+    const change = await ledger.change(
+      session,
+      { type: 'remade', generation, mounts },
+      { audit: (after) => [{ ...entryOf(after, now()), event: 'sandbox.session.remake' }] },
+    )
+    return change.refused === undefined && isPlaced(change.session) ? change.session : undefined
+  }
+
   /** Waits for what is in flight, at most `ms`; what is left is reconciled by the next broker. */
   async close(ms: number): Promise<void> {
     const all = Promise.allSettled([...this.#inFlight.values()].map(({ done }) => done))
@@ -123,10 +142,7 @@ export class Provisioner {
     const agent = await this.#agent(session, cancelled)
     const workspaceId = workspaceIdOf(session.tenant, session.scope)
     const request = {
-      tenant_id: session.tenant,
-      profile: session.profile,
-      labels: { ...session.labels },
-      workspace_id: workspaceId,
+      ...requestFor(session),
       kept_sessions: await store.sessions.keptOf(session.tenant, session.scope),
       discard_workspace: (await store.workspaces.unwantedOn(agent.id)).includes(workspaceId),
     }
@@ -192,6 +208,16 @@ export class Provisioner {
     }
   }
 }
+
+const requestFor = ({ tenant, scope, profile, labels, mounts }: LiveSession): CreateSandboxRequest => ({
+  tenant_id: tenant,
+  profile,
+  labels: { ...labels },
+  workspace_id: workspaceIdOf(tenant, scope),
+  kept_sessions: [],
+  discard_workspace: false,
+  ...mounts,
+})
 
 const outcomeOf = ({ session, refused }: Change, fence: number): Provisioned =>
   refused !== undefined && session.fence !== fence ? 'superseded' : 'saved'

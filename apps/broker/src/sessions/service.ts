@@ -1,4 +1,4 @@
-import { type Actor, BoxofficeError, type RelayPreference, type Scope, type SessionState } from '@boxoffice/protocol'
+import { type Actor, BoxofficeError, type RelayPreference, type SandboxOverrides, type Scope, type SessionState } from '@boxoffice/protocol'
 import { resolveActor } from '../access/actor.ts'
 import { type AccessMode, type Authorizer, type Decision, mayRelease } from '../access/authorizer.ts'
 import type { Wanted } from '../access/capabilities.ts'
@@ -30,6 +30,8 @@ export type NegotiateRequest = {
   provider: string | null
   /** Null: the default one for a new session, any for one that exists. */
   profile: string | null
+  /** What the sandbox is to have different from its profile; other mounts make the one of a live session anew [0-34]. */
+  overrides: SandboxOverrides | null
   /** Null: as the session has it. */
   relay: RelayPreference | null
   labels: Record<string, string>

@@ -1,4 +1,4 @@
-import type { Profile, RelayPreference, Scope } from '@boxoffice/protocol'
+import type { MountSet, Profile, RelayPreference, Scope } from '@boxoffice/protocol'
 
 /** Why a session ended. `released` was asked for (404 afterwards), the others are news (410) [contract 2.5]. */
 export type EndReason = 'released' | 'hard_ttl' | 'lease' | 'idle'
@@ -11,6 +11,8 @@ export type SessionBase = {
   scope: Scope
   /** The profile as it was when the session was made; later changes of the configuration do not move its limits. */
   profile: Profile
+  /** What its sandbox sees of the host. */
+  mounts: MountSet
   labels: Readonly<Record<string, string>>
   relay: RelayPreference
   /** The only provider that may make its sandbox; null: any. */

@@ -1,3 +1,4 @@
+import { CreateSandboxRequest } from '@boxoffice/protocol'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import type { FakeAgent, Kept } from '../support/fake-agent.ts'
 import { gate, type Refusal, startTestBroker, type TestBroker } from '../support/test-broker.ts'
@@ -64,7 +65,7 @@ describe('[2-28..2-31, C-78] keep or destroy', () => {
     ...{ sandbox_id: `sb_${crypto.randomUUID()}`, session_id: session_id ?? '', provider: 'fake', isolation: 'none', generation: 1 },
     ...{ profile_hash: '0'.repeat(16), from_pool: false, suspended: null, activity: { running: 0, attached: 0, idle_ms: 0 } },
     state: 'running',
-    request: { tenant_id: 'default', profile: {} as never, labels: {}, workspace_id: null, kept_sessions: [], discard_workspace: false },
+    request: CreateSandboxRequest.parse({ tenant_id: 'default', profile: { name: 'default' } }),
   })
 
   test('kept: live sessions and the pool; destroyed: unknown, released and superseded ones', async () => {

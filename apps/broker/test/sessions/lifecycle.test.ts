@@ -1,4 +1,4 @@
-import { Profile, SESSION_STATES, type SessionState } from '@boxoffice/protocol'
+import { MountSet, Profile, SESSION_STATES, type SessionState } from '@boxoffice/protocol'
 import { describe, expect, test } from 'vitest'
 import { dueAt, type SessionEvent, transition } from '../../src/sessions/lifecycle.ts'
 import { isLive, type LiveSession, type Session, type SessionBase } from '../../src/sessions/session.ts'
@@ -20,6 +20,7 @@ const base: SessionBase = {
   scope: { type: 'thread', id: 'x' },
   relay: 'auto',
   providerPreference: null,
+  mounts: MountSet.parse({}),
   shape: 'mvp',
   hasGrants: false,
 }
@@ -32,7 +33,12 @@ const sessions: { [State in SessionState]: Extract<Session, { state: State }> } 
   active: { ...base, ...placed, state: 'active' },
   idle: { ...base, ...placed, state: 'idle' },
   suspended: { ...base, ...placed, state: 'suspended', mode: 'freeze', suspendedAt: MADE + 50_000 },
-  terminated: { ...base, state: 'terminated', ...{ agentId: 'agt_1', placed, endedAt: MADE + 60_000, keepWorkspace: false }, reason: 'hard_ttl' },
+  terminated: {
+    ...base,
+    state: 'terminated',
+    ...{ agentId: 'agt_1', placed, endedAt: MADE + 60_000, keepWorkspace: false },
+    reason: 'hard_ttl',
+  },
   failed: { ...base, state: 'failed', ...{ agentId: 'agt_1', placed, endedAt: MADE + 60_000, keepWorkspace: false }, reason: 'oom' },
 }
 
@@ -47,6 +53,7 @@ const events: { [Type in SessionEvent['type']]: Extract<SessionEvent, { type: Ty
   suspend_refused: { type: 'suspend_refused' },
   released: { type: 'released' },
   sandbox_lost: { type: 'sandbox_lost', reason: 'oom' },
+  remade: { type: 'remade', generation: 2, mounts: MountSet.parse({}) },
 }
 
 /** The state afterwards, with the effects in order; `refused`: illegal, nothing changes. */
@@ -65,6 +72,7 @@ const table: Record<SessionState, Record<SessionEvent['type'], Cell>> = {
     suspend_refused: 'provisioning',
     released: 'terminated +revoke destroy',
     sandbox_lost: 'provisioning',
+    remade: 'provisioning',
   },
   active: {
     created: 'refused',
@@ -77,6 +85,7 @@ const table: Record<SessionState, Record<SessionEvent['type'], Cell>> = {
     suspend_refused: 'active',
     released: 'terminated +revoke destroy',
     sandbox_lost: 'failed +revoke destroy',
+    remade: 'active',
   },
   idle: {
     created: 'refused',
@@ -89,6 +98,7 @@ const table: Record<SessionState, Record<SessionEvent['type'], Cell>> = {
     suspend_refused: 'idle',
     released: 'terminated +revoke destroy',
     sandbox_lost: 'failed +revoke destroy',
+    remade: 'active',
   },
   suspended: {
     created: 'refused',
@@ -101,6 +111,7 @@ const table: Record<SessionState, Record<SessionEvent['type'], Cell>> = {
     suspend_refused: 'terminated +revoke destroy',
     released: 'terminated +revoke destroy',
     sandbox_lost: 'failed +revoke destroy',
+    remade: 'active',
   },
   terminated: {
     created: 'refused',
@@ -113,6 +124,7 @@ const table: Record<SessionState, Record<SessionEvent['type'], Cell>> = {
     suspend_refused: 'terminated',
     released: 'terminated +destroy',
     sandbox_lost: 'terminated',
+    remade: 'refused',
   },
   failed: {
     created: 'refused',
@@ -125,6 +137,7 @@ const table: Record<SessionState, Record<SessionEvent['type'], Cell>> = {
     suspend_refused: 'failed',
     released: 'terminated +destroy',
     sandbox_lost: 'failed',
+    remade: 'refused',
   },
 }
 

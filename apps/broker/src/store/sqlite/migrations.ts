@@ -218,4 +218,8 @@ export const MIGRATIONS: readonly string[] = [
   CREATE INDEX audit_tenant ON audit (tenant) WHERE tenant IS NOT NULL;
   CREATE INDEX audit_ts ON audit (ts);
   `,
+  `
+  -- [0-34] What of its host a session's sandbox sees, as JSON; empty for nothing.
+  ALTER TABLE sessions ADD COLUMN mounts TEXT NOT NULL DEFAULT '';
+  `,
 ]

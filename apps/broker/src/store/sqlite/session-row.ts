@@ -1,4 +1,4 @@
-import type { Profile, RelayPreference, Scope, SessionState } from '@boxoffice/protocol'
+import { MountSet, type Profile, type RelayPreference, type Scope, type SessionState } from '@boxoffice/protocol'
 import { type EndReason, isLive, isPlaced, type Placed, type Session, type SuspendMode } from '../../sessions/session.ts'
 
 /** One row of `sessions`. */
@@ -37,11 +37,15 @@ export type SessionRow = {
   ended_at: number | null
   keep_workspace: number
   provider_preference: string | null
+  /** Empty: no mounts, and a workspace of the agent's making. */
+  mounts: string
   /** Not a column; only where a session is looked up by itself. */
   has_grants?: 0 | 1
 }
 
 const NO_LABELS = Object.freeze({})
+const NO_MOUNTS: MountSet = Object.freeze(MountSet.parse({}))
+const NO_MOUNTS_JSON = JSON.stringify(NO_MOUNTS)
 
 export function toSession(row: SessionRow, profile: Profile): Session {
   const base = {
@@ -52,6 +56,7 @@ export function toSession(row: SessionRow, profile: Profile): Session {
     labels: row.labels === '{}' ? NO_LABELS : (JSON.parse(row.labels) as Record<string, string>),
     relay: row.relay,
     providerPreference: row.provider_preference,
+    mounts: row.mounts === '' ? NO_MOUNTS : MountSet.parse(JSON.parse(row.mounts)),
     shape: row.shape,
     createdBy: row.created_by,
     createdAt: row.created_at,
@@ -97,6 +102,12 @@ const placedOf = (row: SessionRow): Placed => ({
   activatedAt: row.activated_at ?? 0,
 })
 
+const mountsColumn = (mounts: MountSet): string => {
+  if (mounts === NO_MOUNTS) return ''
+  const json = JSON.stringify(mounts)
+  return json === NO_MOUNTS_JSON ? '' : json
+}
+
 /** All columns but those that the store adds. */
 export function toRow(session: Session): Omit<SessionRow, 'profile_hash' | 'owner' | 'has_grants'> {
   const placed = isPlaced(session) ? session : isLive(session) ? null : session.placed
@@ -112,6 +123,7 @@ export function toRow(session: Session): Omit<SessionRow, 'profile_hash' | 'owne
     labels: JSON.stringify(session.labels),
     relay: session.relay,
     provider_preference: session.providerPreference,
+    mounts: mountsColumn(session.mounts),
     shape: session.shape,
     created_by: session.createdBy,
     created_at: session.createdAt,

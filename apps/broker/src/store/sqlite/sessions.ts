@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { Profile } from '@boxoffice/protocol'
+import { MountSet, Profile } from '@boxoffice/protocol'
 import type { EndedSession, LiveSession, PlacedSession, ProvisioningSession, Session } from '../../sessions/session.ts'
 import type { CreateOptions, CreateOutcome, SaveOptions, SessionStore } from '../store.ts'
 import type { AppendAudit } from './audit.ts'
@@ -80,6 +80,7 @@ export function sqliteSessions(
       (after.state === 'active' || after.state === 'idle') &&
       before.state === after.state &&
       before.dueAt === after.dueAt &&
+      before.mounts === after.mounts &&
       before.busy === after.busy
     const changed = touched
       ? touch.run(after.lastActivityAt, after.leaseExpiresAt, before.id, before.state, after.activatedAt)
@@ -208,6 +209,7 @@ const SHAPE: ProvisioningSession = {
     labels: {},
     relay: 'auto',
     providerPreference: null,
+    mounts: MountSet.parse({}),
     shape: 'mvp',
   },
   ...{
