@@ -19,6 +19,7 @@ pub enum Parsed {
     /// The control groups to enter.
     Launch(Vec<PathBuf>),
     Nursery,
+    Files,
     Wrong(String),
 }
 
@@ -35,6 +36,7 @@ impl Config {
                 "--version" => return Parsed::Version,
                 "--launch" => return Parsed::Launch(arguments.map(PathBuf::from).collect()),
                 "--nursery" => return Parsed::Nursery,
+                "--files" => return Parsed::Files,
                 "--no-seccomp" => seccomp = false,
                 "--socket" => socket = path(),
                 "--workspace" => workspace = path(),
@@ -72,6 +74,7 @@ mod tests {
         assert!(matches!(parse("--version"), Parsed::Version));
         assert!(matches!(parse("--launch /a /b"), Parsed::Launch(groups) if groups.len() == 2));
         assert!(matches!(parse("--nursery"), Parsed::Nursery));
+        assert!(matches!(parse("--files"), Parsed::Files));
         assert!(matches!(parse("--socket /s --workspace /w"), Parsed::Wrong(_)));
         assert!(matches!(parse("--socket /s --workspace /w --home"), Parsed::Wrong(_)));
         assert!(matches!(parse("--what"), Parsed::Wrong(_)));

@@ -1,4 +1,5 @@
 use boxoffice_supervisor::config::{Config, Parsed};
+use boxoffice_supervisor::files;
 use boxoffice_supervisor::launch::launch;
 use boxoffice_supervisor::nursery;
 use boxoffice_supervisor::supervisor::Supervisor;
@@ -13,6 +14,7 @@ fn main() -> ExitCode {
         }
         Parsed::Launch(groups) => return end_of(launch(&groups)),
         Parsed::Nursery => return end_of(nursery::keep()),
+        Parsed::Files => return end_of(files::serve()),
         Parsed::Wrong(message) => {
             eprintln!("supervisor: {message}");
             return ExitCode::from(2);

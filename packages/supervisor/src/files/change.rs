@@ -1,8 +1,6 @@
 //! Changes of the tree that carry no content.
 
-use rustix::fs::{
-    AtFlags, FileType, Mode, RawMode, RenameFlags, mkdirat, renameat, renameat_with, symlinkat, unlinkat,
-};
+use rustix::fs::{AtFlags, FileType, Mode, RawMode, RenameFlags, renameat, renameat_with, symlinkat, unlinkat};
 use rustix::io::Errno;
 
 use super::error::FileError;
@@ -22,7 +20,7 @@ pub fn mkdir(root: &Root, path: &str, parents: bool, mode: Option<u32>) -> Resul
         };
     }
     let mode = Mode::from_raw_mode((mode.unwrap_or(0o777) & 0o7777) as RawMode);
-    match mkdirat(&located.parent, &*located.name, mode) {
+    match root.make_directory(&located.parent, &located.name, mode) {
         Err(Errno::EXIST) if parents => Ok(false),
         other => Ok(other.map(|()| true)?),
     }

@@ -2,12 +2,12 @@
 
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
-use serde::Serialize;
+use serde::{Serialize, de::DeserializeOwned};
 use std::time::Duration;
 
 use super::error::FileError;
 use crate::fault::Fault;
-use crate::wire::{Decoder, Item, Kind, header, push_bytes, push_json};
+use crate::wire::{Decoder, Item, Kind, WireError, header, object, push_bytes, push_json};
 
 const READ: usize = 256 << 10;
 /// How long a failed upload waits for the agent to take notice.
@@ -15,13 +15,19 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 pub struct Link {
     pub fd: OwnedFd,
+    /// Where the other side's frames come from, if not from `fd`.
+    source: Option<OwnedFd>,
     decoder: Decoder,
     input: Vec<u8>,
 }
 
 impl Link {
     pub fn new(fd: OwnedFd, decoder: Decoder, input: Vec<u8>) -> Link {
-        Link { fd, decoder, input }
+        Link { fd, source: None, decoder, input }
+    }
+
+    pub fn of_two(source: OwnedFd, fd: OwnedFd) -> Link {
+        Link { fd, source: Some(source), decoder: Decoder::default(), input: Vec::new() }
     }
 
     pub fn into_rest(self) -> (Decoder, Vec<u8>) {
@@ -74,7 +80,13 @@ impl Link {
                         self.input = input.to_vec();
                         return Ok(());
                     }
-                    Ok(Some(Item::Data { kind: Kind::Stdin, bytes, .. })) => each(bytes)?,
+                    Ok(Some(Item::Data { kind: Kind::Stdin, bytes, .. })) => {
+                        let taken = each(bytes);
+                        if taken.is_err() {
+                            self.input = input.to_vec();
+                            return taken;
+                        }
+                    }
                     Ok(None) => break,
                     _ => return Err(FileError::Connection),
                 }
@@ -86,9 +98,37 @@ impl Link {
         }
     }
 
+    /// The next request; `None` at the end. What comes of an upload's body after its failure is passed over.
+    pub fn request<T: DeserializeOwned>(&mut self) -> Result<Option<T>, WireError> {
+        let mut chunk = std::mem::take(&mut self.input);
+        let mut length = chunk.len();
+        loop {
+            let mut input = &chunk[..length];
+            loop {
+                match self.decoder.next(&mut input)? {
+                    Some(Item::Frame { kind: Kind::File, payload }) => {
+                        let request = object(payload)?;
+                        self.input = input.to_vec();
+                        return Ok(Some(request));
+                    }
+                    Some(Item::Data { kind: Kind::Stdin, .. }) => {}
+                    Some(_) => return Err(WireError::OutOfPlace),
+                    None => break,
+                }
+            }
+            if chunk.len() < READ {
+                chunk = vec![0; READ];
+            }
+            length = match self.receive(&mut chunk) {
+                Ok(length) => length,
+                Err(_) => return Ok(None),
+            };
+        }
+    }
+
     fn receive(&mut self, buffer: &mut [u8]) -> Result<usize, FileError> {
         loop {
-            match rustix::io::read(&self.fd, &mut *buffer) {
+            match rustix::io::read(self.source.as_ref().unwrap_or(&self.fd), &mut *buffer) {
                 Ok(0) => return Err(FileError::Connection),
                 Ok(count) => return Ok(count),
                 Err(Errno::INTR) => {}

@@ -2,6 +2,7 @@
 
 mod change;
 mod error;
+mod helper;
 mod link;
 mod list;
 mod path;
@@ -12,6 +13,7 @@ mod threads;
 mod tree;
 mod write;
 
+pub use helper::serve;
 pub use request::Request;
 pub use threads::{Finished, Threads};
 
@@ -29,7 +31,7 @@ const TEMPORARY: &str = ".boxoffice-upload-";
 fn perform(link: &mut Link, request: Request, workspace: PathBuf) -> bool {
     let is_upload = matches!(request.operation, Operation::Write { .. });
     let name = request.operation.path().to_owned();
-    match run(link, request, workspace) {
+    match root_of(request.root, workspace).and_then(|root| run(link, &root, request.operation)) {
         Ok(()) => true,
         Err(FileError::Connection) => false,
         Err(error) => {
@@ -42,30 +44,33 @@ fn perform(link: &mut Link, request: Request, workspace: PathBuf) -> bool {
     }
 }
 
-fn run(link: &mut Link, request: Request, workspace: PathBuf) -> Result<(), FileError> {
-    let root = match request.root {
-        RootName::Workspace => Root::workspace(workspace)?,
-        RootName::Sandbox => Root::sandbox()?,
-    };
-    match request.operation {
-        Operation::Read { path, offset, length } => read::read(link, &root, &path, offset, length),
+fn root_of(name: RootName, workspace: PathBuf) -> Result<Root, FileError> {
+    match name {
+        RootName::Workspace => Root::workspace(workspace),
+        RootName::Sandbox => Root::sandbox(),
+    }
+}
+
+fn run(link: &mut Link, root: &Root, operation: Operation) -> Result<(), FileError> {
+    match operation {
+        Operation::Read { path, offset, length } => read::read(link, root, &path, offset, length),
         Operation::Write { path, mode, overwrite, size, if_match } => {
-            write::write(link, &root, &path, &write::Upload { mode, overwrite, size, if_match })
+            write::write(link, root, &path, &write::Upload { mode, overwrite, size, if_match })
         }
         Operation::Stat { path, follow } => {
-            let stat = stat::of_path(&root, &path, follow)?;
+            let stat = stat::of_path(root, &path, follow)?;
             link.result(&stat)
         }
-        Operation::List { path, depth, limit } => list::list(link, &root, &path, depth, limit),
+        Operation::List { path, depth, limit } => list::list(link, root, &path, depth, limit),
         Operation::Mkdir { path, parents, mode } => {
-            let created = change::mkdir(&root, &path, parents, mode)?;
+            let created = change::mkdir(root, &path, parents, mode)?;
             link.result(&serde_json::json!({ "created": created }))
         }
-        Operation::Move { from, to, overwrite } => done(link, change::rename(&root, &from, &to, overwrite)),
-        Operation::Remove { path, recursive } => done(link, change::remove(&root, &path, recursive)),
-        Operation::Symlink { path, target } => done(link, change::symlink(&root, &path, &target)),
+        Operation::Move { from, to, overwrite } => done(link, change::rename(root, &from, &to, overwrite)),
+        Operation::Remove { path, recursive } => done(link, change::remove(root, &path, recursive)),
+        Operation::Symlink { path, target } => done(link, change::symlink(root, &path, &target)),
         Operation::Usage {} => {
-            let usage = tree::usage(&root)?;
+            let usage = tree::usage(root)?;
             link.result(&usage)
         }
     }

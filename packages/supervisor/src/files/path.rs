@@ -2,21 +2,27 @@
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat, mkdirat, openat, openat2, readlinkat, statat,
+    AtFlags, CWD, FileType, Gid, Mode, OFlags, ResolveFlags, Stat, Uid, chownat, fstat, mkdirat, openat, openat2,
+    readlinkat, statat,
 };
 use rustix::io::Errno;
+use rustix::process::geteuid;
 use std::path::PathBuf;
 
 use super::error::FileError;
 
 const LINKS: usize = 40;
+/// Where a guest finds its workspace.
+const GUEST_MOUNTS: [&str; 2] = ["/workspace/", "/app/"];
 
 /// The tree in which an operation stays.
 pub struct Root {
     fd: OwnedFd,
-    /// Where it is in the sandbox, for links with an absolute target. Ends with a slash.
-    prefix: String,
+    /// Where it is in the sandbox, for links with an absolute target. Each ends with a slash.
+    prefixes: Vec<String>,
     confined: bool,
+    /// What is made belongs to whoever has the directory that it is made in.
+    adopted: bool,
 }
 
 /// A name in an open directory. What it names may not exist; it is never a link if links were to be followed.
@@ -35,11 +41,25 @@ impl Root {
         if !prefix.ends_with('/') {
             prefix.push('/');
         }
-        Ok(Root { fd, prefix, confined: true })
+        Ok(Root { fd, prefixes: vec![prefix], confined: true, adopted: false })
+    }
+
+    /// The workspace of a sandbox as the host has it. Links are written by the guest, for which it is elsewhere; and what root makes
+    /// there is the guest's to change.
+    pub fn from_outside(path: PathBuf) -> Result<Root, FileError> {
+        let mut root = Root::workspace(path)?;
+        root.prefixes.extend(GUEST_MOUNTS.map(String::from));
+        root.adopted = geteuid().is_root();
+        Ok(root)
     }
 
     pub fn sandbox() -> Result<Root, FileError> {
-        Ok(Root { fd: openat(CWD, "/", DIRECTORY, Mode::empty())?, prefix: "/".into(), confined: false })
+        Ok(Root {
+            fd: openat(CWD, "/", DIRECTORY, Mode::empty())?,
+            prefixes: vec!["/".into()],
+            confined: false,
+            adopted: false,
+        })
     }
 
     pub fn is_confined(&self) -> bool {
@@ -84,10 +104,27 @@ impl Root {
         }
         let (folder, name) = split(path);
         self.ensure_directory(folder)?;
-        match mkdirat(&self.open_directory(folder)?, name, Mode::from_raw_mode(0o777)) {
+        match self.make_directory(&self.open_directory(folder)?, name, Mode::from_raw_mode(0o777)) {
             Ok(()) | Err(Errno::EXIST) => self.open_directory(path).map(drop),
             Err(errno) => Err(errno.into()),
         }
+    }
+
+    pub fn make_directory(&self, parent: &OwnedFd, name: &str, mode: Mode) -> Result<(), Errno> {
+        mkdirat(parent, name, mode)?;
+        match self.heir(parent)? {
+            Some((uid, gid)) => chownat(parent, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW),
+            None => Ok(()),
+        }
+    }
+
+    /// To whom what is made in `parent` has to be given.
+    pub fn heir(&self, parent: &OwnedFd) -> Result<Option<(Uid, Gid)>, Errno> {
+        if !self.adopted {
+            return Ok(None);
+        }
+        let stat = fstat(parent)?;
+        Ok(Some((Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid))))
     }
 
     /// Where a link in `folder` leads, as a path of this root.
@@ -96,7 +133,8 @@ impl Root {
             return Ok(if folder.is_empty() { target.into() } else { format!("{folder}/{target}") });
         }
         let with_slash = format!("{target}/");
-        let inside = with_slash.strip_prefix(&self.prefix).ok_or(FileError::Escapes)?;
+        let inside =
+            self.prefixes.iter().find_map(|prefix| with_slash.strip_prefix(prefix)).ok_or(FileError::Escapes)?;
         Ok(inside.trim_matches('/').into())
     }
 

@@ -1,11 +1,20 @@
 //! The `file` message.
 
 use serde::Deserialize;
+use std::path::PathBuf;
 
 #[derive(Deserialize)]
 pub struct Request {
     #[serde(default)]
     pub root: RootName,
+    #[serde(flatten)]
+    pub operation: Operation,
+}
+
+/// The same to the helper of a program on the host, which has one for all of its workspaces.
+#[derive(Deserialize)]
+pub struct Order {
+    pub directory: PathBuf,
     #[serde(flatten)]
     pub operation: Operation,
 }

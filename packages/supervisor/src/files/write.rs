@@ -2,7 +2,8 @@
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{
-    AtFlags, Mode, OFlags, RawMode, RenameFlags, fchmod, linkat, openat, renameat, renameat_with, statat, unlinkat,
+    AtFlags, Mode, OFlags, RawMode, RenameFlags, fchmod, fchown, linkat, openat, renameat, renameat_with, statat,
+    unlinkat,
 };
 use rustix::io::Errno;
 
@@ -42,7 +43,7 @@ pub fn write(link: &mut Link, root: &Root, path: &str, upload: &Upload) -> Resul
         return Err(FileError::IsDirectory);
     }
     upload.check(&located)?;
-    let (file, mut temporary) = create(&located)?;
+    let (file, mut temporary) = create(root, &located)?;
     let mut written = 0;
     link.body(|bytes| {
         written += bytes.len() as u64;
@@ -96,13 +97,17 @@ impl Upload {
     }
 }
 
-fn create(located: &Located) -> Result<(OwnedFd, Temporary<'_>), FileError> {
+fn create<'a>(root: &Root, located: &'a Located) -> Result<(OwnedFd, Temporary<'a>), FileError> {
     let mut random = [0; 8];
     rustix::rand::getrandom(&mut random[..], rustix::rand::GetRandomFlags::empty())?;
     let name = format!("{TEMPORARY}{:016x}", u64::from_ne_bytes(random));
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = openat(&located.parent, &*name, flags, Mode::from_raw_mode(0o600))?;
-    Ok((file, Temporary { located, name, kept: false }))
+    let temporary = Temporary { located, name, kept: false };
+    if let Some((uid, gid)) = root.heir(&located.parent)? {
+        fchown(&file, Some(uid), Some(gid))?;
+    }
+    Ok((file, temporary))
 }
 
 fn write_all(file: &OwnedFd, mut bytes: &[u8]) -> Result<(), FileError> {
