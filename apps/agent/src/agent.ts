@@ -83,6 +83,7 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
         providerCandidates({
           provider: config.provider,
           isolation: config.isolation,
+          sameUser: config.sameUser,
           unsafeRefused: unsafeRefused(config, overrides.exposed ?? false),
           dockerHost: config.dockerHost,
           dataDirectory: directory.path,
@@ -97,7 +98,7 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
 
     const layout = await createLayout(directory.path)
     teardown.defer(() => layout.close())
-    const uids = createUids(installId)
+    const uids = createUids(installId, config.sameUser)
     await claimOwners(uids, join(directory.path, 'workspaces'))
     const wall = overrides.wall ?? Date.now
     let trust = await loadTrust(directory.path)

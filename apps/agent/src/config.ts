@@ -42,6 +42,8 @@ export const AgentConfig = z
     isolation: z.enum(['auto', 'bubblewrap', 'none']).default('auto'),
     /** Allows isolation `none` behind a listener that others can reach. */
     allowUnsafeLocal: z.boolean().default(false),
+    /** With isolation `none`: sandboxes run as the agent's own user also where that is root. */
+    sameUser: z.boolean().default(false),
     /** As in the environment variable DOCKER_HOST. */
     dockerHost: z.string().min(1).optional(),
     defaultImage: z.string().min(1).default('boxoffice/sandbox:latest'),
@@ -64,6 +66,10 @@ export const AgentConfig = z
   .refine(({ tlsCert, tlsKey }) => (tlsCert === undefined) === (tlsKey === undefined), {
     path: ['tlsKey'],
     error: 'tlsCert and tlsKey belong together',
+  })
+  .refine(({ sameUser, provider, isolation }) => !sameUser || (provider === 'local' && isolation === 'none'), {
+    path: ['sameUser'],
+    error: 'goes with provider local and isolation none: whatever is isolated has a user of its own',
   })
   .refine(({ dataplaneListen, relay }) => dataplaneListen === undefined || relay === 'always', {
     path: ['dataplaneListen'],

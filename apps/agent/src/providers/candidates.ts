@@ -6,6 +6,7 @@ import type { Candidate } from './slot.ts'
 export type CandidateOptions = {
   provider: 'auto' | 'docker' | 'local'
   isolation: 'auto' | 'bubblewrap' | 'none'
+  sameUser: boolean
   /** Why isolation `none` may not be used here, or null when it may. */
   unsafeRefused: string | null
   dockerHost: string | undefined

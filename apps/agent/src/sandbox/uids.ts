@@ -16,9 +16,10 @@ export interface Uids {
   free(uid: number): void
 }
 
-export const createUids = (installId: string): Uids => {
+/** `sameUser`: the agent's own for each of them, also where it is root. */
+export const createUids = (installId: string, sameUser = false): Uids => {
   const own = { uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 }
-  if (own.uid !== 0) return { allot: () => own, claim: () => {}, free: () => {} }
+  if (own.uid !== 0 || sameUser) return { allot: () => own, claim: () => {}, free: () => {} }
 
   // Several agents on one host stay out of each other's way without asking.
   const first = BASE + (createHash('sha256').update(installId).digest().readUInt32LE(0) % INSTALLS) * PER_INSTALL

@@ -9,7 +9,7 @@ import { findBubblewrap } from './detect.ts'
 import { createLaunchers } from './launchers.ts'
 import { type LocalSandbox, localSandbox } from './local-sandbox.ts'
 import { descendantsOf, pidsWithArgumentEnd, signalPid } from './process-table.ts'
-import { createReach } from './reach.ts'
+import { AS_THEY_ARE, createReach } from './reach.ts'
 import { type LocalState, stateFiles } from './state-file.ts'
 
 export type LocalProviderOptions = {
@@ -18,6 +18,8 @@ export type LocalProviderOptions = {
   installId: string
   /** `auto` takes bubblewrap where it works. */
   isolation: 'auto' | 'bubblewrap' | 'none'
+  /** Sandboxes run as the user of the agent, which can go everywhere that they must. */
+  sameUser?: boolean
   log: Logger
 }
 
@@ -39,7 +41,7 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
   const etcDirectory = join(dataDirectory, 'etc')
   await mkdir(stateDirectory, { recursive: true, mode: 0o700 })
   if (bwrap !== undefined) await generateEtc(etcDirectory)
-  const reach = await createReach(dataDirectory, installId)
+  const reach = options.sameUser ? AS_THEY_ARE : await createReach(dataDirectory, installId)
   const cgroups = openCgroups(installId)
   const bootId = (await readFile('/proc/sys/kernel/random/boot_id', 'utf8')).trim()
   const files = stateFiles(stateDirectory)

@@ -12,7 +12,7 @@ export interface Reach {
   close(): Promise<void>
 }
 
-const AS_THEY_ARE: Reach = { path: (hostPath) => hostPath, close: async () => {} }
+export const AS_THEY_ARE: Reach = { path: (hostPath) => hostPath, close: async () => {} }
 
 /**
  * bubblewrap opens what it mounts as the sandbox's uid, and resolves every path first, so handing it open descriptors does not
