@@ -7,14 +7,20 @@ import { Members } from './access/members.ts'
 import { hashKey, newApiKey, newKeyId, Principals, ROOT_TENANT } from './access/principals.ts'
 import { Threads } from './access/threads.ts'
 import { type AgentClient, httpAgentClient } from './agents/agent-client.ts'
+import { createDataplaneClient } from './agents/dataplane-client.ts'
 import { Inventory } from './agents/inventory.ts'
 import { LostAgents } from './agents/lost-agents.ts'
 import { Placement } from './agents/placement.ts'
 import { AgentRegistry } from './agents/registry.ts'
+import { createStepsApp } from './compat/sbs/app.ts'
+import { knownCallers } from './compat/sbs/callers.ts'
+import { listenForSteps, type StepsListener } from './compat/sbs/listener.ts'
+import { Steps } from './compat/sbs/steps.ts'
 import { type BrokerConfig, isExposed, isLoopback, profilesOf, type ResolvedBrokerConfig, resolveConfig, targetPolicy } from './config.ts'
 import { enrollTokenOf, openDataDir, readSecret, writeSecret } from './data-dir.ts'
 import { EventFeed } from './events/event-feed.ts'
 import { JournalIntake } from './events/journal-intake.ts'
+import { clientAddress } from './http/address.ts'
 import { agentRoutes } from './http/agents.ts'
 import { createApp } from './http/app.ts'
 import { auditRoutes } from './http/audit.ts'
@@ -42,6 +48,7 @@ import { SessionLedger } from './sessions/ledger.ts'
 import { Provisioner } from './sessions/provisioner.ts'
 import { Reaper } from './sessions/reaper.ts'
 import { SessionService } from './sessions/service.ts'
+import { isLive } from './sessions/session.ts'
 import { StartError } from './start-error.ts'
 import { lockDataDir } from './store/sqlite/lock.ts'
 import { openSqliteStore } from './store/sqlite/sqlite-store.ts'
@@ -56,7 +63,13 @@ import { sessionTokenVerifier } from './tokens/verifier.ts'
 const EVENT_TIMES = { pingMs: 15_000, stallMs: 30_000, pollMs: 200 }
 
 /** What tests put in the place of the real thing. */
-export type BrokerOverrides = { now?: () => number; client?: AgentClient; log?: Log; eventTimes?: Partial<typeof EVENT_TIMES> }
+export type BrokerOverrides = {
+  now?: () => number
+  client?: AgentClient
+  log?: Log
+  stepsLog?: Log
+  eventTimes?: Partial<typeof EVENT_TIMES>
+}
 
 /**
  * `localUrl` is where it listens, whatever its public URL is. `enrollToken` is what agents register with: the configured one, or
@@ -73,6 +86,8 @@ export interface Broker {
   reap(): Promise<void>
   /** Resolves when no call to an agent is in flight for sessions that have changed. */
   settled(): Promise<void>
+  /** The surface of seed 003 on a listener of its own, for everybody who reaches it. Its end ends its sessions. */
+  serveSteps(options: { host: string; port: number }): Promise<StepsListener>
   /** Adds the next signing key [C-49]; `immediately` for one that has leaked. */
   rotateKeys(immediately?: boolean): Promise<void>
 }
@@ -98,6 +113,7 @@ export function createBroker(config: BrokerConfig, overrides: BrokerOverrides = 
     close: () => parts.disposeAsync(),
     reap: () => started().reaper.run(),
     settled: () => started().effects.settled(),
+    serveSteps: (options) => started().serveSteps(options),
     rotateKeys: (immediately) => started().keys.rotate(immediately),
   }
 }
@@ -176,10 +192,22 @@ async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, p
     ...operationRoutes({ keys, metrics, notReady: () => notReady(store, placement) }),
   ]
   routes.push(...documentationRoutes(routes, () => url))
+  const dataplane = createDataplaneClient({ store, issuer, now })
+  parts.defer(() => dataplane.close())
+  const stepsWith = (profile: string | null): Steps =>
+    new Steps({
+      ...{ sessions, dataplane, profile, log: overrides.stepsLog ?? log },
+      timeoutSeconds: settings.compat.sbs.stepTimeoutSeconds,
+      isOver: async (id) => !isLive((await store.sessions.byId(id)) ?? fail(`session ${id} is not in the store`)),
+      ended: (id) => effects.ended(id),
+    })
+  const authFailures = new RateLimit(rates.authFailures, now)
+  const controlLimit = new PrincipalLimit('control', { principal: rates.controlPerPrincipal, tenant: rates.controlPerTenant }, now)
+  const callerOf = knownCallers({ principals, authFailures, controlLimit, addressOf: clientAddress(settings.trustedProxies) })
+  const base = '/compat/sbs'
+  const mounts = settings.compat.sbs.enabled ? [{ path: base, app: createStepsApp({ steps: stepsWith(null), callerOf, base, log }) }] : []
   const app = createApp({
-    ...{ routes, principals, store, metrics, log, now },
-    authFailures: new RateLimit(rates.authFailures, now),
-    controlLimit: new PrincipalLimit('control', { principal: rates.controlPerPrincipal, tenant: rates.controlPerTenant }, now),
+    ...{ routes, mounts, principals, store, metrics, log, now, authFailures, controlLimit },
     corsOrigins: settings.corsOrigins,
     trustedProxies: settings.trustedProxies,
   })
@@ -213,7 +241,8 @@ async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, p
     enrollToken,
     ...(apiKeyCreated === undefined ? {} : { apiKeyCreated }),
   }
-  return { started, reaper, effects, keys }
+  const serveSteps = (options: { host: string; port: number }) => listenForSteps({ ...options, steps: stepsWith('sbs'), log })
+  return { started, reaper, effects, keys, serveSteps }
 }
 
 /**

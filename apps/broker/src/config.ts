@@ -51,6 +51,14 @@ export const BrokerConfig = z.object({
   profiles: z.array(z.strictObject(Profile.shape)).default([]),
   sharedDataDir: z.boolean().default(false),
   features: Features.prefault({}),
+  /** Surfaces of other systems, each below `/compat/<name>` while it is enabled. */
+  compat: z
+    .strictObject({
+      sbs: z
+        .strictObject({ enabled: z.boolean().default(false), stepTimeoutSeconds: z.number().min(1).max(3600).default(30) })
+        .prefault({}),
+    })
+    .prefault({}),
   corsOrigins: z.array(z.string()).default([]),
   /** Addresses whose X-Forwarded-For counts. */
   trustedProxies: z.array(z.string()).default([]),

@@ -24,6 +24,8 @@ import type { Answer, AnyRoute } from './route.ts'
 
 export type AppOptions = {
   routes: readonly AnyRoute[]
+  /** Surfaces with their own idea of errors, below their paths. */
+  mounts: readonly { path: string; app: Hono<Env> }[]
   principals: Principals
   store: Store
   authFailures: RateLimit
@@ -50,6 +52,7 @@ export function createApp(options: AppOptions): Hono<Env> {
   for (const route of options.routes) app.on(route.method, route.path, (c) => serve(c, route, options, addressOf, refuse))
   for (const [path, allow] of methodsByPath(options.routes))
     app.all(path, (c) => refuse(c, methodNotAllowed(c.req.method, allow), requestIdOf(c), 'full', undefined, { allow }))
+  for (const mount of options.mounts) app.mount(mount.path, (request, env) => mount.app.fetch(request, env as Connection))
   app.notFound((c) =>
     refuse(
       c,

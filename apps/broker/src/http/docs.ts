@@ -1,9 +1,18 @@
+/** `api`: where the description is that the page shows. */
+export type DocsText = { title: string; intro: string; api: string }
+
+/** The page runs its own script and asks its own server; nothing else. */
+export const docsHeaders = {
+  'content-type': 'text/html; charset=utf-8',
+  'content-security-policy': "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'",
+}
+
 /** `/docs`: reads `/openapi.json` and shows it. Self-contained, so that it works without internet and loads nothing from others. */
-export const docsPage = `<!doctype html>
+export const docsPage = ({ title, intro, api }: DocsText): string => `<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width">
-<title>Boxoffice API</title>
+<title>${title}</title>
 <style>
   body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #1b1f24; }
   details { border: 1px solid #d0d7de; border-radius: 6px; margin: .5rem 0; }
@@ -16,9 +25,9 @@ export const docsPage = `<!doctype html>
   code { font: 13px ui-monospace, monospace; }
   @media (prefers-color-scheme: dark) { body { background: #0d1117; color: #e6edf3; } pre { background: #161b22; } }
 </style>
-<h1>Boxoffice API</h1>
-<p>The same description for machines: <a href="/openapi.json">/openapi.json</a>.
-Send <code>Authorization: Bearer &lt;API key&gt;</code>.</p>
+<h1>${title}</h1>
+<p>The same description for machines: <a href="${api}">${api}</a>.
+${intro}</p>
 <div id="routes">Loading…</div>
 <script>
   const el = (tag, text, ...children) => {
@@ -28,7 +37,7 @@ Send <code>Authorization: Bearer &lt;API key&gt;</code>.</p>
     return node
   }
   const block = (title, value) => [el('h3', title), el('pre', '', el('code', JSON.stringify(value, null, 2)))]
-  fetch('/openapi.json').then((answer) => answer.json()).then((api) => {
+  fetch('${api}').then((answer) => answer.json()).then((api) => {
     const list = document.getElementById('routes')
     list.textContent = ''
     for (const [path, methods] of Object.entries(api.paths))

@@ -1,6 +1,6 @@
 import { ErrorEnvelope } from '@boxoffice/protocol'
 import { z } from 'zod'
-import { docsPage } from './docs.ts'
+import { docsHeaders, docsPage } from './docs.ts'
 import { type AnyRoute, defineRoute } from './route.ts'
 
 const VERSION = '0.1.0'
@@ -24,11 +24,8 @@ export function documentationRoutes(routes: readonly AnyRoute[], publicUrl: () =
       responses: { 200: { description: 'A page that needs nothing from elsewhere', contentType: 'text/html' } },
       handle: () => ({
         status: 200,
-        text: docsPage,
-        headers: {
-          'content-type': 'text/html; charset=utf-8',
-          'content-security-policy': "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'",
-        },
+        text: docsPage({ title: 'Boxoffice API', api: '/openapi.json', intro: 'Send <code>Authorization: Bearer &lt;API key&gt;</code>.' }),
+        headers: docsHeaders,
       }),
     }),
   ]

@@ -19,6 +19,8 @@ export class SessionEffects {
   readonly #removing = new Set<string>()
   /** What ends sandboxes whose workspaces stay, by workspace. */
   readonly #freeing = new Map<string, Promise<void>>()
+  /** What ends sandboxes, by session. */
+  readonly #ending = new Map<string, Promise<void>>()
   /** The last suspend or resume of each session that is on its way. */
   readonly #turns = new Map<string, Promise<void>>()
   readonly #stop = new AbortController()
@@ -41,8 +43,12 @@ export class SessionEffects {
             'an effect at the agent failed; its next report repeats it',
           )
       })
-      .finally(() => this.#running.delete(work))
+      .finally(() => {
+        this.#running.delete(work)
+        if (this.#ending.get(session.id) === work) this.#ending.delete(session.id)
+      })
     this.#running.add(work)
+    if (effect.type === 'destroy') this.#ending.set(session.id, work)
     if (effect.type === 'destroy' && (session.profile.persistent || keeps(session)))
       this.#free(workspaceIdOf(session.tenant, session.scope), work)
   }
@@ -83,6 +89,11 @@ export class SessionEffects {
       )
       .finally(() => this.#running.delete(work))
     this.#running.add(work)
+  }
+
+  /** Resolves when the sandbox of a session that has just ended is gone, or could not be ended now. */
+  async ended(sessionId: string): Promise<void> {
+    await this.#ending.get(sessionId)
   }
 
   /** Resolves when nothing is in flight. */
