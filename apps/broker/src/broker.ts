@@ -44,6 +44,7 @@ import { createRelay } from './relay/relay.ts'
 import { Acquisition } from './sessions/acquisition.ts'
 import { SessionEffects } from './sessions/effects.ts'
 import { Grants } from './sessions/grants.ts'
+import { LastLook } from './sessions/last-look.ts'
 import { SessionLedger } from './sessions/ledger.ts'
 import { Provisioner } from './sessions/provisioner.ts'
 import { Reaper } from './sessions/reaper.ts'
@@ -156,9 +157,10 @@ async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, p
   const sessions = new SessionService({ store, ledger, acquisition, authorizer, grants, members, issuer, now })
   const principals = new Principals(store.keys, settings.apiKey, oidcOf(settings, outbound, keys, now))
   const metrics = new Metrics(store)
+  const inventory = new Inventory({ store, ledger, effects, now })
   const registry = new AgentRegistry({
     ...{ store, keys, issuer, enrollToken, profiles, log, now, exposed: isExposed(settings) },
-    inventory: new Inventory({ store, ledger, effects, now }),
+    inventory,
     journal: new JournalIntake({ store, now }),
     tokenTtlSeconds: settings.tokenTtl,
     heartbeatSeconds: settings.agentHeartbeat,
@@ -166,6 +168,7 @@ async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, p
   const reaper = new Reaper({
     ...{ store, ledger, provisioner, keys, brokerId, log, now },
     lostAgents: new LostAgents({ store, ledger, lostAfterMs: settings.agentLostAfter * 1000, now }),
+    lastLook: new LastLook({ client, inventory, placement, log, now }),
     keyRotationMs: settings.keyRotation * 1000,
     intervalMs: settings.reaperIntervalMs,
     brokerTimeoutMs: settings.brokerTimeout * 1000,

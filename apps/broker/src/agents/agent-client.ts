@@ -9,7 +9,7 @@ import {
   ListSandboxesResponse,
   type Revocations,
   SandboxRecord,
-  type SandboxReport,
+  SandboxReport,
 } from '@boxoffice/protocol'
 import type { z } from 'zod'
 import type { AgentRecord } from '../store/store.ts'
@@ -19,6 +19,8 @@ export interface AgentClient {
   /** Idempotent by session id: a repeated call gives the sandbox that the first one made. */
   create(agent: AgentRecord, sessionId: string, request: CreateSandboxRequest, signal: AbortSignal): Promise<SandboxRecord>
   list(agent: AgentRecord): Promise<SandboxReport[]>
+  /** What one sandbox is doing now; 404 `BINDING_NOT_FOUND` when the agent has none of that id. */
+  report(agent: AgentRecord, sandboxId: string): Promise<SandboxReport>
   suspend(agent: AgentRecord, sandboxId: string, mode: 'freeze' | 'stop'): Promise<void>
   resume(agent: AgentRecord, sandboxId: string): Promise<void>
   /** Idempotent: one that is already gone is fine. */
@@ -51,6 +53,7 @@ export function httpAgentClient(token: (agentId: string) => string): AgentClient
     create: (agent, sessionId, body, signal) =>
       call(agent, 'PUT', `/control/v1/sessions/${encodeURIComponent(sessionId)}/sandbox`, { body, signal, answer: SandboxRecord }),
     list: async (agent) => (await call(agent, 'GET', '/control/v1/sandboxes', { answer: ListSandboxesResponse })).sandboxes,
+    report: (agent, id) => call(agent, 'GET', path(id), { answer: SandboxReport }),
     suspend: (agent, id, mode) => call(agent, 'POST', `${path(id)}/suspend`, { body: { mode } }),
     resume: (agent, id) => call(agent, 'POST', `${path(id)}/resume`, {}),
     destroy: (agent, id, keepWorkspace) => call(agent, 'DELETE', `${path(id)}${keepWorkspace ? '?keep_workspace=true' : ''}`, {}),

@@ -3,6 +3,7 @@ import { auditEntry, systemOrigin } from '../audit/audit.ts'
 import type { Log } from '../log.ts'
 import type { Store } from '../store/store.ts'
 import type { SigningKeys } from '../tokens/keys.ts'
+import type { LastLook } from './last-look.ts'
 import type { SessionLedger } from './ledger.ts'
 import type { Provisioner } from './provisioner.ts'
 import { threadOf } from './scopes.ts'
@@ -14,6 +15,7 @@ export type ReaperOptions = {
   ledger: SessionLedger
   provisioner: Provisioner
   lostAgents: LostAgents
+  lastLook: LastLook
   keys: SigningKeys
   keyRotationMs: number
   brokerId: string
@@ -74,9 +76,10 @@ export class Reaper {
   }
 
   async #tick(session: LiveSession): Promise<void> {
-    const { store, ledger, now } = this.#options
+    const { store, ledger, lastLook, now } = this.#options
     const agent = await store.agents.byId(session.agentId)
     const suspend: readonly SuspendMode[] = agent?.provider.suspend ?? ['freeze', 'stop']
+    if (agent !== undefined && !(await lastLook.permits(session, { type: 'tick', suspend }, agent))) return
     const audit = (after: Session) => (conditionOf(after) === conditionOf(session) ? [] : [entryOf(session, after, now())])
     await ledger.change(session, { type: 'tick', suspend }, { audit, forgetIdempotency: session.state === 'provisioning' })
   }
