@@ -1,0 +1,3 @@
+import { complaintsSuite } from './suites/complaints.ts'
+
+complaintsSuite('docker')
