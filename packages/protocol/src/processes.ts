@@ -71,7 +71,7 @@ export const ManagedProcess = z.object({
   status: z.enum(['running', 'exited']),
   command: z.string(),
   args: z.array(z.string()),
-  cwd: z.string().nullable(),
+  cwd: z.string(),
   env_keys: z.array(z.string()),
   attached: z.boolean(),
   started_at: z.string(),

@@ -14,6 +14,7 @@ import { fileRoutes } from './files.ts'
 import type { KeySource } from './keys.ts'
 import { createDataplaneMetrics } from './metrics.ts'
 import { createOrigins } from './origins.ts'
+import { processRoutes } from './processes.ts'
 import { Query } from './query.ts'
 import { requestIdOf } from './request-id.ts'
 import { sendError } from './respond.ts'
@@ -52,7 +53,7 @@ export const createDataplane = (options: DataplaneOptions): Dataplane => {
   const auth = createAuthenticator(options)
   const origins = createOrigins(options.corsOrigins)
   const metrics = createDataplaneMetrics(options.metrics)
-  const router = createRouter([...execRoutes, ...fileRoutes])
+  const router = createRouter([...execRoutes, ...fileRoutes, ...processRoutes])
   const sockets = createSocketServer({ auth, origins, revocations: options.revocations, metrics, log, now: options.now, access, limits })
 
   const running = new Set<Watch>()

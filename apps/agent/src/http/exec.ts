@@ -1,4 +1,4 @@
-import { BoxofficeError, ExecRequest, type ExecResult, type ExecSummary, LIMITS, Signal } from '@boxoffice/protocol'
+import { BoxofficeError, EXEC_ID_PATTERN, ExecRequest, type ExecResult, type ExecSummary, LIMITS, Signal } from '@boxoffice/protocol'
 import { z } from 'zod'
 import { toExitFields } from '../sandbox/exit.ts'
 import { parseMeta } from '../sandbox/meta.ts'
@@ -52,20 +52,22 @@ const listExecs = async ({ sandbox, outgoing, query, signal }: Call): Promise<vo
   const state = query.choice('state', ['running', 'exited', 'all'], 'all')
   await sandbox.ready(signal)
   const { processes } = ProcessList.parse(await sandbox.link.call('list', { meta: true }))
-  const execs = processes.map(toSummary).filter((one) => state === 'all' || one.state === state)
+  const execs = processes.flatMap(toSummary).filter((one) => state === 'all' || one.state === state)
   sendJson(outgoing, 200, { execs })
 }
 
 const getExec = async ({ sandbox, outgoing, id, signal }: Call): Promise<void> => {
   await sandbox.ready(signal)
-  const record = ProcessRecord.parse(await sandbox.link.call('get', { id }))
-  if (record.state === 'running') return sendJson(outgoing, 200, toSummary(record))
+  const record = ProcessRecord.parse(await sandbox.link.call('get', { id: known(id) }))
+  const [summary] = toSummary(record)
+  if (record.state === 'running') return sendJson(outgoing, 200, summary)
   const run = await readExec(sandbox, id, parseMeta(record.meta).timeout ?? 0, signal)
   outgoing.on('close', () => run.leave())
-  sendJson(outgoing, 200, { ...toSummary(record), ...(await run.result) })
+  sendJson(outgoing, 200, { ...summary, ...(await run.result) })
 }
 
 const getOutput = async ({ sandbox, outgoing, id, query, signal }: Call): Promise<void> => {
+  known(id)
   const stream = query.choice('stream', ['stdout', 'stderr'], 'stdout')
   const asked = query.integer('offset', { min: 0, max: Number.MAX_SAFE_INTEGER, fallback: 0 })
   const limit = query.integer('limit', { min: 1, max: LIMITS.ringBytes, fallback: LIMITS.ringBytes })
@@ -89,24 +91,37 @@ const getOutput = async ({ sandbox, outgoing, id, query, signal }: Call): Promis
 const postSignal = async ({ sandbox, incoming, outgoing, id, signal }: Call): Promise<void> => {
   const body = parse(z.object({ signal: Signal }), await readJson(incoming, SIGNAL_BODY_BYTES))
   await sandbox.ready(signal)
-  await sandbox.link.call('signal', { id, signal: body.signal })
+  await sandbox.link.call('signal', { id: known(id), signal: body.signal })
   sendNothing(outgoing, 204)
 }
 
-const toSummary = (record: ProcessRecord): ExecSummary => {
+/** Ids of managed processes at the supervisor are none that a client can give an exec. */
+const known = (id: string): string => {
+  if (EXEC_ID_PATTERN.test(id)) return id
+  throw new BoxofficeError(
+    'EXEC_NOT_FOUND',
+    `There is no exec or shell ${JSON.stringify(id)} in this sandbox; GET /execs lists those that run or ended lately`,
+  )
+}
+
+/** None for a managed process, which has routes of its own. */
+const toSummary = (record: ProcessRecord): ExecSummary[] => {
   const { kind, command } = parseMeta(record.meta)
+  if (kind === 'process') return []
   const exit = record.exit === null || record.exit === undefined ? undefined : toExitFields(record.exit)
-  return {
-    exec_id: record.id,
-    state: record.state === 'running' ? 'running' : 'exited',
-    kind,
-    command,
-    started_at: toTime(record.started_ms),
-    ended_at: record.ended_ms === null || record.ended_ms === undefined ? null : toTime(record.ended_ms),
-    exit_code: exit?.exit_code ?? null,
-    reason: exit?.reason ?? null,
-    attached: record.readers,
-  }
+  return [
+    {
+      exec_id: record.id,
+      state: record.state === 'running' ? 'running' : 'exited',
+      kind,
+      command,
+      started_at: toTime(record.started_ms),
+      ended_at: record.ended_ms === null || record.ended_ms === undefined ? null : toTime(record.ended_ms),
+      exit_code: exit?.exit_code ?? null,
+      reason: exit?.reason ?? null,
+      attached: record.readers,
+    },
+  ]
 }
 
 /** The supervisor's clock is only shown; one that is out of range must not break the answer. */

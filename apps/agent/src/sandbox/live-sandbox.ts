@@ -5,8 +5,9 @@ import type { Provider, SandboxHandle } from '../providers/provider.ts'
 import type { SupervisorLink } from '../supervisor/link.ts'
 import type { Journal } from '../uplink/journal.ts'
 import { createActivity } from './activity.ts'
-import { type End, type EndReason, KILL_CAUSES, lostError, startingError } from './end.ts'
+import { type End, type EndReason, KILL_CAUSES, lostError, REMADE, startingError } from './end.ts'
 import { abortOf, firstDial } from './first-dial.ts'
+import { managedProcesses } from './managed-processes.ts'
 import { type SandboxFile, saveSandboxFile } from './record-file.ts'
 import type { Sandbox } from './sandbox.ts'
 import { adoptProcesses, trackerOf } from './tracker.ts'
@@ -80,6 +81,9 @@ export class LiveSandbox implements Sandbox {
   get linked(): boolean {
     return this.#link?.connected ?? false
   }
+  get directory(): string {
+    return this.#parts.directory
+  }
   get lost(): { reason: string } | undefined {
     return this.#state.name === 'lost' ? { reason: this.#state.reason } : undefined
   }
@@ -111,6 +115,7 @@ export class LiveSandbox implements Sandbox {
     if (handle.state === 'stopped') return
     await this.#listen()
     adoptProcesses(this)
+    managedProcesses(this).adopt()
   }
 
   /** Gives one from the pool to a session. */
@@ -172,12 +177,13 @@ export class LiveSandbox implements Sandbox {
   }
 
   /** Ends it for good: processes get TERM, sockets their close, the engine its order. Directories are the manager's. */
-  async end(reason: EndReason): Promise<void> {
+  async end(reason: EndReason | typeof REMADE): Promise<void> {
     this.#ending = true
     const shutdown = this.#shutdown(KILL_CAUSES[reason], GRACE_MS.ended)
     // Processes that end at once have their true exit told before their sockets close; nobody waits longer for it.
     await Promise.race([shutdown, delay(1000, undefined, { ref: false })])
-    this.#tell({ lost: false, reason })
+    // Whoever negotiates again finds the session with its next sandbox.
+    this.#tell(reason === REMADE ? { lost: true, reason } : { lost: false, reason })
     await shutdown
     await this.#exclusive(async () => {
       this.#life.abort()

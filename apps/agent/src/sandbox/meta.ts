@@ -2,7 +2,7 @@ import { z } from 'zod'
 
 /** What the agent notes with a process in the supervisor's record, so that it knows it again after a restart of its own. */
 const Meta = z.object({
-  kind: z.enum(['exec', 'shell']),
+  kind: z.enum(['exec', 'shell', 'process']),
   /** The command's first 400 characters, for lists. */
   command: z.string(),
   /** The timeout in seconds that results show. */

@@ -4,6 +4,7 @@ import type { Channel, ChannelHandler, SupervisorExit } from '../supervisor/link
 import { Exit, Ready } from '../supervisor/payloads.ts'
 import { FRAME } from '../supervisor/wire.ts'
 import { whyBroken } from './loss.ts'
+import type { Meta } from './meta.ts'
 import type { Sandbox } from './sandbox.ts'
 import type { StartPayload } from './start.ts'
 import { processTracker } from './tracker.ts'
@@ -36,7 +37,7 @@ export class ProcessStream implements ChannelHandler {
   #retried = false
   /** It has been told where its output begins, or has some. */
   #reading = false
-  #kind: 'exec' | 'shell' = 'exec'
+  #kind: Meta['kind'] = 'exec'
   /** Began by this stream, so that an error takes it off the count again. */
   #began = false
   #acknowledged = [0, 0, 0]
@@ -53,7 +54,7 @@ export class ProcessStream implements ChannelHandler {
   }
 
   /** Sends the operation. Rejects when the sandbox cannot be spoken to; every later failure goes to the reader. */
-  async open(kind: 'exec' | 'shell', signal?: AbortSignal): Promise<void> {
+  async open(kind: Meta['kind'], signal?: AbortSignal): Promise<void> {
     const tracker = processTracker(this.#sandbox)
     this.#kind = kind
     if (this.#operation.type === 'start') this.#began = tracker.begin(this.id, kind)
@@ -94,6 +95,11 @@ export class ProcessStream implements ChannelHandler {
     if (this.#over || offset <= (this.#acknowledged[stream] as number)) return
     this.#acknowledged[stream] = offset
     if (now || offset - (this.#told[stream] as number) >= ACKNOWLEDGE_EVERY_BYTES) this.#tell()
+  }
+
+  /** Tells the supervisor where this reader is, also when it has moved nowhere yet: what comes before is nobody's any more. */
+  confirm(): void {
+    if (!this.#over) this.#tell()
   }
 
   /** Tells what has been acknowledged and not been told yet. */

@@ -21,6 +21,8 @@ export interface Sandbox {
   readonly isolation: 'container' | 'bubblewrap' | 'none'
   /** Where `/workspace` is inside the sandbox: `/workspace`, or the session's directory with isolation `none`. */
   readonly workspacePath: string
+  /** The agent's own, for what it keeps of the sandbox; not seen inside. */
+  readonly directory: string
   readonly link: SupervisorLink
   readonly activity: Activity
   /** Set when the sandbox is known to be dead; its message is safe to show. */

@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto'
 import { BoxofficeError, type commandFields, LIMITS, TIMES } from '@boxoffice/protocol'
 import type { z } from 'zod'
+import type { ManagedFile } from './managed-file.ts'
 import { formatMeta } from './meta.ts'
 import type { Sandbox } from './sandbox.ts'
 
@@ -140,6 +141,23 @@ export const shellStart = (sandbox: Sandbox, { id, fields, term, cols, rows, std
     quiet: false,
   }
 }
+
+/** The `start` of a managed process: no timeout, and nobody has to read it. */
+export const managedStart = (sandbox: Sandbox, { run, command, args, env, cwd }: ManagedFile): StartPayload => ({
+  id: run,
+  // Each run has an id of its own, and nobody but the agent knows it.
+  fingerprint: run,
+  meta: formatMeta({ kind: 'process', command: [command, ...args].join(' ') }),
+  argv: [command, ...args],
+  ...(cwd === null ? {} : { cwd: inWorkspace(sandbox, cwd) }),
+  env: environmentOf(sandbox, env),
+  stdin: 'open',
+  grace_ms: TIMEOUT_GRACE_MS,
+  detach: true,
+  stdout: 0,
+  stderr: 0,
+  quiet: false,
+})
 
 /** With isolation `none` there is no `/workspace`: that prefix means the session's directory (contract 3.8). */
 const inWorkspace = ({ isolation, workspacePath }: Sandbox, cwd: string): string => {

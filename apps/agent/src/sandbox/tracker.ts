@@ -1,11 +1,12 @@
 import { BoxofficeError } from '@boxoffice/protocol'
 import type { SupervisorExit, SupervisorLink } from '../supervisor/link.ts'
 import { ProcessList } from '../supervisor/payloads.ts'
-import { exitEvent, type Gone, unseenExitEvent } from './exit.ts'
-import { parseMeta } from './meta.ts'
+import { exitFact, type Gone, unseenExitFact } from './exit.ts'
+import { isRun } from './managed-run.ts'
+import { type Meta, parseMeta } from './meta.ts'
 import type { Sandbox } from './sandbox.ts'
 
-type Kind = 'exec' | 'shell'
+type Kind = Meta['kind']
 
 /**
  * Which processes of a sandbox run, for the activity report [C-51] and the limit of parallel execs [C-64], and how each has ended,
@@ -20,6 +21,8 @@ export interface ProcessTracker {
   ended(exit: SupervisorExit, kind: Kind): void
   /** A reader has gone: an end that was on its way to it is asked for. */
   left(id: string): void
+  /** Hears of each end of a managed process, once; without an exit where nobody saw it. */
+  onProcessEnd(listener: (id: string, exit: SupervisorExit | undefined, ageMs: number) => void): void
   /** The sandbox has gone, and with it whatever still ran. */
   gone(how: Gone): void
 }
@@ -48,6 +51,7 @@ const LOOK_AFTER_MS = 1000
 const createTracker = (sandbox: Sandbox, link: SupervisorLink, adopted: boolean): ProcessTracker => {
   const running = new Map<string, { kind: Kind; release: () => void; since: number; sure: boolean }>()
   const told = new Map<string, string>()
+  const listeners = new Set<Parameters<ProcessTracker['onProcessEnd']>[0]>()
   let execs = 0
   /** What is known is all there is: what begins from now on is ours, and nobody else has told of it. */
   let complete = !adopted
@@ -77,8 +81,10 @@ const createTracker = (sandbox: Sandbox, link: SupervisorLink, adopted: boolean)
     told.set(exit.id, mark)
     const [oldest] = told.keys()
     if (told.size > TOLD_ENDS && oldest !== undefined) told.delete(oldest)
-    const data = exitEvent(entry?.kind ?? kind, exit)
-    sandbox.note(entry?.sure ? { type: 'exec.exit', data } : { type: 'exec.exit', recovered: true, data }, ageMs)
+    const is = entry?.kind ?? kind
+    const fact = exitFact(is, exit)
+    sandbox.note(entry?.sure ? fact : { ...fact, recovered: true }, ageMs)
+    if (is === 'process') for (const listener of listeners) listener(exit.id, exit, ageMs)
   }
 
   const readAgain = async (): Promise<void> => {
@@ -103,7 +109,7 @@ const createTracker = (sandbox: Sandbox, link: SupervisorLink, adopted: boolean)
   // Of an id that is not known yet, the list that is being read will tell.
   link.onEnded((exit) => {
     const entry = running.get(exit.id)
-    if (entry !== undefined || complete) ended(exit, entry?.kind ?? 'exec')
+    if (entry !== undefined || complete) ended(exit, entry?.kind ?? (isRun(exit.id) ? 'process' : 'exec'))
   })
   link.onConnection(onConnected)
   onConnected(link.connected)
@@ -131,11 +137,13 @@ const createTracker = (sandbox: Sandbox, link: SupervisorLink, adopted: boolean)
       }, LOOK_AFTER_MS)
       looking.unref()
     },
+    onProcessEnd: (listener) => void listeners.add(listener),
     gone(how) {
       clearTimeout(looking)
       for (const [id, { kind }] of [...running]) {
         end(id)
-        sandbox.note({ type: 'exec.exit', data: unseenExitEvent(kind, id, how) })
+        sandbox.note(unseenExitFact(kind, id, how))
+        if (kind === 'process') for (const listener of listeners) listener(id, undefined, 0)
       }
     },
   }

@@ -8,6 +8,7 @@ import {
   SUBPROTOCOL,
   SUBPROTOCOL_BEARER_PREFIX,
   SUBPROTOCOL_BINARY,
+  SUBPROTOCOL_LINES,
 } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
 import { WebSocketServer } from 'ws'
@@ -22,6 +23,8 @@ import { parseTarget, type Target } from '../http/router.ts'
 import { createAttachments } from './attachments.ts'
 import { ClientSocket } from './client-socket.ts'
 import type { SocketKind } from './frames.ts'
+import { ProcessSocket } from './process-socket.ts'
+import { lineServer, processIn, seatAt } from './process-upgrade.ts'
 
 export type SocketServerOptions = {
   auth: Authenticator
@@ -35,7 +38,7 @@ export type SocketServerOptions = {
   log: Logger
 }
 
-/** The WebSockets of the dataplane: `exec/ws` and `shell/ws`. */
+/** The WebSockets of the dataplane: `exec/ws`, `shell/ws` and `processes/{id}/ws`. */
 export interface SocketServer {
   upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void
   /** Closes every socket with 1001 and resolves when all are gone. */
@@ -44,13 +47,16 @@ export interface SocketServer {
 
 const KINDS: Readonly<Record<string, SocketKind>> = { 'exec/ws': 'exec', 'shell/ws': 'shell' }
 
+/** What all sockets have in common, once they are open. */
+type OpenSocket = Pick<ClientSocket, 'recheck' | 'shutdown' | 'terminate'>
+
 /** How long a closing client may take when the agent goes down. */
 const CLOSE_WITHIN_MS = 2000
 
 export const createSocketServer = (options: SocketServerOptions): SocketServer => {
   const { auth, origins, revocations, metrics, access, log, now, limits } = options
   const attachments = createAttachments()
-  const clients = new Set<ClientSocket>()
+  const clients = new Set<OpenSocket>()
   const wss = new WebSocketServer({
     noServer: true,
     clientTracking: false,
@@ -58,34 +64,78 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
     maxPayload: LIMITS.messageBytes,
     handleProtocols: (offered) => (offered.has(SUBPROTOCOL_BINARY) ? SUBPROTOCOL_BINARY : offered.has(SUBPROTOCOL) ? SUBPROTOCOL : false),
   })
+  const lines = lineServer()
   let closing = false
   const offRevocations = revocations.onChange(() => {
     for (const client of [...clients]) client.recheck()
   })
 
   /** What must hold before the upgrade; with a token that includes a sandbox that can be spoken to [C-38]. */
-  const admit = async (
-    request: IncomingMessage,
-    signal: AbortSignal,
-    caller: Access,
-  ): Promise<{ kind: SocketKind; target: Target; claims: SessionTokenClaims | undefined }> => {
+  const admit = async (request: IncomingMessage, signal: AbortSignal, caller: Access): Promise<Admitted> => {
     const target = parseTarget(request.url ?? '/')
-    const kind = target === undefined ? undefined : KINDS[target.path]
+    const processId = target === undefined ? undefined : processIn(target.path)
+    const kind = target === undefined ? undefined : processId === undefined ? KINDS[target.path] : 'exec'
     if (target === undefined || kind === undefined)
-      throw new BoxofficeError('NOT_FOUND', 'No such socket; ws_base_url ends in /v1, append /exec/ws or /shell/ws')
+      throw new BoxofficeError('NOT_FOUND', 'No such socket; ws_base_url ends in /v1, append /exec/ws, /shell/ws or /processes/{id}/ws')
     if (!origins.allowed(request)) throw new BoxofficeError('FORBIDDEN', 'This origin may not connect; list it in cors_origins')
     if (closing) throw new BoxofficeError('BACKEND_UNAVAILABLE', 'The agent is restarting; try again', { retryAfter: 1 })
     caller.requires = kind
     const token = tokenOf(request) ?? subprotocolToken(request)
     caller.token = token
-    if (token === undefined) return { kind, target, claims: undefined }
+    if (token === undefined && processId !== undefined)
+      throw new BoxofficeError(
+        'UNAUTHENTICATED',
+        'A session token is required: Authorization: Bearer <token>, or the subprotocol bearer.<token>',
+      )
+    if (token === undefined) return { kind, target, claims: undefined, processId }
     const claims = await auth.authenticate(token, target.sandboxId)
     caller.claims = claims
     const sandbox = auth.sandbox(claims)
     if (sandbox.lost !== undefined) throw new BoxofficeError('SANDBOX_LOST', 'The sandbox is gone; negotiate again')
     limits.wsOpen(claims)
+    if (processId !== undefined) auth.require(claims, kind)
     await sandbox.ready(signal)
-    return { kind, target, claims }
+    return { kind, target, claims, processId }
+  }
+
+  /** To a managed process: refused before the upgrade where there is nothing to attach to [2-66]. */
+  const openLines = async (
+    { processId, target, claims }: Admitted & { processId: string; claims: SessionTokenClaims },
+    { request, socket, head, requestId }: { request: IncomingMessage; socket: Duplex; head: Buffer; requestId: string },
+    opened: () => void,
+  ): Promise<void> => {
+    const sandbox = auth.sandbox(claims)
+    let client: ProcessSocket | undefined
+    const holder = {
+      takenOver: () => {
+        if (client === undefined) socket.destroy()
+        else client.takenOver()
+      },
+    }
+    const seated = await seatAt(sandbox, processId, target.query, holder)
+    if (socket.destroyed) return seated.seat.leave({ written: seated.seat.before, lost: false })
+    opened()
+    const { seat, from, gap } = seated
+    lines.handleUpgrade(request, socket, head, (ws) => {
+      metrics.sockets.labels('process').inc()
+      const opening = new ProcessSocket({
+        ws,
+        control: ws.protocol === SUBPROTOCOL_LINES,
+        seat,
+        from,
+        gap,
+        sandbox,
+        claims,
+        requestId,
+        auth,
+        now,
+      })
+      client = opening
+      clients.add(opening)
+      ws.on('close', () => clients.delete(opening))
+    })
+    // Its handshake was not one of a WebSocket, and has been refused.
+    if (client === undefined) seat.leave({ written: seat.before, lost: false })
   }
 
   const open = async (request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> => {
@@ -99,8 +149,13 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
     socket.on('close', gone)
     socket.on('error', gone)
     try {
-      const { kind, target, claims } = await admit(request, aborter.signal, caller)
+      const admitted = await admit(request, aborter.signal, caller)
+      const { kind, target, claims, processId } = admitted
       if (socket.destroyed) return
+      if (processId !== undefined && claims !== undefined) {
+        const opened = (): void => access.opened({ ...caller, claims })
+        return await openLines({ ...admitted, processId, claims }, { request, socket, head, requestId }, opened)
+      }
       if (claims !== undefined) access.opened({ ...caller, claims })
       wss.handleUpgrade(request, socket, head, (ws) => {
         metrics.sockets.labels(kind).inc()
@@ -149,9 +204,13 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
       while (clients.size > 0) await new Promise((resolve) => setTimeout(resolve, 5))
       clearTimeout(late)
       wss.close()
+      lines.close()
     },
   }
 }
+
+/** `processId`: the socket is that of a managed process. */
+type Admitted = { kind: SocketKind; target: Target; claims: SessionTokenClaims | undefined; processId: string | undefined }
 
 /** A browser's way to bring a token: it cannot set headers [C-38]. */
 const subprotocolToken = ({ headers }: IncomingMessage): string | undefined =>
