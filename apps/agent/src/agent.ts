@@ -15,6 +15,7 @@ import { createDataplaneLimits } from './http/dataplane-limits.ts'
 import { createKeySource } from './http/keys.ts'
 import { createRevocationStore } from './http/revocations.ts'
 import { httpServer, listen, listenOnSocket, readTls } from './listeners.ts'
+import { createMountPolicy } from './mounts/policy.ts'
 import { operations } from './operations.ts'
 import { providerCandidates } from './providers/candidates.ts'
 import { type Candidate, createProviderSlot } from './providers/slot.ts'
@@ -125,6 +126,11 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
       uids,
       supervisorPath: directory.supervisorPath,
       defaultImage: config.defaultImage,
+      mountPolicy: await createMountPolicy({
+        allowedRoots: config.allowedHostMountRoots,
+        blocked: [directory.path, ...config.blockedHostPaths, ...socketOf(config.dockerHost ?? process.env.DOCKER_HOST)],
+      }),
+      defaultHostWorkspace: config.defaultHostWorkspace,
       poolConcurrency: config.poolConcurrency,
       journal: countEnds(metrics, journal),
       log,
@@ -236,6 +242,9 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
     close: () => teardown.disposeAsync(),
   }
 }
+
+const socketOf = (dockerHost: string | undefined): string[] =>
+  dockerHost?.startsWith('unix://') ? [dockerHost.slice('unix://'.length)] : []
 
 const unsafeRefused = ({ host, controlListen, publicUrl, allowUnsafeLocal }: AgentConfig, exposed: boolean): string | null => {
   const local = isLocal(host, publicUrl) && isLoopback(hostOf(controlListen)) && !exposed

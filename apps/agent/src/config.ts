@@ -49,6 +49,12 @@ export const AgentConfig = z
     defaultImage: z.string().min(1).default('boxoffice/sandbox:latest'),
     /** The supervisor's binary; default: the one that ships with the agent. */
     supervisorPath: z.string().optional(),
+    /** Below which host paths may be mounted into sandboxes; none: nowhere [2-113]. */
+    allowedHostMountRoots: z.array(z.string().refine(isAbsolute, 'must be absolute paths')).default([]),
+    /** The workspace of sandboxes for which none is named. All of them see it. */
+    defaultHostWorkspace: z.string().refine(isAbsolute, 'must be an absolute path').optional(),
+    /** Host paths that are never mounted, beside those that never are. */
+    blockedHostPaths: z.array(z.string().refine(isAbsolute, 'must be absolute paths')).default([]),
     poolConcurrency: z.number().int().min(1).max(32).default(2),
     /** Web origins that may call the dataplane [C-69]. */
     corsOrigins: z.array(z.string()).default([]),

@@ -7,6 +7,16 @@ import { Jwks } from './token.ts'
 
 /** Agent to broker: `POST B/v1/agents/register` and `POST B/v1/agents/{id}/heartbeat`. */
 
+/** What sandboxes of an agent are held to, and what they can have there; what is not enforced is said, never passed over [2-03]. */
+export const ProviderAbilities = z.object({
+  limits: z.array(z.string()),
+  not_enforced: z.array(z.string()),
+  network: z.boolean(),
+  extra_mounts: z.boolean(),
+  oci_runtimes: z.array(z.string()),
+})
+export type ProviderAbilities = z.infer<typeof ProviderAbilities>
+
 export const ProviderReport = z.object({
   /** Null when no provider is available; `reason` then says why and what to do. */
   name: z.string().nullable(),
@@ -14,6 +24,7 @@ export const ProviderReport = z.object({
   available: z.boolean(),
   reason: z.string().nullable(),
   suspend: z.array(z.enum(['freeze', 'stop'])),
+  capabilities: ProviderAbilities.optional(),
 })
 export type ProviderReport = z.infer<typeof ProviderReport>
 

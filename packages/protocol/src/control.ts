@@ -12,6 +12,7 @@ import { Profile } from './profiles.ts'
  *   POST   /control/v1/sandboxes/{id}/suspend          SuspendRequest → SandboxReport
  *   POST   /control/v1/sandboxes/{id}/resume           → SandboxReport
  *   DELETE /control/v1/sandboxes/{id}?keep_workspace=  → 204, also when it is already gone
+ *   GET    /control/v1/sandboxes/{id}/workspace-usage?max_entries=   → WorkspaceUsage
  *   DELETE /control/v1/workspaces/{workspace_id}       → 204, also when it is not there; 409 while a sandbox uses it
  *   POST   /control/v1/revocations                     Revocations → 204
  */
@@ -44,6 +45,10 @@ export const SandboxRecord = z.object({
   from_pool: z.boolean(),
 })
 export type SandboxRecord = z.infer<typeof SandboxRecord>
+
+/** What a sandbox's workspace has on the disk. `entries` stops one beyond the maximum that was asked for. */
+export const WorkspaceUsage = z.object({ bytes: z.number(), entries: z.number().int() })
+export type WorkspaceUsage = z.infer<typeof WorkspaceUsage>
 
 export const SuspendRequest = z.object({ mode: z.enum(['freeze', 'stop']) })
 export const ListSandboxesResponse = z.object({ sandboxes: z.array(SandboxReport) })

@@ -12,7 +12,7 @@ import { type Context, Hono, type MiddlewareHandler } from 'hono'
 import { bodyLimit } from 'hono/body-limit'
 import type { ContentfulStatusCode } from 'hono/utils/http-status'
 import type { Logger } from 'pino'
-import type { z } from 'zod'
+import { z } from 'zod'
 import type { SandboxManager } from '../sandbox/manager.ts'
 import type { VerifyControlToken } from './control-auth.ts'
 import type { RevocationStore } from './revocations.ts'
@@ -40,6 +40,10 @@ export const createControlApp = ({ manager, revocations, verify, log }: ControlO
       return c.json(await manager.suspend(c.req.param('id'), mode))
     })
     .post('/control/v1/sandboxes/:id/resume', async (c) => c.json(await manager.resume(c.req.param('id'))))
+    .get('/control/v1/sandboxes/:id/workspace-usage', async (c) => {
+      const { max_entries: most } = query(c, UsageQuery)
+      return c.json(await manager.workspaceUsage(c.req.param('id'), most))
+    })
     .delete('/control/v1/sandboxes/:id', async (c) => {
       const id = c.req.param('id')
       const session = manager.get(id)?.sessionId
@@ -76,6 +80,14 @@ const parse = async <T extends z.ZodType>(c: Context, schema: T): Promise<z.outp
     throw new BoxofficeError('INVALID_REQUEST', 'body: must be JSON')
   })
   const parsed = schema.safeParse(body)
+  if (!parsed.success) throw new BoxofficeError('INVALID_REQUEST', describeIssues(parsed.error))
+  return parsed.data
+}
+
+const UsageQuery = z.object({ max_entries: z.coerce.number().int().min(0).max(10_000_000).default(100_000) })
+
+const query = <T extends z.ZodType>(c: Context, schema: T): z.output<T> => {
+  const parsed = schema.safeParse(c.req.query())
   if (!parsed.success) throw new BoxofficeError('INVALID_REQUEST', describeIssues(parsed.error))
   return parsed.data
 }

@@ -1,4 +1,8 @@
-import type { Profile } from '@boxoffice/protocol'
+import type { Profile, ProviderAbilities } from '@boxoffice/protocol'
+
+/** Limits of a profile. `workspace_disk`: how much of the host's disk a sandbox can fill; quotas only measure that [2-119]. */
+const LIMITS = ['cpus', 'memory_mb', 'pids_limit', 'read_only_rootfs', 'tmp_size', 'workspace_disk'] as const
+export type Limit = (typeof LIMITS)[number]
 
 /** What a provider can do and enforce; what it cannot is reported here, never silently ignored. */
 export type ProviderCapabilities = {
@@ -6,11 +10,16 @@ export type ProviderCapabilities = {
   isolation: 'container' | 'bubblewrap' | 'none'
   suspend: readonly ('freeze' | 'stop')[]
   /** Which limits of a profile are enforced. */
-  limits: readonly ('cpus' | 'memory_mb' | 'pids_limit' | 'read_only_rootfs')[]
+  limits: readonly Limit[]
   /** Whether `network: "on"` can be granted. */
   network: boolean
+  /** Whether it can mount directories of the host beside the workspace, and a workspace read-only [0-28]. */
+  extraMounts: boolean
   ociRuntimes: readonly string[]
 }
+
+/** A directory of the host, links resolved, and where it is in the sandbox. */
+export type Bind = { source: string; target: string; readOnly: boolean }
 
 export type ProviderStatus = { available: true } | { available: false; reason: string }
 
@@ -23,8 +32,11 @@ export type SandboxSpec = {
   linkDirectory: string
   /** The supervisor's binary; bind-mounted read-only at `/.boxoffice/supervisor`. */
   supervisorPath: string
-  /** Becomes `/workspace` and `/app`. */
+  /** Becomes `/workspace`, and `/app` where the profile says so. */
   workspaceDirectory: string
+  workspaceReadOnly: boolean
+  /** Beside it, in order; those below `/workspace` are below `/app` as well. */
+  mounts: readonly Bind[]
   /** Made ahead for the pool, which shows in its name. */
   pooled: boolean
   uid: number
@@ -65,3 +77,19 @@ export interface Provider {
   /** Lets go of what the provider itself holds; sandboxes stay. */
   close(): Promise<void>
 }
+
+/** Everything of the host that a sandbox sees beyond the product's own: the workspace first, the others in order [0-25, 0-27]. */
+export const bindsOf = ({ workspaceDirectory: source, workspaceReadOnly: readOnly, mounts, profile }: SandboxSpec): Bind[] =>
+  [{ source, target: '/workspace', readOnly }, ...mounts].flatMap((bind) => {
+    const below = /^\/workspace(\/.*)?$/s.exec(bind.target)
+    return below === null || !profile.app_alias ? [bind] : [bind, { ...bind, target: `/app${below[1] ?? ''}` }]
+  })
+
+/** The capabilities as agents report them. */
+export const abilitiesOf = ({ limits, network, extraMounts, ociRuntimes }: ProviderCapabilities): ProviderAbilities => ({
+  limits: [...limits],
+  not_enforced: LIMITS.filter((limit) => !limits.includes(limit)),
+  network,
+  extra_mounts: extraMounts,
+  oci_runtimes: [...ociRuntimes],
+})

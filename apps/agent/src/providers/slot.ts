@@ -1,6 +1,6 @@
 import { BoxofficeError, type ProviderReport } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
-import type { Provider } from './provider.ts'
+import { abilitiesOf, type Provider } from './provider.ts'
 
 /** One way to get a provider: it is opened only when its turn comes. Callers are told `name`; `address` is for the log. */
 export type Candidate = { name: string; address?: string; open: () => Promise<Provider> }
@@ -70,6 +70,7 @@ export const createProviderSlot = (candidates: readonly Candidate[], log: Logger
       available: provider !== undefined && reason === null,
       reason,
       suspend: [...(provider?.capabilities.suspend ?? [])],
+      ...(provider === undefined ? {} : { capabilities: abilitiesOf(provider.capabilities) }),
     }),
     async look() {
       const before = reason

@@ -5,13 +5,17 @@ import type { Sandbox } from './sandbox.ts'
 export type End = Parameters<Parameters<Sandbox['onEnd']>[0]>[0]
 export type EndReason = Extract<End, { lost: false }>['reason']
 
+/** The end of one making of a sandbox; its session goes on with another under the same id [C-23]. */
+export const REMADE = 'remade'
+
 /** What processes that the end kills have as their cause. */
-export const KILL_CAUSES: Record<EndReason, KillCause> = {
+export const KILL_CAUSES: Record<EndReason | typeof REMADE, KillCause> = {
   released: 'released',
   hard_ttl: 'expired',
   lease: 'expired',
   idle: 'expired',
   failed: 'closed',
+  [REMADE]: 'stopped',
 }
 
 export const lostError = (reason: string): BoxofficeError =>

@@ -1,8 +1,9 @@
 import { createHash } from 'node:crypto'
 import { chownSync, mkdirSync } from 'node:fs'
-import { chmod, lstat, mkdir, readlink, rename, rm, stat, symlink } from 'node:fs/promises'
+import { chmod, lstat, mkdir, readdir, readlink, rename, rm, stat, symlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import { BoxofficeError } from '@boxoffice/protocol'
+import { RECORD_NAME } from './record-file.ts'
 
 /** What `bind` takes, less the terminating zero. */
 const MAX_SOCKET_PATH = 107
@@ -31,6 +32,8 @@ export interface Layout {
   /** One that is not there (any more) is fine, as for the removals: what a crash interrupted is done again. */
   renameWorkspace(name: string, as: string): Promise<void>
   removeSandbox(sandboxId: string): Promise<void>
+  /** All of it but its record, for the next making of it. */
+  clearSandbox(sandboxId: string): Promise<void>
   removeWorkspace(name: string): Promise<void>
   close(): Promise<void>
 }
@@ -58,7 +61,7 @@ export const createLayout = async (dataDirectory: string): Promise<Layout> => {
     // Synchronous: a trip to the thread pool costs more than the call.
     async makeDirectories(sandboxId, gid) {
       const directories = directoriesOf(sandboxId)
-      mkdirSync(directories.root, { mode: 0o711 })
+      mkdirSync(directories.root, { mode: 0o711, recursive: true })
       mkdirSync(directories.link, { mode: isRoot() ? 0o710 : 0o755 })
       if (isRoot()) chownSync(directories.link, 0, gid)
       return directories
@@ -78,6 +81,11 @@ export const createLayout = async (dataDirectory: string): Promise<Layout> => {
       })
     },
     removeSandbox: (sandboxId) => rm(directoriesOf(sandboxId).root, { recursive: true, force: true }),
+    async clearSandbox(sandboxId) {
+      const { root } = directoriesOf(sandboxId)
+      const names = (await readdir(root)).filter((name) => name !== RECORD_NAME)
+      await Promise.all(names.map((name) => rm(join(root, name), { recursive: true, force: true })))
+    },
     async close() {
       if (socketRoot !== dataDirectory) await rm(socketRoot, { force: true })
     },

@@ -1,17 +1,25 @@
 import {
   BoxofficeError,
   type CreateSandboxRequest,
+  effectiveMounts,
+  MountSet,
   newSandboxId,
   type Profile,
   type SandboxRecord,
   type SandboxReport,
+  sameMounts,
+  type WorkspaceUsage,
 } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
+import { hostOwner } from '../mounts/ownership.ts'
+import { type MountPlan, planMounts, prepareMounts } from '../mounts/plan.ts'
+import type { MountPolicy } from '../mounts/policy.ts'
+import { workspaceUsage } from '../mounts/workspace-usage.ts'
 import type { Provider, SandboxHandle } from '../providers/provider.ts'
 import { createSupervisorLink } from '../supervisor/supervisor-link.ts'
 import type { Journal } from '../uplink/journal.ts'
-import { type EndReason, lostError } from './end.ts'
-import type { Layout } from './layout.ts'
+import { type EndReason, lostError, REMADE } from './end.ts'
+import { isRoot, type Layout, type Owner } from './layout.ts'
 import { LiveSandbox } from './live-sandbox.ts'
 import { createPool, type Pool } from './pool.ts'
 import { imageOf, profileHash } from './profile-hash.ts'
@@ -29,6 +37,9 @@ export type ManagerOptions = {
   /** On the host; below the data directory, so that running sandboxes keep theirs over an upgrade. */
   supervisorPath: string
   defaultImage: string
+  mountPolicy: MountPolicy
+  /** The workspace of sandboxes for which none is named; all of them see it. */
+  defaultHostWorkspace: string | undefined
   /** How many sandboxes the pool starts at once. */
   poolConcurrency: number
   journal: Pick<Journal, 'write'>
@@ -46,6 +57,8 @@ export interface SandboxManager extends SandboxDirectory {
   report(id: string): SandboxReport
   suspend(id: string, mode: 'freeze' | 'stop'): Promise<SandboxReport>
   resume(id: string): Promise<SandboxReport>
+  /** What its workspace has on the disk; wakes nothing [2-119]. */
+  workspaceUsage(id: string, maxEntries: number): Promise<WorkspaceUsage>
   /** Leaves nothing: container, processes, socket, directories, uid. One that is gone already is fine. */
   destroy(id: string, reason: EndReason, options?: { keepWorkspace?: boolean }): Promise<void>
   adopt(file: SandboxFile, handle: SandboxHandle | undefined): Promise<LiveSandbox>
@@ -59,13 +72,21 @@ export interface SandboxManager extends SandboxDirectory {
 }
 
 /** `workspace`: the scope's, to mount; `keptAs`: its name, for a workspace of the sandbox's own. */
-type Plan = { profile: Profile; sessionId: string | null; workspace: string | null; keptAs: string | null }
+type Plan = {
+  profile: Profile
+  sessionId: string | null
+  workspace: string | null
+  keptAs: string | null
+  mounts: MountSet
+  /** The earlier making of the sandbox, which has ended, and as whom the next one runs. */
+  again: { file: SandboxFile; owner: Owner } | null
+}
 
 export const createSandboxManager = (options: ManagerOptions): SandboxManager => {
   const { layout, uids, log } = options
   const sandboxes = new Map<string, LiveSandbox>()
   const bySession = new Map<string, LiveSandbox>()
-  const provisioning = new Map<string, Promise<SandboxRecord>>()
+  const provisioning = new Map<string, { mounts: MountSet; record: Promise<SandboxRecord> }>()
   const ending = new Map<string, { file: SandboxFile; ending: { kept: boolean; ended: Promise<void> } }>()
   const lostListeners = new Set<(report: SandboxReport) => void>()
   const closing = new AbortController()
@@ -82,12 +103,34 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
     for (const listener of lostListeners) listener(reportOf(sandbox))
   }
 
+  const workspaceDirectory = (file: SandboxFile): string => file.host_workspace ?? layout.workspaceOf(file.workspace)
+
+  const planOf = async (mounts: MountSet, profile: Profile): Promise<MountPlan> => {
+    const { mountPolicy: policy, defaultHostWorkspace } = options
+    const plan = await planMounts(mounts, { policy, defaultHostWorkspace, appAlias: profile.app_alias, log })
+    const { name, capabilities } = options.provider()
+    if (!capabilities.extraMounts && (plan.mounts.length > 0 || plan.workspace?.readOnly))
+      throw new BoxofficeError(
+        'UNSUPPORTED',
+        `mounts: the ${name} provider cannot mount anything here; leave mounts out, or use another provider`,
+      )
+    return plan
+  }
+
+  /** As whom a sandbox runs (contract 9): the owner of its workspace, unless that is root. */
+  const ownerOf = async (plan: MountPlan, { user }: Profile, existing: Owner | undefined): Promise<Owner> => {
+    if (!isRoot()) return uids.allot()
+    const chosen = user === null ? undefined : ownerFrom(user)
+    const owner = plan.workspace === null ? (existing ?? chosen) : (chosen ?? (await hostOwner(plan.workspace.source)))
+    return owner ?? uids.allot()
+  }
+
   const live = (file: SandboxFile, provider: Provider): LiveSandbox => {
     const { root, socketPath } = layout.directoriesOf(file.sandbox_id)
     const sandbox = new LiveSandbox({
       file,
       directory: root,
-      workspacePath: provider.workspacePath(layout.workspaceOf(file.workspace)),
+      workspacePath: provider.workspacePath(workspaceDirectory(file)),
       provider,
       listen: (secretHash, onSecret) =>
         createSupervisorLink({
@@ -106,24 +149,29 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
   }
 
   /** Makes a sandbox whose supervisor is linked, or leaves nothing behind. */
-  const provision = async ({ profile: asked, sessionId, workspace, keptAs }: Plan): Promise<LiveSandbox> => {
+  const provision = async ({ profile: asked, sessionId, workspace, keptAs, mounts, again }: Plan): Promise<LiveSandbox> => {
     const provider = options.provider()
     const image = imageOf(asked, options.defaultImage)
     const profile = { ...asked, image }
     assertPossible(provider, profile)
-    const id = newSandboxId()
-    const existing = workspace === null ? undefined : await layout.ownerOf(workspace)
-    const { uid, gid } = existing ?? uids.allot()
+    const plan = await planOf(mounts, profile)
+    const id = again?.file.sandbox_id ?? newSandboxId()
+    const hosted = plan.workspace !== null
+    const managed = workspace ?? id
+    const existing = hosted || workspace === null ? undefined : await layout.ownerOf(managed)
+    const { uid, gid } = again?.owner ?? (await ownerOf(plan, asked, existing))
     uids.claim(uid)
     const file: SandboxFile = {
       sandbox_id: id,
       session_id: sessionId,
-      generation: 1,
+      generation: (again?.file.generation ?? 0) + 1,
       profile: asked,
-      profile_hash: profileHash(asked, options.defaultImage),
+      profile_hash: profileHash(asked, options.defaultImage, plan.workspace?.source),
       image,
-      workspace: workspace ?? id,
+      workspace: managed,
       kept_as: keptAs,
+      mounts: MountSet.parse(mounts),
+      host_workspace: plan.workspace?.source ?? null,
       uid,
       gid,
       secret_hash: null,
@@ -131,18 +179,21 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
     }
     const [directories] = await Promise.all([
       layout.makeDirectories(id, gid),
-      existing === undefined ? layout.makeWorkspace(file.workspace, { uid, gid }) : undefined,
+      existing === undefined && !hosted ? layout.makeWorkspace(file.workspace, { uid, gid }) : undefined,
     ])
     const sandbox = live(file, provider)
     const signal = AbortSignal.any([closing.signal, AbortSignal.timeout(asked.provision_timeout_seconds * 1000)])
     try {
       await sandbox.prepare()
+      await prepareMounts(plan, workspaceDirectory(file), { uid, gid })
       const spec = {
         profile,
         profileHash: file.profile_hash,
         linkDirectory: directories.link,
         supervisorPath: options.supervisorPath,
-        workspaceDirectory: layout.workspaceOf(file.workspace),
+        workspaceDirectory: workspaceDirectory(file),
+        workspaceReadOnly: plan.workspace?.readOnly ?? false,
+        mounts: plan.mounts,
         pooled: sessionId === null,
         uid,
         gid,
@@ -160,29 +211,68 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
   }
 
   const create = async (sessionId: string, request: CreateSandboxRequest): Promise<SandboxRecord> => {
-    const { profile, labels, workspace_id: keptAs } = request
+    const { profile, labels } = request
+    const mounts = MountSet.parse(request)
+    // A directory of the host is its own keeper.
+    const keptAs = request.workspace_host_path === null ? request.workspace_id : null
+    // Before anything of an earlier session ends for it.
+    await planOf(mounts, profile)
     using claim = keptAs === null ? null : await workspaces.claim(keptAs, sessionId, request)
     const workspace = claim?.mounted ? keptAs : null
     const pooled =
-      workspace === null && Object.keys(labels).length === 0 ? pool.claim(profileHash(profile, options.defaultImage)) : undefined
+      workspace === null && Object.keys(labels).length === 0 && sameMounts(mounts, effectiveMounts(profile, {}))
+        ? pool.claim(profileHash(profile, options.defaultImage))
+        : undefined
     if (pooled !== undefined) {
       bySession.set(sessionId, pooled)
       await pooled.assign(sessionId, profile, keptAs)
       return recordOf(pooled, true)
     }
-    return recordOf(await provision({ profile, sessionId, workspace, keptAs }), false)
+    return recordOf(await provision({ profile, sessionId, workspace, keptAs, mounts, again: null }), false)
   }
 
   // Not async: nothing may come between the look and the entry.
   const ensureForSession = (sessionId: string, request: CreateSandboxRequest): Promise<SandboxRecord> => {
     const underWay = provisioning.get(sessionId)
-    if (underWay !== undefined) return underWay
+    if (underWay !== undefined && sameMounts(underWay.mounts, request)) return underWay.record
+    // Each has its turn, and finds what the one before it has left.
+    const next = () => ensureForSession(sessionId, request)
+    if (underWay !== undefined) return underWay.record.then(next, next)
     const existing = bySession.get(sessionId)
     if (existing?.lost !== undefined) return Promise.reject(lostError(existing.lost.reason))
-    if (existing !== undefined) return Promise.resolve(recordOf(existing, false))
-    const record = create(sessionId, request).finally(() => provisioning.delete(sessionId))
-    provisioning.set(sessionId, record)
+    if (existing !== undefined && sameMounts(existing.file.mounts, request)) return Promise.resolve(recordOf(existing, false))
+    const work = existing === undefined ? create(sessionId, request) : remake(existing, request)
+    const record = work.finally(() => provisioning.delete(sessionId))
+    provisioning.set(sessionId, { mounts: MountSet.parse(request), record })
     return record
+  }
+
+  /**
+   * Ends the sandbox and makes it anew under its id, with other mounts; a workspace of our making stays [0-34, C-23]. What is refused
+   * is refused before anything ends.
+   */
+  const remake = async (sandbox: LiveSandbox, request: CreateSandboxRequest): Promise<SandboxRecord> => {
+    const { file } = sandbox
+    const { profile, session_id: sessionId, kept_as: keptAs, workspace } = file
+    const mounts = MountSet.parse(request)
+    const plan = await planOf(mounts, profile)
+    const existing = await layout.ownerOf(workspace)
+    const owner = await ownerOf(plan, profile, existing)
+    const directory = plan.workspace?.source ?? (existing === undefined ? undefined : layout.workspaceOf(workspace))
+    if (directory !== undefined) await prepareMounts(plan, directory, owner)
+    log.info(
+      { sandbox_id: sandbox.id, session_id: sessionId, before: file.mounts, after: mounts },
+      'a sandbox is made anew, with other mounts',
+    )
+    await sandbox.end(REMADE)
+    try {
+      await layout.clearSandbox(sandbox.id)
+      return recordOf(await provision({ profile, sessionId, workspace, keptAs, mounts, again: { file, owner } }), false)
+    } catch (error) {
+      // Nothing is left that the session could go on with.
+      await destroy(sandbox.id, 'failed')
+      throw error
+    }
   }
 
   const destroy = (id: string, reason: EndReason, { keepWorkspace = false }: { keepWorkspace?: boolean } = {}): Promise<void> => {
@@ -223,7 +313,8 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
   }
 
   const pool = createPool({
-    create: (profile) => provision({ profile, sessionId: null, workspace: null, keptAs: null }),
+    create: (profile) =>
+      provision({ profile, sessionId: null, workspace: null, keptAs: null, mounts: effectiveMounts(profile, {}), again: null }),
     destroy: (sandbox) => destroy(sandbox.id, 'idle'),
     hashOf: (profile) => profileHash(profile, options.defaultImage),
     concurrency: options.poolConcurrency,
@@ -248,10 +339,11 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
       await known(id).ready(closing.signal)
       return reportOf(known(id))
     },
+    workspaceUsage: (id, maxEntries) => workspaceUsage(workspaceDirectory(known(id).file), maxEntries),
     destroy,
     async adopt(file, handle) {
       const sandbox = live(file, options.provider())
-      await sandbox.adopt(handle, profileHash(file.profile, options.defaultImage) === file.profile_hash)
+      await sandbox.adopt(handle, profileHash(file.profile, options.defaultImage, file.host_workspace) === file.profile_hash)
       if (file.session_id === null && sandbox.lost === undefined) pool.adopt(sandbox)
       return sandbox
     },
@@ -274,19 +366,31 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
     async close() {
       closing.abort(new BoxofficeError('BACKEND_UNAVAILABLE', 'the agent is stopping'))
       await pool.close()
-      await Promise.allSettled([...provisioning.values(), ...[...ending.values()].map(({ ending: { ended } }) => ended)])
+      await Promise.allSettled([
+        ...[...provisioning.values()].map(({ record }) => record),
+        ...[...ending.values()].map(({ ending: { ended } }) => ended),
+      ])
       await Promise.all([...sandboxes.values()].map((sandbox) => sandbox.release()))
     },
   }
 }
 
-const assertPossible = ({ name, capabilities }: Provider, { network, oci_runtime: runtime }: Profile): void => {
+const assertPossible = ({ name, capabilities }: Provider, { network, oci_runtime: runtime, isolation, user }: Profile): void => {
+  if (isolation !== null && isolation !== capabilities.isolation)
+    throw new BoxofficeError('UNSUPPORTED', `isolation: the ${name} provider has "${capabilities.isolation}" here, not "${isolation}"`)
+  if (user !== null && !isRoot())
+    throw new BoxofficeError('UNSUPPORTED', 'user: the agent is not root, and runs all sandboxes as its own user; leave it out')
   if (network === 'on' && !capabilities.network) {
     throw new BoxofficeError('UNSUPPORTED', `network: the ${name} provider cannot grant network access here; choose a profile without it`)
   }
   if (runtime !== null && !capabilities.ociRuntimes.includes(runtime)) {
     throw new BoxofficeError('UNSUPPORTED', `oci_runtime: the ${name} provider has no runtime "${runtime}"`)
   }
+}
+
+const ownerFrom = (user: string): Owner => {
+  const [uid = 0, gid = uid] = user.split(':').map(Number)
+  return { uid, gid }
 }
 
 const startFailure = (error: unknown, signal: AbortSignal): string => {

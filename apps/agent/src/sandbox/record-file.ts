@@ -1,7 +1,7 @@
 import { renameSync, writeFileSync } from 'node:fs'
 import { readdir, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { Profile } from '@boxoffice/protocol'
+import { MountSet, Profile } from '@boxoffice/protocol'
 import { z } from 'zod'
 
 /** What the agent knows of a sandbox beyond what the engine does; read again after a restart. */
@@ -17,6 +17,10 @@ export const SandboxFile = z.object({
   workspace: z.string(),
   /** The name of its scope's workspace, for one of its own that is to be kept. */
   kept_as: z.string().nullable().default(null),
+  /** As it was asked for; another one makes the sandbox anew. */
+  mounts: MountSet.prefault({}),
+  /** The directory of the host that is its workspace; null: `workspace` of the data directory. */
+  host_workspace: z.string().nullable().default(null),
   uid: z.number().int(),
   gid: z.number().int(),
   /** SHA-256 of the link secret; null until the supervisor's first dial. */
@@ -26,11 +30,11 @@ export const SandboxFile = z.object({
 })
 export type SandboxFile = z.infer<typeof SandboxFile>
 
-const NAME = 'record.json'
+export const RECORD_NAME = 'record.json'
 
 // A trip to the thread pool costs more than these calls, and there are three on the way to a new sandbox.
 export const saveSandboxFile = async (directory: string, file: SandboxFile): Promise<void> => {
-  const path = join(directory, NAME)
+  const path = join(directory, RECORD_NAME)
   writeFileSync(`${path}.new`, JSON.stringify(file), { mode: 0o600 })
   renameSync(`${path}.new`, path)
 }
@@ -41,7 +45,7 @@ export const loadSandboxFiles = async (sandboxes: string, onBad: (directory: str
     (await readdir(sandboxes)).map(async (name) => {
       const directory = join(sandboxes, name)
       try {
-        return SandboxFile.parse(JSON.parse(await readFile(join(directory, NAME), 'utf8')))
+        return SandboxFile.parse(JSON.parse(await readFile(join(directory, RECORD_NAME), 'utf8')))
       } catch (error) {
         onBad(directory, error)
         await rm(directory, { recursive: true, force: true })

@@ -84,7 +84,7 @@ export const createWorkspaces = ({ layout, uids, users, destroy }: WorkspacesOpt
         throw error
       }
     },
-    async leave({ sandbox_id: id, workspace, kept_as: name, uid }, keep) {
+    async leave({ sandbox_id: id, workspace, kept_as: name, host_workspace: hosted, uid }, keep) {
       if (workspace !== id) return
       // Where a later sandbox has the scope's workspace already, that is the one to keep.
       if (keep && name !== null && mountedBy(name) === undefined) {
@@ -94,7 +94,8 @@ export const createWorkspaces = ({ layout, uids, users, destroy }: WorkspacesOpt
         return
       }
       await layout.removeWorkspace(workspace)
-      uids.free(uid)
+      // Who owns a directory of the host is nobody's to give away.
+      if (hosted === null) uids.free(uid)
     },
     forget(name) {
       const underWay = forgetting.get(name)

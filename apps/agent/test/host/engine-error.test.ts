@@ -28,13 +28,13 @@ const providerOf = async ({ status, message }: Answer) => {
   const lines: string[] = []
   const log = pino({ level: 'trace' }, { write: (line: string) => void lines.push(line) })
   const docker = new Docker({ protocol: 'http', host: '127.0.0.1', port: (server.address() as AddressInfo).port })
-  const capabilities = { isolation: 'container', suspend: [], limits: [], network: true, ociRuntimes: [] } as const
+  const capabilities = { isolation: 'container', suspend: [], limits: [], network: true, extraMounts: true, ociRuntimes: [] } as const
   return { provider: dockerProvider({ docker, installId: 'i', instanceId: 'n', capabilities, log }), lines }
 }
 
 const SPEC = {
   ...{ profile: Profile.parse({ name: 'p', image: 'some/image:1' }), profileHash: 'h', pooled: false, uid: 1, gid: 1 },
-  ...{ linkDirectory: '/l', supervisorPath: '/s', workspaceDirectory: '/w' },
+  ...{ linkDirectory: '/l', supervisorPath: '/s', workspaceDirectory: '/w', workspaceReadOnly: false, mounts: [] },
 }
 
 describe("an engine's refusal is told in our own words, and logged in its own", () => {

@@ -52,7 +52,17 @@ describe('profile hash', () => {
 })
 
 describe('container options', () => {
-  const spec = { profileHash: 'h', linkDirectory: '/l', supervisorPath: '/s', workspaceDirectory: '/w', pooled: false, uid: 5, gid: 6 }
+  const spec = {
+    profileHash: 'h',
+    linkDirectory: '/l',
+    supervisorPath: '/s',
+    workspaceDirectory: '/w',
+    workspaceReadOnly: false,
+    mounts: [],
+    pooled: false,
+    uid: 5,
+    gid: 6,
+  }
   const maker = { installId: 'install', instanceId: 'instance' }
   const id = 'sb_01234567-89ab-4cde-8f01-23456789abcd'
   test('follow the profile', () => {
@@ -103,7 +113,7 @@ describe('provider slot', () => {
     open: async () =>
       ({
         name: 'local',
-        capabilities: { isolation: 'none', suspend: [] },
+        capabilities: { isolation: 'none', suspend: [], limits: ['cpus'], network: false, extraMounts: false, ociRuntimes: [] },
         probe: async () => status(),
         close: async () => {},
       }) as unknown as Provider,
@@ -121,6 +131,10 @@ describe('provider slot', () => {
     there = true
     expect(await slot.look()).toBe(true)
     expect(slot.report()).toMatchObject({ name: 'local', available: true, reason: null })
+    expect(slot.report().capabilities).toEqual({
+      ...{ limits: ['cpus'], network: false, extra_mounts: false, oci_runtimes: [] },
+      not_enforced: ['memory_mb', 'pids_limit', 'read_only_rootfs', 'tmp_size', 'workspace_disk'],
+    })
     there = false
     expect(await slot.look()).toBe(false)
     expect(slot.report()).toMatchObject({ name: 'local', available: false, reason: 'not yet' })

@@ -10,6 +10,7 @@ import {
   type Revocations,
   SandboxRecord,
   SandboxReport,
+  WorkspaceUsage,
 } from '@boxoffice/protocol'
 import type { z } from 'zod'
 import type { AgentRecord } from '../store/store.ts'
@@ -27,6 +28,8 @@ export interface AgentClient {
   destroy(agent: AgentRecord, sandboxId: string, keepWorkspace: boolean): Promise<void>
   /** Idempotent: one that is not there is fine. 409 while a sandbox uses it. */
   removeWorkspace(agent: AgentRecord, workspaceId: string): Promise<void>
+  /** What a sandbox's workspace holds; the count ends at one entry above `maxEntries`. */
+  workspaceUsage(agent: AgentRecord, sandboxId: string, maxEntries: number): Promise<WorkspaceUsage>
   revoke(agent: AgentRecord, revocations: Revocations): Promise<void>
   close(): void
 }
@@ -58,6 +61,8 @@ export function httpAgentClient(token: (agentId: string) => string): AgentClient
     resume: (agent, id) => call(agent, 'POST', `${path(id)}/resume`, {}),
     destroy: (agent, id, keepWorkspace) => call(agent, 'DELETE', `${path(id)}${keepWorkspace ? '?keep_workspace=true' : ''}`, {}),
     removeWorkspace: (agent, id) => call(agent, 'DELETE', `/control/v1/workspaces/${encodeURIComponent(id)}`, {}),
+    workspaceUsage: (agent, id, maxEntries) =>
+      call(agent, 'GET', `${path(id)}/workspace-usage?max_entries=${maxEntries}`, { answer: WorkspaceUsage }),
     revoke: (agent, revocations) => call(agent, 'POST', '/control/v1/revocations', { body: revocations }),
     close: () => {
       agents.http.destroy()

@@ -48,6 +48,8 @@ export const upSettings = <B extends z.ZodObject, A extends z.ZodObject>(broker:
       ...(ofBroker.host === undefined ? {} : { host: ofBroker.host }),
       ...ofAgent,
       dataDir: join(dataDir, 'agent'),
+      // The broker's keys are beside it.
+      blockedHostPaths: [dataDir, ...((ofAgent.blockedHostPaths as string[] | undefined) ?? [])],
       // What `up` itself fills in when the broker listens.
       brokerUrl: 'http://127.0.0.1',
       enrollToken: ofBroker.enrollToken ?? randomBytes(32).toString('base64url'),

@@ -65,8 +65,10 @@ const capabilitiesOf = async (docker: Docker): Promise<ProviderCapabilities> => 
       ...(info.MemoryLimit === false ? [] : (['memory_mb'] as const)),
       ...(info.PidsLimit === false ? [] : (['pids_limit'] as const)),
       'read_only_rootfs',
+      'tmp_size',
     ],
     network: true,
+    extraMounts: true,
     ociRuntimes: Object.keys(info.Runtimes ?? {}),
   }
 }

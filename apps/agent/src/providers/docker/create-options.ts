@@ -1,5 +1,5 @@
 import type Docker from 'dockerode'
-import type { SandboxSpec } from '../provider.ts'
+import { bindsOf, type SandboxSpec } from '../provider.ts'
 
 export const LABEL = {
   managed: 'boxoffice.managed',
@@ -51,8 +51,7 @@ export const createOptions = (id: string, spec: SandboxSpec, maker: Maker): Dock
     },
     HostConfig: {
       Mounts: [
-        bind(spec.workspaceDirectory, '/workspace'),
-        bind(spec.workspaceDirectory, '/app'),
+        ...bindsOf(spec).map(({ source, target, readOnly }) => bind(source, target, readOnly)),
         bind(spec.supervisorPath, '/.boxoffice/supervisor', true),
         bind(spec.linkDirectory, '/.boxoffice/link', true),
       ],

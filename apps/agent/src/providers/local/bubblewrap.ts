@@ -3,7 +3,7 @@ import { existsSync, lstatSync, readlinkSync } from 'node:fs'
 import { mkdir, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
-import type { SandboxSpec } from '../provider.ts'
+import { bindsOf, type SandboxSpec } from '../provider.ts'
 
 const run = promisify(execFile)
 
@@ -61,7 +61,6 @@ export type BubblewrapPaths = {
   etc: string
   supervisor: string
   link: string
-  workspace: string
   oomFile: string | undefined
 }
 
@@ -69,7 +68,7 @@ export type BubblewrapPaths = {
 export const MADE_AHEAD = ['--unshare-ipc', '--unshare-uts', '--unshare-net', '--hostname', 'sandbox'] as const
 
 /** The hardening of the local provider, in one pure function: what a sandbox sees, and nothing else. */
-export const bubblewrapArguments = (paths: BubblewrapPaths, { profile }: Pick<SandboxSpec, 'profile'>): string[] => [
+export const bubblewrapArguments = (paths: BubblewrapPaths, spec: SandboxSpec): string[] => [
   ...['--unshare-user', '--disable-userns', '--uid', INSIDE_ID, '--gid', INSIDE_ID, '--cap-drop', 'ALL'],
   ...['--unshare-pid', '--unshare-cgroup-try', ...MADE_AHEAD],
   ...['--new-session', '--as-pid-1', '--clearenv'],
@@ -78,10 +77,10 @@ export const bubblewrapArguments = (paths: BubblewrapPaths, { profile }: Pick<Sa
   ...['--ro-bind', paths.etc, '/etc'],
   ...['--proc', '/proc', '--dev', '/dev'],
   ...['--size', String(TMP_BYTES), '--tmpfs', '/tmp', '--dir', '/run', '--dir', '/var', '--symlink', '../tmp', '/var/tmp'],
-  ...['--bind', paths.workspace, '/workspace', '--bind', paths.workspace, '/app'],
+  ...bindsOf(spec).flatMap(({ source, target, readOnly }) => [readOnly ? '--ro-bind' : '--bind', source, target]),
   ...['--ro-bind', paths.supervisor, '/.boxoffice/supervisor', '--ro-bind', paths.link, '/.boxoffice/link'],
   ...(paths.oomFile === undefined ? [] : ['--ro-bind', paths.oomFile, '/.boxoffice/oom']),
-  ...(profile.read_only_rootfs ? ['--remount-ro', '/'] : []),
+  ...(spec.profile.read_only_rootfs ? ['--remount-ro', '/'] : []),
   ...['--chdir', '/workspace', '--info-fd', '3', '--'],
   ...['/.boxoffice/supervisor', '--socket', '/.boxoffice/link/link.sock', '--workspace', '/workspace', '--home', '/tmp/home'],
   ...(paths.oomFile === undefined ? [] : ['--oom-file', '/.boxoffice/oom']),

@@ -2,6 +2,7 @@ import { chown, mkdir, readFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { BoxofficeError, SANDBOX_ID_PATTERN } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
+import { closedOnTheWay } from '../../mounts/ownership.ts'
 import type { Provider, ProviderCapabilities, SandboxHandle, SandboxSpec } from '../provider.ts'
 import { bubblewrapArguments, generateEtc } from './bubblewrap.ts'
 import { openCgroups, removeInstallGroups } from './cgroups.ts'
@@ -62,8 +63,9 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
   const capabilities: ProviderCapabilities = {
     isolation,
     suspend: ['freeze', 'stop'],
-    limits: [...(cgroups?.limits ?? []), ...(bwrap === undefined ? [] : (['read_only_rootfs'] as const))],
+    limits: [...(cgroups?.limits ?? []), ...(bwrap === undefined ? [] : (['read_only_rootfs', 'tmp_size'] as const))],
     network: bwrap === undefined,
+    extraMounts: bwrap !== undefined,
     ociRuntimes: [],
   }
 
@@ -76,8 +78,9 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
     const oomFile = cgroups?.group(group).oomFile
     const ids = { uid: asRoot ? spec.uid : null, gid: asRoot ? spec.gid : null }
     if (bwrap !== undefined) {
-      const paths = { etc: reach.path(etcDirectory), supervisor, link, workspace, oomFile }
-      return { file: bwrap, arguments: bubblewrapArguments(paths, spec), directory: '/', ...ids }
+      const paths = { etc: reach.path(etcDirectory), supervisor, link, oomFile }
+      const reachable = { ...spec, workspaceDirectory: workspace }
+      return { file: bwrap, arguments: bubblewrapArguments(paths, reachable), directory: '/', ...ids }
     }
     const home = ['--home', reach.path(homeOf(spec))]
     const oom = oomFile === undefined ? [] : ['--oom-file', oomFile]
@@ -120,6 +123,7 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
           'network: the local provider cannot grant network access; use the docker provider or a profile without it',
         )
       }
+      if (asRoot) await requireReachable(spec, dataDirectory)
       const launcher = launchers?.take()
       const group = launcher?.group ?? id
       const sandbox = adopt({
@@ -164,6 +168,18 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
       removeInstallGroups(installId)
       await reach.close()
     },
+  }
+}
+
+/** bubblewrap opens what it mounts as the sandbox's own uid, which must be able to walk there. */
+const requireReachable = async ({ workspaceDirectory, mounts, uid, gid }: SandboxSpec, dataDirectory: string): Promise<void> => {
+  for (const path of [workspaceDirectory, ...mounts.map(({ source }) => source)]) {
+    const closed = path.startsWith(`${dataDirectory}/`) ? undefined : await closedOnTheWay(path, { uid, gid })
+    if (closed !== undefined)
+      throw new BoxofficeError(
+        'INVALID_REQUEST',
+        `host_path ${path} cannot be reached by uid ${uid}, as which the sandbox runs: ${closed} is closed to it; make it searchable (chmod o+x)`,
+      )
   }
 }
 

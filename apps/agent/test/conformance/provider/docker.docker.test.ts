@@ -92,6 +92,8 @@ describe('docker provider', () => {
       linkDirectory: '/tmp',
       supervisorPath: '/tmp',
       workspaceDirectory: '/tmp',
+      workspaceReadOnly: false,
+      mounts: [],
       pooled: false,
       uid: 1234,
       gid: 1234,

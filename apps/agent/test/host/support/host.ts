@@ -5,6 +5,7 @@ import { pino } from 'pino'
 import { Registry } from 'prom-client'
 import { openDataDirectory } from '../../../src/data-directory.ts'
 import { createRevocationStore } from '../../../src/http/revocations.ts'
+import { createMountPolicy } from '../../../src/mounts/policy.ts'
 import type { Provider } from '../../../src/providers/provider.ts'
 import { createLayout } from '../../../src/sandbox/layout.ts'
 import type { LiveSandbox } from '../../../src/sandbox/live-sandbox.ts'
@@ -14,6 +15,9 @@ import { claimOwners, createUids } from '../../../src/sandbox/uids.ts'
 import { createJournal, type Journal } from '../../../src/uplink/journal.ts'
 
 export const silent = pino({ level: 'silent' })
+/** Below which tests mount directories of the host. */
+export const MOUNT_ROOT = '/tmp/bxo-mounts'
+const ROOTS = [MOUNT_ROOT]
 export const IMAGE = 'boxoffice/sandbox:latest'
 
 export type Kind = 'docker' | 'bubblewrap' | 'none'
@@ -69,6 +73,8 @@ export class Host {
       uids,
       supervisorPath,
       defaultImage: IMAGE,
+      mountPolicy: await createMountPolicy({ allowedRoots: ROOTS, blocked: [path] }),
+      defaultHostWorkspace: undefined,
       poolConcurrency: 2,
       journal,
       log: silent,
