@@ -12,6 +12,8 @@ import { Inventory } from './agents/inventory.ts'
 import { LostAgents } from './agents/lost-agents.ts'
 import { Placement } from './agents/placement.ts'
 import { AgentRegistry } from './agents/registry.ts'
+import { createBox } from './compat/box/box.ts'
+import type { RpcResponse } from './compat/box/rpc.ts'
 import { createStepsApp } from './compat/sbs/app.ts'
 import { knownCallers } from './compat/sbs/callers.ts'
 import { listenForSteps, type StepsListener } from './compat/sbs/listener.ts'
@@ -76,7 +78,16 @@ export type BrokerOverrides = {
  * `localUrl` is where it listens, whatever its public URL is. `enrollToken` is what agents register with: the configured one, or
  * the one of the data directory.
  */
-export type StartedBroker = { url: string; localUrl: string; port: number; enrollToken: string; apiKeyCreated?: string }
+export type StartedBroker = {
+  url: string
+  localUrl: string
+  port: number
+  enrollToken: string
+  apiKeyCreated?: string
+  /** Of the Box surface's own listeners. */
+  boxPort?: number
+  boxRpcPort?: number
+}
 
 export interface Broker {
   /** Opens the data directory, listens, starts the reaper. Throws `StartError` with what to do; nothing is left open then. */
@@ -91,6 +102,8 @@ export interface Broker {
   serveSteps(options: { host: string; port: number }): Promise<StepsListener>
   /** Adds the next signing key [C-49]; `immediately` for one that has leaked. */
   rotateKeys(immediately?: boolean): Promise<void>
+  /** Answers one RPC message of the Box surface for the program that started this one [2-45]. */
+  boxRpc(message: string): Promise<RpcResponse>
 }
 
 const PROVISIONING_DRAIN_MS = 10_000
@@ -116,6 +129,7 @@ export function createBroker(config: BrokerConfig, overrides: BrokerOverrides = 
     settled: () => started().effects.settled(),
     serveSteps: (options) => started().serveSteps(options),
     rotateKeys: (immediately) => started().keys.rotate(immediately),
+    boxRpc: (message) => started().box?.rpc(message) ?? fail('the Box surface is off'),
   }
 }
 
@@ -177,6 +191,11 @@ async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, p
   const eventTimes = { ...EVENT_TIMES, ...overrides.eventTimes }
   const feed = new EventFeed(store.events, eventTimes.pollMs)
 
+  const dataplane = createDataplaneClient({ store, issuer, now })
+  parts.defer(() => dataplane.close())
+  const verify = sessionTokenVerifier({ keys, issuer: () => issuer.issuer, now })
+  const credentials = new Credentials({ verify, issuer, now })
+
   let url = ''
   const routes = [
     ...sessionRoutes(
@@ -195,12 +214,10 @@ async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, p
     ...operationRoutes({ keys, metrics, notReady: () => notReady(store, placement) }),
   ]
   routes.push(...documentationRoutes(routes, () => url))
-  const dataplane = createDataplaneClient({ store, issuer, now })
-  parts.defer(() => dataplane.close())
   const stepsWith = (profile: string | null): Steps =>
     new Steps({
       ...{ sessions, dataplane, profile, log: overrides.stepsLog ?? log },
-      timeoutSeconds: settings.compat.sbs.stepTimeoutSeconds,
+      timeoutSeconds: settings.stepTimeout,
       isOver: async (id) => !isLive((await store.sessions.byId(id)) ?? fail(`session ${id} is not in the store`)),
       ended: (id) => effects.ended(id),
     })
@@ -208,7 +225,13 @@ async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, p
   const controlLimit = new PrincipalLimit('control', { principal: rates.controlPerPrincipal, tenant: rates.controlPerTenant }, now)
   const callerOf = knownCallers({ principals, authFailures, controlLimit, addressOf: clientAddress(settings.trustedProxies) })
   const base = '/compat/sbs'
-  const mounts = settings.compat.sbs.enabled ? [{ path: base, app: createStepsApp({ steps: stepsWith(null), callerOf, base, log }) }] : []
+  const box = settings.compat.box
+    ? createBox({ settings, store, profiles, sessions, dataplane, placement, client, principals, authFailures, metrics, log, now })
+    : undefined
+  const mounts = [
+    ...(settings.compat.sbs ? [{ path: base, app: createStepsApp({ steps: stepsWith(null), callerOf, base, log }) }] : []),
+    ...(box?.mounts ?? []),
+  ]
   const app = createApp({
     ...{ routes, mounts, principals, store, metrics, log, now, authFailures, controlLimit },
     corsOrigins: settings.corsOrigins,
@@ -217,15 +240,16 @@ async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, p
 
   // Nobody else runs on this directory, so whatever other brokers were doing is left over.
   if (!settings.sharedDataDir) await store.brokers.forget(null)
-  const verify = sessionTokenVerifier({ keys, issuer: () => issuer.issuer, now })
   const relay = createRelay({
-    admission: createAdmission({ credentials: new Credentials({ verify, issuer, now }), store, exposed: isExposed(settings) }),
+    admission: createAdmission({ credentials, store, exposed: isExposed(settings) }),
     ...{ corsOrigins: settings.corsOrigins, metrics, log },
   })
   parts.defer(() => relay.close())
-  const server = await listen(app, relay, settings)
+  const server = await listen(app, box?.upgrading(relay) ?? relay, settings)
   parts.defer(() => server.close())
+  const boxPorts = await box?.listen(parts)
   parts.defer(() => relay.closeSockets())
+  parts.defer(() => box?.closeSockets())
   // First of all: streams that go on for ever would hold up the end of the requests in flight.
   parts.defer(() => feed.close())
   const listensAt = localUrl(settings, server.port)
@@ -242,10 +266,11 @@ async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, p
     localUrl: listensAt,
     port: server.port,
     enrollToken,
+    ...boxPorts,
     ...(apiKeyCreated === undefined ? {} : { apiKeyCreated }),
   }
   const serveSteps = (options: { host: string; port: number }) => listenForSteps({ ...options, steps: stepsWith('sbs'), log })
-  return { started, reaper, effects, keys, serveSteps }
+  return { started, reaper, effects, keys, serveSteps, box }
 }
 
 /**

@@ -1,5 +1,6 @@
 import { BUILT_IN_PROFILES, describeIssue, Profile, Rate } from '@boxoffice/protocol'
 import { z } from 'zod'
+import { BoxSettings } from './compat/box/settings.ts'
 import { literalAddress, permits, type TargetPolicy } from './outbound/targets.ts'
 import { StartError } from './start-error.ts'
 import { OIDC_ALGORITHMS } from './tokens/oidc.ts'
@@ -10,18 +11,26 @@ const outboundUrl = z
   .refine((url) => !URL.canParse(url) || new URL(url).username === '', 'must not hold a user name or password')
 
 /** `full`: the full protocol beside the MVP [4-175]. Also as a text, `full=false`, for a flag or a variable. */
-const Features = z.preprocess(
-  (value) =>
-    typeof value === 'string'
-      ? Object.fromEntries(
-          value
-            .split(',')
-            .map((part) => part.split('='))
-            .map(([name = '', on]) => [name.trim(), on === 'true' ? true : on === 'false' ? false : on]),
-        )
-      : value,
-  z.strictObject({ full: z.boolean('must be true or false').default(true) }),
+const Features = z.preprocess(switches, z.strictObject({ full: z.boolean('must be true or false').default(true) }))
+
+/** Surfaces of other systems, each below `/compat/<name>` while it is on. Also as a text, `sbs=true`. */
+const Compat = z.preprocess(
+  switches,
+  z.strictObject({
+    sbs: z.boolean('must be true or false').default(false),
+    box: z.boolean('must be true or false').default(true),
+  }),
 )
+
+function switches(value: unknown): unknown {
+  if (typeof value !== 'string') return value
+  return Object.fromEntries(
+    value
+      .split(',')
+      .map((part) => part.split('='))
+      .map(([name = '', on]) => [name.trim(), on === 'true' ? true : on === 'false' ? false : on]),
+  )
+}
 
 /** Settings of the broker. Durations in seconds unless the name says otherwise. */
 export const BrokerConfig = z.object({
@@ -51,14 +60,14 @@ export const BrokerConfig = z.object({
   profiles: z.array(z.strictObject(Profile.shape)).default([]),
   sharedDataDir: z.boolean().default(false),
   features: Features.prefault({}),
-  /** Surfaces of other systems, each below `/compat/<name>` while it is enabled. */
-  compat: z
-    .strictObject({
-      sbs: z
-        .strictObject({ enabled: z.boolean().default(false), stepTimeoutSeconds: z.number().min(1).max(3600).default(30) })
-        .prefault({}),
-    })
-    .prefault({}),
+  compat: Compat.prefault({}),
+  /** Seconds that a step may take at most, of seed 003's surface. */
+  stepTimeout: z.coerce.number().min(1).max(86_400).default(30),
+  /** The Box surface (contract 4.7). */
+  box: BoxSettings.prefault({}),
+  /** Listeners of its own, for clients that expect it at the root of a port [2-44]. 0 chooses a free one. */
+  boxPort: z.coerce.number().int().min(0).max(65535).optional(),
+  boxRpcPort: z.coerce.number().int().min(0).max(65535).optional(),
   corsOrigins: z.array(z.string()).default([]),
   /** Addresses whose X-Forwarded-For counts. */
   trustedProxies: z.array(z.string()).default([]),
@@ -143,6 +152,7 @@ export function resolveConfig(input: BrokerConfig): ResolvedBrokerConfig {
       throw new StartError(`setting enrollToken (--enroll-token) needs at least 32 characters for a listener on ${config.host}`)
   }
   requireWhole(config)
+  requireBoxProfile(config)
   for (const name of ['authorizerUrl', 'oidcJwksUrl'] as const) requireDialable(config, name)
   return config
 }
@@ -159,6 +169,12 @@ function requireWhole(config: ResolvedBrokerConfig): void {
   if (given !== undefined) for (const name of oidc) needs(name, `with ${given}`)
   if (given !== undefined && config.oidcIssuer === config.publicUrl)
     throw new StartError(`setting oidcIssuer${flagOf('oidcIssuer')} is this broker itself: session tokens are no server credentials`)
+}
+
+function requireBoxProfile(config: ResolvedBrokerConfig): void {
+  const names = [...profilesOf(config).keys()]
+  if (!names.includes(config.box.profile))
+    throw new StartError(`setting box.profile: there is no profile "${config.box.profile}"; there are: ${names.join(', ')}`)
 }
 
 /** What the configuration says plainly is refused at the start; where a name leads is checked at each call [C-60]. */

@@ -14,6 +14,9 @@ import { refusalResponse } from './errors.ts'
 
 export type ListenOptions = { host: string; port: number; tls?: { cert: string; key: string } | undefined }
 
+/** What passes bytes on, and opens sockets. */
+export type Bytes = Pick<Relay, 'owns' | 'handle' | 'upgrade'>
+
 /** How long a request to a control route may take to arrive. A relayed one may take as long as it moves; the agent looks after that. */
 const REQUEST_TIMEOUT_MS = 30_000
 /** How long requests in flight may take after the listener has closed [contract 2.14]. */
@@ -22,7 +25,7 @@ const DRAIN_MS = 10_000
 /** A listening server: the port that it got, and how to end it. */
 export async function listen(
   app: Hono<Env>,
-  relay: Relay,
+  relay: Bytes,
   { host, port, tls }: ListenOptions,
 ): Promise<{ port: number; close(): Promise<void> }> {
   const server = createServer(requireHost(listenerOf(app, relay)), tls)
@@ -43,7 +46,7 @@ export async function listen(
   return { port: (server.address() as AddressInfo).port, close }
 }
 
-function listenerOf(app: Hono<Env>, relay: Relay): RequestListener {
+function listenerOf(app: Hono<Env>, relay: Bytes): RequestListener {
   const fetch = app.fetch as (request: Request) => Response | Promise<Response>
   const routes = getRequestListener(fetch, { errorHandler: refuseUnroutable })
   return (request, response) => {

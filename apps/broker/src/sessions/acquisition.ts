@@ -199,6 +199,7 @@ export class Acquisition {
       claimFor: decision.access === 'claimable' ? principal.id : null,
       owner: decision.owner,
       maxLive: maxSessions,
+      labelQuota: request.labelQuota ?? null,
       idempotency: request.repeatable && recordOf(principal, request.repeatable, session.id, session.createdAt),
       audit: [
         auditEntry('sandbox.session.create', origin, {
@@ -211,9 +212,9 @@ export class Acquisition {
     })
     if (created.outcome === 'created') provisioner.begin(session)
     if (created.outcome === 'quota')
-      throw new BoxofficeError('RATE_LIMITED', `the tenant has its ${maxSessions} live sessions; release some`, {
+      throw new BoxofficeError('RATE_LIMITED', `the tenant has its ${created.max} live sessions; release some`, {
         retryAfter: 10,
-        details: { limit: 'max_sessions', max: maxSessions },
+        details: { limit: 'max_sessions', max: created.max },
       })
     return created.outcome === 'created' ? session.id : undefined
   }

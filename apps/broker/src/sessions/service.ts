@@ -41,7 +41,11 @@ export type NegotiateRequest = {
   /** Whole seconds that the caller waits for a sandbox that starts [C-17]. */
   wait: number
   repeatable: Repeatable | null
+  /** Of new sessions with the label at most so many live ones per tenant; counted with the creation. */
+  labelQuota?: LabelQuota | null
 }
+
+export type LabelQuota = { key: string; value: string; max: number }
 
 /** A session that the caller may use, where its dataplane is, and a fresh token for it. */
 export type Grant = {

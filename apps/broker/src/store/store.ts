@@ -34,6 +34,8 @@ export type CreateOptions = {
   owner: string | null
   /** Live sessions that a tenant may have; counted in this transaction. */
   maxLive: number
+  /** The same for those with a label; null: no more than that. */
+  labelQuota: { key: string; value: string; max: number } | null
   idempotency: IdempotencyRecord | null
   audit: readonly AuditEntry[]
   events: readonly NewSessionEvent[]
@@ -45,7 +47,7 @@ export type CreateOutcome =
   | { outcome: 'exists' }
   /** The scope has come to another owner, or to none, in the meantime. */
   | { outcome: 'claimed' }
-  | { outcome: 'quota' }
+  | { outcome: 'quota'; max: number }
 
 export type SaveOptions = {
   audit?: readonly AuditEntry[]
@@ -93,6 +95,8 @@ export interface SessionStore {
   list(filter: SessionFilter): Promise<Session[]>
   liveByState(): Promise<Record<string, number>>
   liveByAgent(): Promise<Record<string, number>>
+  /** Live sessions of a tenant by state; with a label, those that have it. */
+  liveOf(tenant: string, label: { key: string; value: string } | null): Promise<Record<string, number>>
   /** Removes up to `limit` sessions that ended before `before`. */
   purge(before: number, limit: number): Promise<number>
 }

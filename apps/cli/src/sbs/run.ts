@@ -40,7 +40,7 @@ export const run = async ({ host, port, allowRemote }: RunFlags): Promise<never>
           ...{ host: '127.0.0.1', port: 0, dataDir: join(directory, 'broker'), enrollToken, maxSessions: MAX_SESSIONS },
           profiles: [stepsProfile(seconds)],
           rateLimits: { createPerPrincipal: NO_LIMIT, createPerTenant: NO_LIMIT },
-          compat: { sbs: { stepTimeoutSeconds: seconds } },
+          stepTimeout: seconds,
         },
         { log: inner('broker'), stepsLog: log },
       )

@@ -48,6 +48,16 @@ export function sqliteSessions(
     .pluck()
   // The index is named: without statistics SQLite takes the one over a tenant's whole history.
   const liveCount = db.prepare<[string]>(`SELECT count(*) FROM sessions INDEXED BY sessions_live WHERE tenant = ? AND ${LIVE}`).pluck()
+  const LABELED = 'EXISTS (SELECT 1 FROM json_each(sessions.labels) l WHERE l.key = ? AND l.value = ?)'
+  const labeledCount = db
+    .prepare<[string, string, string]>(`SELECT count(*) FROM sessions INDEXED BY sessions_live WHERE tenant = ? AND ${LIVE} AND ${LABELED}`)
+    .pluck()
+  const byState = (where: string) =>
+    db.prepare<unknown[], { name: string; n: number }>(
+      `SELECT state AS name, count(*) AS n FROM sessions INDEXED BY sessions_live WHERE tenant = ? AND ${LIVE} ${where} GROUP BY state`,
+    )
+  const statesOf = byState('')
+  const labeledStatesOf = byState(`AND ${LABELED}`)
   const states = db.prepare<[], { name: string; n: number }>(
     `SELECT state AS name, count(*) AS n FROM sessions INDEXED BY sessions_agent_live WHERE ${LIVE} GROUP BY state`,
   )
@@ -119,6 +129,10 @@ export function sqliteSessions(
     keptOf: async (tenant, scope) => keptOf.all(tenant, scope.type, scope.id) as string[],
     list: async (filter) => list(filter).map(read),
     liveByState: async () => Object.fromEntries(states.all().map(({ name, n }) => [name, n])),
+    liveOf: async (tenant, label) => {
+      const rows = label === null ? statesOf.all(tenant) : labeledStatesOf.all(tenant, label.key, label.value)
+      return Object.fromEntries(rows.map(({ name, n }) => [name, n]))
+    },
     liveByAgent: async () => Object.fromEntries(agents.all().map(({ name, n }) => [name, n])),
     forgetScope: async (tenant, scope, owner, audit) =>
       write(() => {
@@ -134,12 +148,14 @@ export function sqliteSessions(
     purge: async (before, limit) => write(() => purge.run(before, limit).changes),
   }
 
-  function create(session: ProvisioningSession, { claimFor, owner: known, maxLive, ...options }: CreateOptions): CreateOutcome {
+  function create(session: ProvisioningSession, { claimFor, owner: known, maxLive, labelQuota, ...options }: CreateOptions): CreateOutcome {
     if (live.get(session.tenant, session.scope.type, session.scope.id) !== undefined) return { outcome: 'exists' }
     if (scopes.owner(session.tenant, session.scope) !== known) return { outcome: 'claimed' }
     if (claimFor !== null) scopes.claim(session.tenant, session.scope, claimFor, session.createdAt)
     // Thrown, not returned: a refusal must also undo the claim.
-    if ((liveCount.get(session.tenant) as number) >= maxLive) throw new Refused({ outcome: 'quota' })
+    if ((liveCount.get(session.tenant) as number) >= maxLive) throw new Refused({ outcome: 'quota', max: maxLive })
+    if (labelQuota !== null && (labeledCount.get(session.tenant, labelQuota.key, labelQuota.value) as number) >= labelQuota.max)
+      throw new Refused({ outcome: 'quota', max: labelQuota.max })
     try {
       const owner = scopes.owner(session.tenant, session.scope) ?? session.createdBy
       insert.run({ ...toRow(session), owner, profile_hash: profiles.put(session.profile) })

@@ -1,0 +1,3 @@
+import { boxSuite } from './suites/box.ts'
+
+boxSuite('docker')
