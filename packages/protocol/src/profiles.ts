@@ -49,6 +49,8 @@ export const Profile = z.object({
   /** What its sessions can be granted at most [4-75]. */
   capabilities: z.array(Capability).default([...CAPABILITIES]),
   on_lease_expiry: z.enum(['suspend', 'terminate']).default('suspend'),
+  /** How long what runs may take over its end once the session has ended; then it is killed. */
+  end_grace_seconds: z.number().min(0).max(30).default(5),
   provision_timeout_seconds: z.number().positive().default(120),
   /** Fields that a caller cannot override [2-07]. */
   locked: z.array(z.string()).default([]),

@@ -29,8 +29,8 @@ export type LiveSandboxParts = {
 const READY_WITHIN_MS = 10_000
 /** After a broken link: when to ask the engine. It may learn of an end a little later than we do. */
 const LOOKS_MS = [0, 50, 200, 1000]
-/** How long processes have between TERM and KILL when their session ends [C-28], and when a stop frees its memory. */
-const GRACE_MS: Record<'ended' | 'stopped', number> = { ended: 5000, stopped: 1000 }
+/** How long processes have between TERM and KILL when a stop frees their memory; at the end of the session their profile says it [C-28]. */
+const STOP_GRACE_MS = 1000
 
 /** One sandbox that the agent holds: its engine handle, its supervisor's link and its state, changed by one operation at a time. */
 export class LiveSandbox implements Sandbox {
@@ -179,7 +179,7 @@ export class LiveSandbox implements Sandbox {
   /** Ends it for good: processes get TERM, sockets their close, the engine its order. Directories are the manager's. */
   async end(reason: EndReason | typeof REMADE): Promise<void> {
     this.#ending = true
-    const shutdown = this.#shutdown(KILL_CAUSES[reason], GRACE_MS.ended)
+    const shutdown = this.#shutdown(KILL_CAUSES[reason], this.profile.end_grace_seconds * 1000)
     // Processes that end at once have their true exit told before their sockets close; nobody waits longer for it.
     await Promise.race([shutdown, delay(1000, undefined, { ref: false })])
     // Whoever negotiates again finds the session with its next sandbox.
@@ -210,7 +210,7 @@ export class LiveSandbox implements Sandbox {
   async #stop(): Promise<void> {
     // Processes are told why they end, and they cannot be while they are frozen.
     if (this.#state.name === 'frozen') await this.#wake()
-    await this.#shutdown('stopped', GRACE_MS.stopped)
+    await this.#shutdown('stopped', STOP_GRACE_MS)
     this.#state = { name: 'stopped' }
     await this.#save({ stopped: true })
     await this.#parts.provider.suspend(this.#known(), 'stop')

@@ -28,6 +28,8 @@ export type StepsOptions = {
 
 /** Seconds that a caller waits for a sandbox that starts. */
 const START_WAIT = 60
+/** Closing a session is quick, also where its steps do not mind being asked [3-20]. */
+const END_GRACE = 1
 const PREFIX = 'sbs/'
 /** As many as one server has at most. */
 export const MAX_SESSIONS = 100_000
@@ -121,7 +123,15 @@ export class Steps {
     return {
       ...{ scope: { type: 'thread', id: PREFIX + id }, mode, shape: 'full', actor: undefined, wanted: readWanted(undefined) },
       ...{ sandboxHint: null, provider: null, profile: mode === 'get' ? null : this.#options.profile, relay: null },
-      ...{ overrides: null, labels: { surface: 'sbs' }, onMismatch: 'warn', members: null, wait: START_WAIT, repeatable: null },
+      ...{
+        overrides: mode === 'get' ? null : { profile: { end_grace_seconds: END_GRACE } },
+        labelQuota: null,
+        labels: { surface: 'sbs' },
+        onMismatch: 'warn',
+        members: null,
+        wait: START_WAIT,
+        repeatable: null,
+      },
     }
   }
 
