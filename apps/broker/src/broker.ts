@@ -37,6 +37,7 @@ import { listen } from './http/server.ts'
 import { sessionRoutes } from './http/sessions.ts'
 import { threadRoutes } from './http/threads.ts'
 import { createLog, type Log } from './log.ts'
+import { createMcp } from './mcp/mcp.ts'
 import { Metrics } from './metrics.ts'
 import { type OutboundCall, outboundCall } from './outbound/call.ts'
 import { createAdmission } from './relay/admission.ts'
@@ -191,12 +192,16 @@ async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, p
   const eventTimes = { ...EVENT_TIMES, ...overrides.eventTimes }
   const feed = new EventFeed(store.events, eventTimes.pollMs)
 
+  const verify = sessionTokenVerifier({ keys, issuer: () => issuer.issuer, now })
+  const credentials = new Credentials({ verify, issuer, now })
+
   const dataplane = createDataplaneClient({ store, issuer, now })
   parts.defer(() => dataplane.close())
   const verify = sessionTokenVerifier({ keys, issuer: () => issuer.issuer, now })
   const credentials = new Credentials({ verify, issuer, now })
 
   let url = ''
+  const mcp = createMcp({ settings, sessions, dataplane, placement, store, credentials, url: () => url, log })
   const routes = [
     ...sessionRoutes(
       sessions,
@@ -210,6 +215,7 @@ async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, p
     ...profileRoutes(profiles),
     ...scopeRoutes(),
     ...auditRoutes(store.audit),
+    ...mcp.routes,
     ...agentRoutes(registry, (agent) => placement.isHeard(agent)),
     ...operationRoutes({ keys, metrics, notReady: () => notReady(store, placement) }),
   ]
@@ -229,6 +235,7 @@ async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, p
     ? createBox({ settings, store, profiles, sessions, dataplane, placement, client, principals, authFailures, metrics, log, now })
     : undefined
   const mounts = [
+    mcp.mount,
     ...(settings.compat.sbs ? [{ path: base, app: createStepsApp({ steps: stepsWith(null), callerOf, base, log }) }] : []),
     ...(box?.mounts ?? []),
   ]
@@ -260,6 +267,8 @@ async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, p
   reaper.start()
   parts.defer(() => reaper.stop())
   await reaper.run()
+  mcp.start()
+  parts.defer(() => mcp.close())
   log.info({ url }, 'broker listens')
   const started: StartedBroker = {
     url,

@@ -1,6 +1,7 @@
 import { BUILT_IN_PROFILES, describeIssue, Profile, Rate } from '@boxoffice/protocol'
 import { z } from 'zod'
 import { BoxSettings } from './compat/box/settings.ts'
+import { McpServerConfig, McpSettings } from './mcp/server-config.ts'
 import { literalAddress, permits, type TargetPolicy } from './outbound/targets.ts'
 import { StartError } from './start-error.ts'
 import { OIDC_ALGORITHMS } from './tokens/oidc.ts'
@@ -68,6 +69,12 @@ export const BrokerConfig = z.object({
   /** Listeners of its own, for clients that expect it at the root of a port [2-44]. 0 chooses a free one. */
   boxPort: z.coerce.number().int().min(0).max(65535).optional(),
   boxRpcPort: z.coerce.number().int().min(0).max(65535).optional(),
+  /** MCP servers that run in sandboxes from the start on (contract 4.6). */
+  mcpServers: z
+    .array(McpServerConfig)
+    .refine((servers) => new Set(servers.map(({ name }) => name)).size === servers.length, 'must have a name of its own for each server')
+    .default([]),
+  mcp: McpSettings.prefault({}),
   corsOrigins: z.array(z.string()).default([]),
   /** Addresses whose X-Forwarded-For counts. */
   trustedProxies: z.array(z.string()).default([]),
@@ -164,6 +171,8 @@ function requireWhole(config: ResolvedBrokerConfig): void {
   }
   if (config.authorizer !== 'claim') needs('authorizerUrl', `with authorizer "${config.authorizer}"`)
   if (config.authorizer === 'webhook') needs('authorizerSecret', 'with authorizer "webhook"')
+  if (config.sharedDataDir && config.mcpServers.length > 0)
+    throw new StartError('setting mcpServers: brokers on a shared data directory (--shared-data-dir) run no MCP servers; give one broker its own')
   const oidc = ['oidcIssuer', 'oidcJwksUrl', 'oidcAudience'] as const
   const given = oidc.find((name) => config[name] !== undefined)
   if (given !== undefined) for (const name of oidc) needs(name, `with ${given}`)

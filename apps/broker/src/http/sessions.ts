@@ -13,11 +13,10 @@ import type { DataplaneOf } from '../relay/choice.ts'
 import { hashBody } from '../sessions/idempotency.ts'
 import type { SessionService } from '../sessions/service.ts'
 import { decodeCursor, encodeCursor } from './cursor.ts'
+import { waitSeconds } from './prefer.ts'
 import { type AnyRoute, defineRoute } from './route.ts'
 import * as wire from './session-wire.ts'
 
-const DEFAULT_WAIT_SECONDS = 10
-const MAX_WAIT_SECONDS = 60
 const MAX_IDEMPOTENCY_KEY = 255
 
 const negotiateHeaders = {
@@ -145,12 +144,6 @@ const mountsAreOperators = (): BoxofficeError =>
   new BoxofficeError('FORBIDDEN', 'workspace.host_path: takes an operator key; leave workspace out to get one that is made for the scope', {
     details: { field: 'workspace.host_path' },
   })
-
-/** `Prefer: wait=N` [C-17]; other preferences are ignored, as RFC 7240 wants. */
-function waitSeconds(prefer: string | undefined): number {
-  const wait = prefer === undefined ? undefined : /(?:^|[,;\s])wait="?(\d{1,9})"?/i.exec(prefer)?.[1]
-  return wait === undefined ? DEFAULT_WAIT_SECONDS : Math.min(Number(wait), MAX_WAIT_SECONDS)
-}
 
 function idempotencyKey(key: string | undefined): string | null {
   if (key === undefined) return null

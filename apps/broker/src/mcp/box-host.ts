@@ -1,0 +1,186 @@
+import { randomUUID } from 'node:crypto'
+import { posix } from 'node:path'
+import { BoxofficeError, type MountSet } from '@boxoffice/protocol'
+import { readWanted } from '../access/capabilities.ts'
+import { Credential } from '../access/credential.ts'
+import { type Principal, ROOT_TENANT } from '../access/principals.ts'
+import type { DataplaneClient } from '../agents/dataplane-client.ts'
+import type { Placement } from '../agents/placement.ts'
+import type { Origin } from '../audit/audit.ts'
+import type { Log } from '../log.ts'
+import type { NegotiateRequest, SessionService } from '../sessions/service.ts'
+import type { PlacedSession } from '../sessions/session.ts'
+import type { Store } from '../store/store.ts'
+import { installCommand } from './dependencies.ts'
+import type { McpHost, ServerBox } from './host.ts'
+import { rewriteInvocation } from './host-path.ts'
+import { McpServerError, messageOf } from './phases.ts'
+import { directoryOf, hostPathOf, placeOf } from './placement.ts'
+import type { McpServerConfig } from './server-config.ts'
+
+export type BoxHostOptions = {
+  sessions: SessionService
+  dataplane: DataplaneClient
+  placement: Pick<Placement, 'choose'>
+  store: Pick<Store, 'scopes' | 'sessions'>
+  /** Whether servers may run where nothing isolates them [2-81]. */
+  hostFallback: boolean
+  log: Log
+}
+
+/** Who owns the sessions of MCP servers: the broker itself. */
+const OWNER: Principal = {
+  ...{ id: 'boxoffice:mcp', tenant: ROOT_TENANT, role: 'operator', rights: new Set(), actorType: 'agent', capabilities: null },
+  credential: new Credential('', 'authorization'),
+}
+
+/** Ten years: a server runs until it is taken away. */
+const FOR_EVER = 10 * 365 * 24 * 3600
+
+/** MCP servers in ordinary sessions: a thread for each pipeline, a managed process for each server [0-40..0-43]. */
+export class BoxHost implements McpHost {
+  readonly #options: BoxHostOptions
+  /** Who lives in a sandbox, by the id of its thread. */
+  readonly #groups = new Map<string, Map<string, McpServerConfig>>()
+
+  constructor(options: BoxHostOptions) {
+    this.#options = options
+  }
+
+  join(config: McpServerConfig): void {
+    const { sessionId } = placeOf(config)
+    const group = this.#groups.get(sessionId) ?? new Map<string, McpServerConfig>()
+    this.#groups.set(sessionId, group.set(config.name, config))
+  }
+
+  async leave(config: McpServerConfig): Promise<void> {
+    const { sessionId } = placeOf(config)
+    const group = this.#groups.get(sessionId)
+    group?.delete(config.name)
+    if (group === undefined || group.size > 0) return
+    this.#groups.delete(sessionId)
+    const { store, sessions } = this.#options
+    const live = await store.sessions.live(ROOT_TENANT, { type: 'thread', id: sessionId })
+    if (live === undefined || live.createdBy !== OWNER.id) return
+    await sessions.release(OWNER, live.id, false, newOrigin()).catch((thrown: unknown) => {
+      // It has ended by itself.
+      if (!(thrown instanceof BoxofficeError) || thrown.status >= 500) throw thrown
+    })
+  }
+
+  async open(config: McpServerConfig, signal: AbortSignal): Promise<ServerBox> {
+    const isolation = await this.#available(config)
+    const { session } = await this.#options.sessions.negotiate(OWNER, this.#request(config, isolation, signal), newOrigin())
+    await this.#requireOwn(session)
+    return { sessionId: session.id, isolation }
+  }
+
+  async install(config: McpServerConfig, box: ServerBox, signal: AbortSignal): Promise<void> {
+    if (box.isolation === 'none' || hostPathOf(config) === null) return
+    const dataplane = this.#options.dataplane.session(box.sessionId)
+    const directory = directoryOf(config.name)
+    const { files } = await dataplane.files.list({ path: directory, depth: 1, limit: MAX_FILES }, { signal })
+    const names = files.map(({ path }) => posix.basename(path))
+    const command = installCommand(names, directory, config.name)
+    if (command === null) return
+    const result = await dataplane.exec(
+      { command, timeout_seconds: config.box.startup_timeout_sec, env: environmentOf(config), cwd: '/workspace' },
+      { signal },
+    )
+    if (result.exit_code === 0) return
+    const said = (result.stderr.trim() || result.stdout.trim()).slice(-1000)
+    throw new McpServerError('dep_install', `the dependencies were not installed (exit code ${result.exit_code}): ${said}`)
+  }
+
+  async start(config: McpServerConfig, box: ServerBox, signal: AbortSignal): Promise<void> {
+    const dataplane = this.#options.dataplane.session(box.sessionId)
+    const isBoxed = box.isolation !== 'none'
+    const hostPath = isBoxed ? hostPathOf(config) : null
+    const directory = directoryOf(config.name)
+    const relative = directory.slice('/workspace/'.length)
+    // What is mounted is there already, and perhaps nothing can be made in it.
+    if (hostPath === null) await dataplane.files.mkdir(relative, { signal })
+    const { command, args } = isBoxed ? rewriteInvocation(config, hostPath, directory) : config
+    const record = await dataplane.processes.start(
+      {
+        ...{ process_id: config.name, command, args: [...args], env: environmentOf(config) },
+        ...{ cwd: isBoxed ? directory : relative, replace: true, restart: 'never' },
+      },
+      { signal },
+    )
+    if (record.spawn_error !== null) throw new McpServerError('process_start', `${command}: ${record.spawn_error.message}`)
+  }
+
+  attach: McpHost['attach'] = (config, { sessionId }, handlers, signal) =>
+    this.#options.dataplane.session(sessionId).processes.attach(config.name, handlers, { takeover: true, signal })
+
+  process: McpHost['process'] = (config, { sessionId }) => this.#options.dataplane.session(sessionId).processes.get(config.name)
+
+  stop: McpHost['stop'] = (config, { sessionId }) => this.#options.dataplane.session(sessionId).processes.stop(config.name)
+
+  /** What would keep a sandbox in that is made now; `box_unavailable` when there is none, or none that may be used [2-81]. */
+  async #available({ name }: McpServerConfig): Promise<string> {
+    const { placement, hostFallback, log } = this.#options
+    const agent = await placement.choose().catch((thrown: unknown) => {
+      throw unavailable(messageOf(thrown))
+    })
+    const isolation = agent.provider.isolation ?? 'none'
+    if (isolation !== 'none') return isolation
+    if (!hostFallback) throw unavailable('no provider isolates here, and mcp.host_fallback is off')
+    log.warn({ mcp_server: name, isolation }, 'an MCP server runs on the host without isolation, as mcp.host_fallback allows')
+    return isolation
+  }
+
+  /** Whoever was first with the thread's name would have the servers, and what they know, in a sandbox of theirs. */
+  async #requireOwn({ tenant, scope }: PlacedSession): Promise<void> {
+    const { owner } = await this.#options.store.scopes.ownership(tenant, scope)
+    if (owner === OWNER.id) return
+    throw new McpServerError('session_create', `thread ${scope.id} belongs to somebody else; delete it first`)
+  }
+
+  #request(config: McpServerConfig, isolation: string, signal: AbortSignal): NegotiateRequest {
+    const { image, network, cpus, memory_mb, pids_limit, read_only_rootfs, startup_timeout_sec } = config.box
+    const limits = Object.fromEntries(Object.entries({ image, cpus, memory_mb, pids_limit }).filter(([, value]) => value !== null))
+    const profile = {
+      ...{ ...limits, network, read_only_rootfs: read_only_rootfs ?? false, app_alias: image === null },
+      ...{ hard_ttl_seconds: FOR_EVER, lease_seconds: FOR_EVER, idle_timeout_seconds: FOR_EVER },
+    }
+    const { sessionId } = placeOf(config)
+    const mounts = isolation === 'none' ? [] : this.#mounts(sessionId)
+    return {
+      ...{ scope: { type: 'thread', id: sessionId }, mode: 'ensure', shape: 'full', actor: undefined, wanted: readWanted(undefined) },
+      ...{ sandboxHint: null, provider: null, profile: 'default', relay: null, overrides: { profile, mounts }, labels: { surface: 'mcp' } },
+      ...{
+        onMismatch: 'warn',
+        members: null,
+        repeatable: null,
+        labelQuota: null,
+        wait: signal.aborted ? 0 : Math.ceil(startup_timeout_sec),
+      },
+    }
+  }
+
+  /** Of everybody who lives there: what is mounted is decided when a sandbox is made. */
+  #mounts(sessionId: string): MountSet['mounts'] {
+    const servers = [...(this.#groups.get(sessionId)?.values() ?? [])].sort((a, b) => (a.name < b.name ? -1 : 1))
+    return servers.flatMap((server) => {
+      const hostPath = hostPathOf(server)
+      const mode = server.box.host_path_mode
+      // An administrator's: it need not be below the allowed roots [2-96].
+      return hostPath === null
+        ? []
+        : [{ host_path: hostPath, mount_path: directoryOf(server.name), mode, skip_roots: true, optional: false }]
+    })
+  }
+}
+
+const MAX_FILES = 1000
+
+const environmentOf = ({ env, box }: McpServerConfig): Record<string, string> => ({ ...env, ...box.env })
+
+const newOrigin = (): Origin => ({
+  ...{ requestId: `req_${randomUUID()}`, tenant: ROOT_TENANT, caller: OWNER.id, actor: OWNER.id, ip: null },
+})
+
+const unavailable = (message: string): McpServerError =>
+  new McpServerError('session_create', `box_unavailable: ${message}`, { reason: 'box_unavailable' })

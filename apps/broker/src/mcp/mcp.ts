@@ -1,0 +1,52 @@
+import { Hono } from 'hono'
+import type { DataplaneClient } from '../agents/dataplane-client.ts'
+import type { Placement } from '../agents/placement.ts'
+import { isExposed, type ResolvedBrokerConfig } from '../config.ts'
+import type { Env } from '../http/app.ts'
+import { mcpRoutes } from '../http/mcp.ts'
+import type { AnyRoute } from '../http/route.ts'
+import type { Log } from '../log.ts'
+import type { Credentials } from '../relay/credentials.ts'
+import type { SessionService } from '../sessions/service.ts'
+import type { Store } from '../store/store.ts'
+import { BoxHost } from './box-host.ts'
+import { createMcpEndpoint } from './endpoint.ts'
+import { keptServers } from './kept-servers.ts'
+import { McpServers } from './mcp-servers.ts'
+import { type Clock, systemClock } from './schedule.ts'
+
+export type McpOptions = {
+  settings: ResolvedBrokerConfig
+  sessions: SessionService
+  dataplane: DataplaneClient
+  placement: Placement
+  store: Store
+  credentials: Credentials
+  url: () => string
+  log: Log
+  clock?: Clock | undefined
+}
+
+/** MCP servers in sandboxes: their routes, their endpoints, their lives (contract 4.6). */
+export interface Mcp {
+  routes: AnyRoute[]
+  mount: { path: string; app: Hono<Env> }
+  start(): void
+  close(): Promise<void>
+}
+
+export function createMcp({ settings, store, credentials, url, log, clock = systemClock, ...parts }: McpOptions): Mcp {
+  const host = new BoxHost({ ...parts, store, log, hostFallback: settings.mcp.hostFallback ?? !isExposed(settings) })
+  const servers = new McpServers({
+    ...{ host, clock, log, configured: settings.mcpServers, kept: keptServers(settings.dataDir) },
+    // Two brokers would take each server away from each other.
+    isShared: settings.sharedDataDir,
+  })
+  const endpoint = createMcpEndpoint({ find: (name) => servers.find(name), credentials, store })
+  return {
+    routes: mcpRoutes(servers, url),
+    mount: { path: '/v1/mcp/servers', app: new Hono<Env>().all('*', (c) => endpoint.fetch(c.req.raw)) },
+    start: () => servers.start(),
+    close: () => servers.close(),
+  }
+}

@@ -1,0 +1,3 @@
+import { mcpServersSuite } from './suites/mcp-servers.ts'
+
+mcpServersSuite('local')
