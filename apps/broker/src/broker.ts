@@ -192,9 +192,6 @@ async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, p
   const eventTimes = { ...EVENT_TIMES, ...overrides.eventTimes }
   const feed = new EventFeed(store.events, eventTimes.pollMs)
 
-  const verify = sessionTokenVerifier({ keys, issuer: () => issuer.issuer, now })
-  const credentials = new Credentials({ verify, issuer, now })
-
   const dataplane = createDataplaneClient({ store, issuer, now })
   parts.defer(() => dataplane.close())
   const verify = sessionTokenVerifier({ keys, issuer: () => issuer.issuer, now })

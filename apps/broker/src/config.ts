@@ -172,7 +172,9 @@ function requireWhole(config: ResolvedBrokerConfig): void {
   if (config.authorizer !== 'claim') needs('authorizerUrl', `with authorizer "${config.authorizer}"`)
   if (config.authorizer === 'webhook') needs('authorizerSecret', 'with authorizer "webhook"')
   if (config.sharedDataDir && config.mcpServers.length > 0)
-    throw new StartError('setting mcpServers: brokers on a shared data directory (--shared-data-dir) run no MCP servers; give one broker its own')
+    throw new StartError(
+      'setting mcpServers: brokers on a shared data directory (--shared-data-dir) run no MCP servers; give one broker its own',
+    )
   const oidc = ['oidcIssuer', 'oidcJwksUrl', 'oidcAudience'] as const
   const given = oidc.find((name) => config[name] !== undefined)
   if (given !== undefined) for (const name of oidc) needs(name, `with ${given}`)
