@@ -49,6 +49,8 @@ export type SessionOptions = {
   /** Who else may use the scope; by its owner. */
   members?: readonly string[] | undefined
   labels?: Record<string, string> | undefined
+  /** A directory of the agent's host that becomes the workspace; takes an operator's key, and an agent that allows it. */
+  workspaceHostPath?: string | undefined
   /** Default: as agent and session have it, and through the relay when the agent cannot be reached; `never` keeps to the direct way. */
   relay?: RelayPreference | undefined
   /** How long to wait for a sandbox that is starting; default 120,000 ms. */
@@ -120,13 +122,14 @@ export class Client {
 
   async #negotiate(options: SessionOptions & SessionTarget): Promise<MvpNegotiateResponse> {
     const { mode = 'ensure', profile, labels, relay, actor, capabilities, provider, members, startWithinMs = 120_000, signal } = options
+    const workspace = options.workspaceHostPath === undefined ? undefined : { host_path: options.workspaceHostPath }
     const wait = Math.min(PREFER_WAIT_SECONDS, Math.ceil(startWithinMs / 1000))
     const { threadId, scope } = targetOf(options)
     const request = {
       method: 'POST',
       json: {
         ...{ thread_id: threadId, scope, mode, profile, labels, relay, actor, members },
-        ...{ requested_capabilities: capabilities, provider_preference: provider },
+        ...{ requested_capabilities: capabilities, provider_preference: provider, workspace },
       },
       headers: { prefer: `wait=${wait}` },
       signal,

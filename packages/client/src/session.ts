@@ -14,6 +14,7 @@ import { type EventsOptions, followEvents, type SessionEvent } from './events.ts
 import { createExec, type Exec } from './exec.ts'
 import { Files } from './files.ts'
 import type { Fetch } from './http.ts'
+import { Processes } from './processes.ts'
 import { createSessionToken } from './session-token.ts'
 import { openShell, type Shell, type ShellOptions } from './shell.ts'
 import type { WebSocketConstructor } from './stream/socket.ts'
@@ -52,6 +53,7 @@ export class Session {
   readonly details: SessionDetails
   readonly exec: Exec
   readonly files: Files
+  readonly processes: Processes
   readonly #controlPlane: ControlPlane
   readonly #reconnectWindowMs: number
   readonly #dataplane: Dataplane
@@ -83,6 +85,7 @@ export class Session {
     })
     this.exec = createExec(this.#dataplane)
     this.files = new Files(this.#dataplane)
+    this.processes = new Processes(this.#dataplane)
   }
 
   /** The way that is used now: as negotiated, or the relay since the direct one led nowhere. Undefined if an MVP broker did not say. */

@@ -1,0 +1,100 @@
+import { ListProcessesResponse, ManagedProcess } from '@boxoffice/protocol'
+import type { Dataplane } from './dataplane.ts'
+import { type HttpRequest, readJson } from './http.ts'
+import { attachLines, type Lines, type LinesOptions } from './stream/lines.ts'
+
+export type ProcessOptions = {
+  /** Default `default`; many run beside each other. */
+  processId?: string | undefined
+  args?: readonly string[] | undefined
+  cwd?: string | undefined
+  /** Values are never told again. */
+  env?: Record<string, string> | undefined
+  /** Ends the running one of this id first. Default: that is a conflict. */
+  replace?: boolean | undefined
+  /** When it is started again after an end that nobody asked for. Default `never`. */
+  restart?: ManagedProcess['restart'] | undefined
+  maxRestarts?: number | undefined
+  signal?: AbortSignal | undefined
+}
+
+/** What is known of a managed process: `ManagedProcess` of the protocol in the SDK's spelling. */
+export type ProcessState = {
+  processId: string
+  status: 'running' | 'exited'
+  command: string
+  args: readonly string[]
+  cwd: string
+  envKeys: readonly string[]
+  attached: boolean
+  startedAt: Date
+  exitedAt: Date | null
+  /** Of the last run; null while it runs, and where nobody saw the end. */
+  exitCode: number | null
+  signal: string | null
+  reason: ManagedProcess['reason']
+  stderrPreview: string
+  restarts: number
+  restarting: boolean
+}
+
+type Options = { signal?: AbortSignal | undefined }
+
+/** Long-lived programs of a session, by name: servers, watchers. They keep it from idling, and live without a client. */
+export class Processes {
+  readonly #dataplane: Dataplane
+
+  constructor(dataplane: Dataplane) {
+    this.#dataplane = dataplane
+  }
+
+  /** Starts a program, without a shell. One that could not be spawned is `exited`, with the reason in `stderrPreview`. */
+  async start(command: string, options: ProcessOptions = {}): Promise<ProcessState> {
+    const { processId, args, cwd, env, replace, restart, maxRestarts, signal } = options
+    const json = { process_id: processId, command, args, cwd, env, replace, restart, max_restarts: maxRestarts }
+    return this.#one('', { method: 'POST', json, signal })
+  }
+
+  async list({ signal }: Options = {}): Promise<ProcessState[]> {
+    const response = await this.#dataplane.request('/processes', { signal })
+    return (await readJson(response, ListProcessesResponse, signal)).processes.map(toState)
+  }
+
+  get(processId = 'default', { signal }: Options = {}): Promise<ProcessState> {
+    return this.#one(path(processId), { signal })
+  }
+
+  /** Ends it: stdin closed, TERM, 5 s, KILL. Resolves when it has ended; one that is not there is fine. */
+  async stop(processId = 'default', { signal }: Options = {}): Promise<void> {
+    await this.#dataplane.request(`/processes${path(processId)}`, { method: 'DELETE', signal })
+  }
+
+  /** Its stdin and stdout as lines, for this client alone. A dropped connection is mended underneath. */
+  attach(processId = 'default', options: LinesOptions = {}): Promise<Lines> {
+    return attachLines(this.#dataplane, processId, options)
+  }
+
+  async #one(below: string, request: HttpRequest): Promise<ProcessState> {
+    return toState(await readJson(await this.#dataplane.request(`/processes${below}`, request), ManagedProcess, request.signal))
+  }
+}
+
+const path = (processId: string): string => `/${encodeURIComponent(processId)}`
+
+const toState = (wire: ManagedProcess): ProcessState => ({
+  processId: wire.process_id,
+  status: wire.status,
+  command: wire.command,
+  args: wire.args,
+  cwd: wire.cwd,
+  envKeys: wire.env_keys,
+  attached: wire.attached,
+  startedAt: new Date(wire.started_at),
+  exitedAt: wire.exited_at === null ? null : new Date(wire.exited_at),
+  exitCode: wire.exit_code,
+  signal: wire.signal,
+  reason: wire.reason,
+  stderrPreview: wire.stderr_preview,
+  restarts: wire.restarts,
+  restarting: wire.restarting,
+})
