@@ -1,4 +1,5 @@
 const encoder = new TextEncoder()
+const REPORT_EVERY_BYTES = 128 * 1024
 
 /**
  * What a client of a line socket has sent and received, in bytes, so that after a lost connection it goes on exactly where the
@@ -7,6 +8,7 @@ const encoder = new TextEncoder()
 export class LineLedger {
   /** Where the next line of stdout begins. */
   received = 0
+  #reported = 0
   #sent = 0
   /** Lines that the process may not have, oldest first; `end` is their offset on stdin. */
   #unconfirmed: { bytes: Uint8Array; end: number }[] = []
@@ -18,8 +20,12 @@ export class LineLedger {
     this.#unconfirmed.push({ bytes, end: this.#sent })
   }
 
-  got(line: string): void {
+  /** A line has come. True: it is time to report `received` to the server. */
+  got(line: string): boolean {
     this.received += encoder.encode(line).length + 1
+    if (this.received - this.#reported < REPORT_EVERY_BYTES) return false
+    this.#reported = this.received
+    return true
   }
 
   /** The process has stdin up to here. */
@@ -35,14 +41,14 @@ export class LineLedger {
 
   /** The first connection to a process: others may have written to it before. */
   begin(stdout: number, stdin: number): void {
-    this.received = stdout
+    this.received = this.#reported = stdout
     this.#sent = stdin
     this.#unconfirmed = []
   }
 
   /** Another connection, to a process that has stdin up to `stdin`: what it lacks, the first possibly without its beginning. */
   resume(stdout: number, stdin: number): Uint8Array[] {
-    this.received = stdout
+    this.received = this.#reported = stdout
     this.confirmed(stdin)
     return this.#unconfirmed.map(({ bytes, end }) => bytes.subarray(Math.max(0, bytes.length - (end - stdin))))
   }

@@ -17,9 +17,12 @@ import { LIMITS } from './limits.ts'
  *
  *     server  ready {process_id, run, stdout:{offset, gap?}, stdin:{offset}}   first; offsets as in `WS W/exec/ws`
  *     client  auth {token}            renews the token                 server  auth_ok
- *     client  ping                                                     server  pong {stdin_offset}: bytes that the process has
+ *     client  ping {stdout_offset}    what it has received             server  pong {stdin_offset}: bytes that the process has
  *     client  stdin {data}            base64: the rest of a line that was cut off, with its newline
  *     server  error {error}           before a close ≥ 4400
+ *
+ * Such a client has to report what it has at least every 128 KiB (`LineLedger.got` says when): no more than 768 KiB are on the way
+ * beyond that, so that what a lost connection takes with it is still kept. For others, what was handed to the network counts.
  */
 export const SUBPROTOCOL_MCP = 'mcp'
 export const SUBPROTOCOL_LINES = 'boxoffice.v1.lines'
@@ -115,7 +118,7 @@ export type LinesServerFrame = z.infer<typeof LinesServerFrame>
 
 export const LinesClientFrame = z.discriminatedUnion('type', [
   z.object({ type: z.literal('auth'), token: z.string() }),
-  z.object({ type: z.literal('ping') }),
+  z.object({ type: z.literal('ping'), stdout_offset: z.number().int().nonnegative() }),
   z.object({ type: z.literal('stdin'), data: z.base64() }),
 ])
 export type LinesClientFrame = z.infer<typeof LinesClientFrame>

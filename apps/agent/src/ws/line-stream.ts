@@ -12,6 +12,8 @@ export type LineStreamOptions = {
   seat: Seat
   /** Where on stdout to begin: the start of a line. */
   from: number | 'end'
+  /** The client reports what it has; otherwise what was handed to the network counts. */
+  reports: boolean
   ready: (stdout: number, stdin: number) => void
   /** The process has ended, and every line has been sent. */
   exited: () => void
@@ -38,6 +40,7 @@ export class LineStream implements ProcessReader {
   #received = 0
   #sent = 0
   #handedOver = 0
+  #reported = 0
   #stderr = 0
   #stdin = 0
   #flush: NodeJS.Timeout | undefined
@@ -64,7 +67,7 @@ export class LineStream implements ProcessReader {
 
   ready({ stdout, stderr, stdin_offset }: Ready): void {
     this.#running = true
-    this.#received = this.#sent = this.#handedOver = stdout.offset
+    this.#received = this.#sent = this.#handedOver = this.#reported = stdout.offset
     this.#options.seat.position = stdout.offset
     this.#stderr = stderr.offset
     this.#stdin = stdin_offset
@@ -115,9 +118,19 @@ export class LineStream implements ProcessReader {
     return typeof offset === 'number' ? offset : undefined
   }
 
-  /** Asked now and then: a client that takes nothing is given up. */
+  /** What the client says that it has. More than was sent is not believed. */
+  report(offset: number): void {
+    if (!this.#options.reports || offset > this.#sent || offset <= this.#reported) return
+    this.#reported = offset
+    this.#progressAt = performance.now()
+    this.#acknowledge(offset)
+  }
+
+  /** Asked now and then: a client that takes nothing, or says nothing of it, is given up. */
   checkProgress(): void {
-    if (this.#handedOver < this.#sent && performance.now() - this.#progressAt > TIMES.stalledReader * 1000)
+    const reported = this.#options.reports ? this.#reported : this.#sent
+    const waits = this.#handedOver < this.#sent || this.#sent - reported >= UNACKNOWLEDGED_BYTES
+    if (waits && performance.now() - this.#progressAt > TIMES.stalledReader * 1000)
       this.#options.failed(new BoxofficeError('TIMEOUT', `The client has read nothing for ${TIMES.stalledReader} s; attach again`))
   }
 
@@ -151,7 +164,7 @@ export class LineStream implements ProcessReader {
       this.#handedOver = end
       seat.position = end
       this.#progressAt = performance.now()
-      this.#acknowledge(end)
+      if (!this.#options.reports) this.#acknowledge(end)
     })
   }
 

@@ -48,7 +48,7 @@ export class ProcessSocket implements LineHolder {
     this.#claims = options.claims
     const { sandbox, seat, from } = options
     this.#lines = new LineStream({
-      ...{ ws: options.ws, sandbox, seat, from },
+      ...{ ws: options.ws, sandbox, seat, from, reports: options.control },
       ready: (stdout, stdin) => this.#ready(stdout, stdin),
       exited: () => this.close(CLOSE.done),
       failed: (error) => this.fail(error),
@@ -127,6 +127,7 @@ export class ProcessSocket implements LineHolder {
   async #onControl(frame: LinesClientFrame): Promise<void> {
     if (frame.type === 'stdin') return this.#lines.write(Buffer.from(frame.data, 'base64'))
     if (frame.type === 'ping') {
+      this.#lines.report(frame.stdout_offset)
       const offset = await this.#lines.stdinOffset()
       if (offset !== undefined) this.#control({ type: 'pong', stdin_offset: offset })
       return

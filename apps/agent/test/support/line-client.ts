@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { LinesServerFrame } from '@boxoffice/protocol'
+import { LineLedger, LinesServerFrame, SUBPROTOCOL_LINES } from '@boxoffice/protocol'
 import { type ClientOptions, WebSocket } from 'ws'
 import type { TestDataplane } from './dataplane.ts'
 
@@ -9,6 +9,7 @@ type Options = ClientOptions & { query?: string; protocols?: string[]; token?: s
 export class LineClient {
   readonly ws: WebSocket
   readonly lines: string[] = []
+  readonly ledger = new LineLedger()
   readonly frames: LinesServerFrame[] = []
   readonly closed: Promise<{ code: number; reason: string }>
   readonly #listeners = new Set<() => void>()
@@ -27,8 +28,15 @@ export class LineClient {
     })
     this.ws.on('error', () => {})
     this.ws.on('message', (data, isBinary) => {
-      if (isBinary) this.frames.push(LinesServerFrame.parse(JSON.parse(String(data))))
-      else this.lines.push(String(data))
+      if (isBinary) {
+        const frame = LinesServerFrame.parse(JSON.parse(String(data)))
+        if (frame.type === 'ready') this.ledger.begin(frame.stdout.offset, frame.stdin.offset)
+        this.frames.push(frame)
+      } else {
+        this.lines.push(String(data))
+        if (this.ledger.got(String(data)) && this.ws.protocol === SUBPROTOCOL_LINES)
+          this.control({ type: 'ping', stdout_offset: this.ledger.received })
+      }
       this.#wake()
     })
   }

@@ -155,7 +155,7 @@ class MendingLineSocket implements LineSocket {
 
   #onLine(line: string): void {
     if (this.#over) return
-    this.#ledger.got(line)
+    if (this.#ledger.got(line)) this.#ping()
     this.#options.handlers.line(line)
   }
 
@@ -201,9 +201,13 @@ class MendingLineSocket implements LineSocket {
   }
 
   #askForConfirmation(): void {
-    if (this.#ledger.unconfirmedBytes > 0) return this.#control({ type: 'ping' })
+    if (this.#ledger.unconfirmedBytes > 0) return this.#ping()
     clearInterval(this.#confirm)
     this.#confirm = undefined
+  }
+
+  #ping(): void {
+    this.#control({ type: 'ping', stdout_offset: this.#ledger.received })
   }
 
   #control(frame: LinesClientFrame): void {

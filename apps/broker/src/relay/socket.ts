@@ -16,6 +16,8 @@ export type RelayedSocketOptions = {
   socket: Duplex
   requestId: string
   log: Log
+  /** Text messages are lines of a process, which nobody looks into; `auth` frames come as binary messages. */
+  lines: boolean
   /** Checks a client's token; `renews` on a socket that has been admitted. */
   admit(token: string, renews?: Passage['claims']): Promise<Passage>
   /** Opens the agent's side for who has been admitted. */
@@ -127,9 +129,9 @@ export class RelayedSocket {
   #onMessage(data: Buffer, isBinary: boolean): void | Promise<void> {
     if (this.#closing) return
     if (this.#agent === undefined) return this.#beforeAuth(data, isBinary)
-    if (!isBinary && mayBeAuth(data)) {
+    if (isBinary === this.#options.lines && mayBeAuth(data)) {
       const token = authTokenOf(data)
-      if (token !== undefined) return this.#renew(token)
+      if (token !== undefined) return this.#renew(token, isBinary)
     }
     this.#toAgent(isBinary ? OPCODE.binary : OPCODE.text, data)
   }
@@ -156,9 +158,9 @@ export class RelayedSocket {
     else this.#connect(link)
   }
 
-  async #renew(token: string): Promise<void> {
+  async #renew(token: string, isBinary: boolean): Promise<void> {
     const { upstreamToken } = await this.#options.admit(token, this.#claims)
-    this.#toAgent(OPCODE.text, Buffer.from(JSON.stringify({ type: 'auth', token: upstreamToken })))
+    this.#toAgent(isBinary ? OPCODE.binary : OPCODE.text, Buffer.from(JSON.stringify({ type: 'auth', token: upstreamToken })))
   }
 
   #toAgent(opcode: number, payload: Buffer): void {

@@ -1,10 +1,19 @@
 import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
-import { BoxofficeError, fromUnknown, LIMITS, SUBPROTOCOL, SUBPROTOCOL_BINARY } from '@boxoffice/protocol'
+import {
+  BoxofficeError,
+  fromUnknown,
+  LIMITS,
+  PROCESS_LIMITS,
+  SUBPROTOCOL,
+  SUBPROTOCOL_BINARY,
+  SUBPROTOCOL_LINES,
+  SUBPROTOCOL_MCP,
+} from '@boxoffice/protocol'
 import { WebSocketServer } from 'ws'
 import type { Log } from '../log.ts'
 import type { Admission, Passage } from './admission.ts'
-import { subprotocolToken, tokenOf } from './credentials.ts'
+import { subprotocolToken, tokenOf, unauthenticated } from './credentials.ts'
 import { refuseRetargeting } from './headers.ts'
 import { type Link, openLink } from './link.ts'
 import type { RelayMetrics } from './metrics.ts'
@@ -24,20 +33,29 @@ export interface RelaySockets {
 }
 
 /** Sockets of the dataplane. Without a token nobody is asked what is there, so the relay has to know. */
-const ROUTES = /^(?:exec|shell|execute|processes\/[^/]+)\/ws$/
+const ROUTES = /^(?:exec|shell|execute)\/ws$/
+/** Those of managed processes: any text message may be a line, so who comes says so before the upgrade. */
+const LINES = /^processes\/[^/]+\/ws$/
+/** By kind, what a client may offer, the best first, and how long a message may be. */
+const FRAME_PROTOCOLS = [SUBPROTOCOL_BINARY, SUBPROTOCOL]
+const LINE_PROTOCOLS = [SUBPROTOCOL_LINES, SUBPROTOCOL_MCP]
+const MAX_LINE_MESSAGE_BYTES = PROCESS_LIMITS.lineBytes + 1024
 const CLOSE_WITHIN_MS = 2000
 
 export function createRelaySockets(options: RelaySocketsOptions): RelaySockets {
   const { admission, origins, upstream, metrics, log } = options
   const sockets = new Set<RelayedSocket>()
   let closing = false
-  const wss = new WebSocketServer({
-    noServer: true,
-    clientTracking: false,
-    perMessageDeflate: false,
-    maxPayload: LIMITS.messageBytes,
-    handleProtocols: (offered) => [SUBPROTOCOL_BINARY, SUBPROTOCOL].find((name) => offered.has(name)) ?? false,
-  })
+  const server = (protocols: readonly string[], maxPayload: number): WebSocketServer =>
+    new WebSocketServer({
+      noServer: true,
+      clientTracking: false,
+      perMessageDeflate: false,
+      maxPayload,
+      handleProtocols: (offered) => protocols.find((name) => offered.has(name)) ?? false,
+    })
+  const ofFrames = server(FRAME_PROTOCOLS, LIMITS.messageBytes)
+  const ofLines = server(LINE_PROTOCOLS, MAX_LINE_MESSAGE_BYTES)
 
   const open = async (request: IncomingMessage, socket: Duplex, head: Buffer, requestId: string, signal: AbortSignal): Promise<void> => {
     if (!isRelayed(request.url)) throw new BoxofficeError('NOT_FOUND', 'there is no socket here; sockets are below ws_base_url')
@@ -46,17 +64,19 @@ export function createRelaySockets(options: RelaySocketsOptions): RelaySockets {
     if (path === undefined || !path.endsWith('/ws')) throw noRoute()
     origins.require(request)
     if (closing) throw new BoxofficeError('BACKEND_UNAVAILABLE', 'the broker is restarting; try again', { retryAfter: 1 })
+    const lines = LINES.test(path)
+    const protocols = lines ? LINE_PROTOCOLS : FRAME_PROTOCOLS
     const offered = request.headers['sec-websocket-protocol']?.split(',').map((name) => name.trim()) ?? []
     const link = (passage: Passage, until: AbortSignal): Promise<Link> =>
       openLink({
         ...{ upstream, passage, requestId, signal: until, headers: request.headers },
         path: sandboxPath(passage.session.sandboxId, path, query),
-        protocols: offered.filter((name) => name === SUBPROTOCOL_BINARY || name === SUBPROTOCOL),
+        protocols: offered.filter((name) => protocols.includes(name)),
       })
     const accept = (begin: (relayed: RelayedSocket) => void): void =>
-      wss.handleUpgrade(request, socket, head, (ws) => {
+      (lines ? ofLines : ofFrames).handleUpgrade(request, socket, head, (ws) => {
         const relayed = new RelayedSocket({
-          ...{ ws, socket, requestId, log, open: link },
+          ...{ ws, socket, requestId, log, lines, open: link },
           admit: (token, renews) => admission.admit(sessionId, token, renews),
         })
         sockets.add(relayed)
@@ -65,6 +85,8 @@ export function createRelaySockets(options: RelaySocketsOptions): RelaySockets {
       })
 
     const token = tokenOf(request.headers) ?? subprotocolToken(offered)
+    if (token === undefined && lines)
+      throw unauthenticated('a session token is required: Authorization: Bearer <token>, or the subprotocol bearer.<token>')
     if (token === undefined) {
       if (!ROUTES.test(path)) throw noRoute()
       return accept((relayed) => relayed.awaitAuth())
@@ -102,7 +124,8 @@ export function createRelaySockets(options: RelaySocketsOptions): RelaySockets {
       for (const relayed of [...sockets]) relayed.shutdown()
       while (sockets.size > 0) await new Promise((resolve) => setTimeout(resolve, 5))
       clearTimeout(late)
-      wss.close()
+      ofFrames.close()
+      ofLines.close()
     },
   }
 }

@@ -1,0 +1,296 @@
+import { readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { type LinesServerFrame, type ManagedProcess, SUBPROTOCOL_LINES } from '@boxoffice/protocol'
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import { TestDataplane } from './support/dataplane.ts'
+import { LineClient } from './support/line-client.ts'
+
+let plane: TestDataplane
+beforeEach(async () => {
+  plane = await TestDataplane.start()
+})
+afterEach(() => plane[Symbol.asyncDispose]())
+
+const start = async (script: string, id = 'p'): Promise<ManagedProcess> => {
+  const response = await plane.post('/processes', { process_id: id, command: '/bin/sh', args: ['-c', script] })
+  expect(response.status).toBe(201)
+  return (await response.json()) as ManagedProcess
+}
+const get = async (id = 'p'): Promise<ManagedProcess> => (await (await plane.fetch(`/processes/${id}`)).json()) as ManagedProcess
+/** Through the relay the agent learns of it a moment later. */
+const left = async (client: LineClient, id = 'p'): Promise<void> => {
+  await client.close()
+  await vi.waitFor(async () => expect(await get(id)).toMatchObject({ attached: false }), { timeout: 20_000 })
+}
+const numbers = (from: number, to: number): string[] => Array.from({ length: to - from + 1 }, (_, i) => String(from + i))
+const readyOf = ({ frames }: LineClient): LinesServerFrame & { type: 'ready' } => {
+  const [first] = frames
+  if (first?.type !== 'ready') throw new Error(`no ready: ${JSON.stringify(frames)}`)
+  return first
+}
+const withControl = async (id: string, query = ''): Promise<LineClient> => {
+  const client = await LineClient.open(plane, id, { protocols: [SUBPROTOCOL_LINES], query })
+  await client.until(() => client.frames.length > 0)
+  return client
+}
+
+describe('the socket of a managed process', () => {
+  test('[2-43] carries lines to stdin and from stdout, and closes with 1000 at the end of the process', async () => {
+    await start('cat')
+    const client = await LineClient.open(plane, 'p')
+    client.send('hello')
+    client.send('two\nthree')
+    client.send('four\n')
+    expect(await client.got(4)).toEqual(['hello', 'two', 'three', 'four'])
+    expect(await get()).toMatchObject({ attached: true })
+    await plane.fetch('/processes/p', { method: 'DELETE' })
+    expect(await client.closed).toMatchObject({ code: 1000 })
+  })
+
+  test('[2-43] brings what came before the first attach, and a last line without its newline', async () => {
+    await start('echo banner; read x; printf "bye %s" "$x"')
+    const client = await LineClient.open(plane, 'p')
+    client.send('you')
+    expect(await client.closed).toMatchObject({ code: 1000 })
+    expect(client.lines).toEqual(['banner', 'bye you'])
+  })
+
+  test('[2-67] accepts and echoes the subprotocol mcp', async () => {
+    await start('cat')
+    const client = await LineClient.open(plane, 'p', { protocols: ['mcp'] })
+    expect(client.ws.protocol).toBe('mcp')
+    client.send('{"jsonrpc":"2.0","method":"ping","id":1}')
+    expect(await client.got(1)).toEqual(['{"jsonrpc":"2.0","method":"ping","id":1}'])
+    expect(client.frames).toEqual([])
+    client.ws.send(Buffer.of(1), { binary: true })
+    expect(await client.closed).toMatchObject({ code: 1003 })
+  })
+
+  test('[2-68, 4-135] a JSON line of 1 MiB and one of almost 16 MiB come back whole, every character intact', async () => {
+    await start('exec cat')
+    const client = await LineClient.open(plane, 'p', { maxPayload: 17 * 1024 * 1024 })
+    const lines = [1024 * 1024, 15 * 1024 * 1024].map((size) => JSON.stringify({ text: 'äöü€😀'.repeat(size / 14) }))
+    for (const line of lines) client.send(line)
+    const back = await client.got(2)
+    expect(back[0] === lines[0]).toBe(true)
+    expect(back[1] === lines[1]).toBe(true)
+    await client.close()
+  })
+
+  test('[2-68, 4-135] a longer line closes 1009, in either direction, and the process goes on', async () => {
+    await start('read go; head -c 17000000 /dev/zero | tr "\\0" x; echo; exec cat', 'out')
+    const reading = await LineClient.open(plane, 'out', { maxPayload: 20 * 1024 * 1024, protocols: [SUBPROTOCOL_LINES] })
+    reading.send('go')
+    expect(await reading.closed).toMatchObject({ code: 1009 })
+    expect(reading.frames.at(-1)).toMatchObject({ type: 'error', error: { code: 'PAYLOAD_TOO_LARGE' } })
+    await start('exec cat', 'in')
+    const writing = await LineClient.open(plane, 'in')
+    writing.send('x'.repeat(16 * 1024 * 1024 + 2000))
+    expect(await writing.closed).toMatchObject({ code: 1009 })
+    for (const id of ['out', 'in']) expect(await get(id)).toMatchObject({ status: 'running' })
+  })
+
+  test('[2-15, 2-68] what is not UTF-8 breaks neither socket nor line', async () => {
+    await start("printf 'a\\377b\\n'; echo good; exec cat")
+    const client = await LineClient.open(plane, 'p')
+    expect(await client.got(2)).toEqual(['a\ufffdb', 'good'])
+  })
+
+  test('[2-64] is one alone, unless the second takes over', async () => {
+    await start('exec cat')
+    const first = await LineClient.open(plane, 'p', { protocols: [SUBPROTOCOL_LINES] })
+    expect(await LineClient.refused(plane, 'p')).toEqual({ status: 409, code: 'ALREADY_ATTACHED' })
+    first.send('still mine')
+    await first.got(1)
+    const second = await LineClient.open(plane, 'p', { query: '?takeover=true' })
+    expect(await first.closed).toEqual({ code: 4409, reason: 'TAKEN_OVER' })
+    expect(first.frames.at(-1)).toMatchObject({ type: 'error', error: { code: 'TAKEN_OVER' } })
+    second.send('now mine')
+    expect(await second.got(1)).toEqual(['now mine'])
+    await left(second)
+    const third = await LineClient.open(plane, 'p')
+    third.send('free again')
+    expect(await third.got(1)).toEqual(['free again'])
+  })
+
+  test('[2-64] of many at once one gets in', async () => {
+    await start('exec cat')
+    const clients = Array.from({ length: 8 }, () => new LineClient(plane, 'p'))
+    const results = await Promise.all(
+      clients.map(
+        ({ ws }) =>
+          new Promise<string>((resolve) => ws.on('open', () => resolve('open')).on('unexpected-response', () => resolve('refused'))),
+      ),
+    )
+    expect(results.filter((result) => result === 'open')).toHaveLength(1)
+  })
+
+  test('[2-66] a missing process is 404, a stopped one 409, both before the upgrade', async () => {
+    expect(await LineClient.refused(plane, 'nowhere')).toEqual({ status: 404, code: 'PROCESS_NOT_FOUND' })
+    await start('exit 0')
+    await vi.waitFor(async () => expect(await get()).toMatchObject({ status: 'exited' }))
+    expect(await LineClient.refused(plane, 'p')).toEqual({ status: 409, code: 'PROCESS_NOT_RUNNING' })
+  })
+
+  test('[2-66] needs its token before the upgrade: by header or subprotocol, never by query or frame', async () => {
+    await start('exec cat')
+    expect(await LineClient.refused(plane, 'p', { token: null })).toEqual({ status: 401, code: 'UNAUTHENTICATED' })
+    expect(await LineClient.refused(plane, 'p', { token: null, query: `?token=${plane.token}` })).toEqual({
+      status: 401,
+      code: 'UNAUTHENTICATED',
+    })
+    const browser = await LineClient.open(plane, 'p', { token: null, protocols: ['mcp', `bearer.${plane.token}`] })
+    expect(browser.ws.protocol).toBe('mcp')
+    browser.send('hello')
+    expect(await browser.got(1)).toEqual(['hello'])
+  })
+
+  test('[2-69] lines are activity, and the socket is an attachment', async () => {
+    await start('exec cat')
+    const client = await LineClient.open(plane, 'p')
+    expect(plane.sandbox.activity.snapshot().attached).toBe(1)
+    await vi.waitFor(() => expect(plane.sandbox.activity.snapshot().idle_ms).toBeGreaterThan(30))
+    client.send('x')
+    await client.got(1)
+    expect(plane.sandbox.activity.snapshot().idle_ms).toBeLessThan(30)
+    await client.close()
+    await vi.waitFor(() => expect(plane.sandbox.activity.snapshot().attached).toBe(0))
+  })
+
+  test('[2-65] the process outlives it; the next one goes on with the first line that nobody got', async () => {
+    await start('while read x; do while [ ! -e "$x" ]; do sleep 0.05; done; echo "got $x"; done')
+    const answer = (name: string): Promise<void> => writeFile(join(plane.sandbox.workspacePath, name), '')
+    await answer('one')
+    const first = await LineClient.open(plane, 'p')
+    first.send('one')
+    expect(await first.got(1)).toEqual(['got one'])
+    first.send('two')
+    await left(first)
+    // Its answer comes when nobody is there.
+    await answer('two')
+    const second = await LineClient.open(plane, 'p')
+    second.send('three')
+    await answer('three')
+    await second.got(2)
+    expect([...first.lines, ...second.lines]).toEqual(['got one', 'got two', 'got three'])
+  })
+
+  test('[4.5] nobody attached: the process is not held up, and the next client is told what it missed', async () => {
+    await start('seq 1 400000; echo done > finished; exec cat')
+    await vi.waitFor(async () => expect(await readFile(join(plane.sandbox.workspacePath, 'finished'), 'utf8')).toBe('done\n'), {
+      timeout: 20_000,
+    })
+    const client = await withControl('p')
+    const { stdout } = readyOf(client)
+    expect(stdout.gap).toEqual({ from: 0, to: stdout.offset })
+    client.send('end')
+    await client.until(() => client.lines.at(-1) === 'end')
+    const [first] = client.lines
+    expect(client.lines.slice(0, -1)).toEqual(numbers(Number(first), 400_000))
+  })
+
+  test('[3.4] a client that reads slowly gets every line once', async () => {
+    await start('read go; seq 1 300000; exec cat')
+    const client = await withControl('p')
+    client.send('go')
+    for (let i = 0; i < 5; i++) {
+      client.ws.pause()
+      await new Promise((resolve) => setTimeout(resolve, 50))
+      client.ws.resume()
+      await client.got((i + 1) * 20_000)
+    }
+    expect(await client.got(300_000)).toEqual(numbers(1, 300_000))
+  })
+
+  test('[3.4] a client whose connection drops goes on at its offset: no line twice, none left out', async () => {
+    await start('read go; seq 1 400000; exec cat')
+    const lines: string[] = []
+    let run: string | undefined
+    let offset = 0
+    for (let round = 0; lines.length < 400_000; round++) {
+      const client = await withControl('p', run === undefined ? '' : `?takeover=true&run=${run}&stdout_offset=${offset}`)
+      run = readyOf(client).run
+      if (round === 0) client.send('go')
+      await client.got(Math.min(70_000, 400_000 - lines.length))
+      client.ws.terminate()
+      await client.closed
+      offset = client.ledger.received
+      lines.push(...client.lines)
+      expect(round).toBeLessThan(20)
+    }
+    expect(lines).toEqual(numbers(1, 400_000))
+  })
+
+  test('[3.4] an offset or run that is not there is refused before the upgrade', async () => {
+    await start('exec cat')
+    expect(await LineClient.refused(plane, 'p', { query: '?stdout_offset=5' })).toEqual({ status: 400, code: 'INVALID_REQUEST' })
+    expect(await LineClient.refused(plane, 'p', { query: '?run=p.p.0' })).toEqual({ status: 409, code: 'PROCESS_NOT_RUNNING' })
+    expect(await LineClient.refused(plane, 'p', { query: '?takeover=perhaps' })).toEqual({ status: 400, code: 'INVALID_REQUEST' })
+    // The seat is free.
+    const client = await LineClient.open(plane, 'p')
+    client.send('x')
+    expect(await client.got(1)).toEqual(['x'])
+  })
+
+  test('[3.4] control frames say how much of stdin the process has, and take the rest of a torn line', async () => {
+    await start('exec cat')
+    const client = await withControl('p')
+    client.send('hello')
+    await client.got(1)
+    client.control({ type: 'ping', stdout_offset: 6 })
+    await client.until(() => client.frames.some(({ type }) => type === 'pong'))
+    expect(client.frames.at(-1)).toEqual({ type: 'pong', stdin_offset: 6 })
+    const euro = Buffer.from('€\n')
+    client.control({ type: 'stdin', data: euro.subarray(0, 1).toString('base64') })
+    client.control({ type: 'stdin', data: euro.subarray(1).toString('base64') })
+    expect((await client.got(2))[1]).toBe('€')
+    client.control({ type: 'resize' })
+    expect(await client.closed).toMatchObject({ code: 4400 })
+  })
+
+  test('[3.4] what a client wrote before it left reaches the process before what the next one writes', async () => {
+    await start('sleep 1; exec cat')
+    const first = await LineClient.open(plane, 'p')
+    const long = 'a'.repeat(900_000)
+    first.send(long)
+    await left(first)
+    const second = await LineClient.open(plane, 'p')
+    second.send('b')
+    const lines = await second.got(2)
+    expect(lines[0] === long).toBe(true)
+    expect(lines[1]).toBe('b')
+  })
+
+  test('[C-27] outlives its token by 30 s, and any time when that is renewed in a control frame, by the same actor', {
+    timeout: 60_000,
+  }, async () => {
+    await start('exec cat', 'expires')
+    await start('exec cat', 'renews')
+    const token = await plane.sign({ exp: Math.floor(Date.now() / 1000) - 3 })
+    const expiring = await LineClient.open(plane, 'expires', { token })
+    const renewing = await LineClient.open(plane, 'renews', { token, protocols: [SUBPROTOCOL_LINES] })
+    renewing.control({ type: 'auth', token: await plane.sign({}) })
+    await renewing.until(() => renewing.frames.some(({ type }) => type === 'auth_ok'))
+    expect(await expiring.closed).toEqual({ code: 4401, reason: 'TOKEN_EXPIRED' })
+    renewing.send('still here')
+    expect(await renewing.got(1)).toEqual(['still here'])
+    renewing.control({ type: 'auth', token: await plane.sign({ sub: 'somebody else' }) })
+    expect(await renewing.closed).toMatchObject({ code: 4401 })
+  })
+
+  test('[C-28, C-30] ends when its session does', async () => {
+    await start('exec cat')
+    const client = await LineClient.open(plane, 'p', { protocols: [SUBPROTOCOL_LINES] })
+    const until = Date.now() / 1000 + 600
+    plane.revocations.apply({ sessions: [{ session_id: plane.sandbox.sessionId, reason: 'released', until }], tokens: [] })
+    expect(await client.closed).toMatchObject({ code: 4410, reason: 'SESSION_RELEASED' })
+  })
+
+  test('[C-37] the end of the sandbox is 4503', async () => {
+    await start('exec cat')
+    const client = await LineClient.open(plane, 'p')
+    await plane.sandbox.kill()
+    plane.sandbox.end({ lost: true, reason: 'oom' })
+    expect(await client.closed).toMatchObject({ code: 4503 })
+  })
+})
