@@ -1,6 +1,7 @@
 import { BUILT_IN_PROFILES, describeIssue, Profile, Rate } from '@boxoffice/protocol'
 import { z } from 'zod'
 import { BoxSettings } from './compat/box/settings.ts'
+import { configuredServers } from './mcp/configured.ts'
 import { McpServerConfig, McpSettings } from './mcp/server-config.ts'
 import { literalAddress, permits, type TargetPolicy } from './outbound/targets.ts'
 import { StartError } from './start-error.ts'
@@ -14,12 +15,19 @@ const outboundUrl = z
 /** `full`: the full protocol beside the MVP [4-175]. Also as a text, `full=false`, for a flag or a variable. */
 const Features = z.preprocess(switches, z.strictObject({ full: z.boolean('must be true or false').default(true) }))
 
+/** On or off: `true`, or `{ "enabled": true }`. */
+const surface = (byDefault: boolean) =>
+  z.preprocess(
+    (value) => (typeof value === 'object' && value !== null && 'enabled' in value ? value.enabled : value),
+    z.boolean('must be true or false').default(byDefault),
+  )
+
 /** Surfaces of other systems, each below `/compat/<name>` while it is on. Also as a text, `sbs=true`. */
 const Compat = z.preprocess(
   switches,
   z.strictObject({
-    sbs: z.boolean('must be true or false').default(false),
-    box: z.boolean('must be true or false').default(true),
+    sbs: surface(false),
+    box: surface(true),
   }),
 )
 
@@ -70,10 +78,7 @@ export const BrokerConfig = z.object({
   boxPort: z.coerce.number().int().min(0).max(65535).optional(),
   boxRpcPort: z.coerce.number().int().min(0).max(65535).optional(),
   /** MCP servers that run in sandboxes from the start on (contract 4.6). */
-  mcpServers: z
-    .array(McpServerConfig)
-    .refine((servers) => new Set(servers.map(({ name }) => name)).size === servers.length, 'must have a name of its own for each server')
-    .default([]),
+  mcpServers: z.array(McpServerConfig).default([]),
   mcp: McpSettings.prefault({}),
   corsOrigins: z.array(z.string()).default([]),
   /** Addresses whose X-Forwarded-For counts. */
@@ -159,6 +164,7 @@ export function resolveConfig(input: BrokerConfig): ResolvedBrokerConfig {
       throw new StartError(`setting enrollToken (--enroll-token) needs at least 32 characters for a listener on ${config.host}`)
   }
   requireWhole(config)
+  configuredServers(config)
   requireBoxProfile(config)
   for (const name of ['authorizerUrl', 'oidcJwksUrl'] as const) requireDialable(config, name)
   return config
@@ -171,10 +177,6 @@ function requireWhole(config: ResolvedBrokerConfig): void {
   }
   if (config.authorizer !== 'claim') needs('authorizerUrl', `with authorizer "${config.authorizer}"`)
   if (config.authorizer === 'webhook') needs('authorizerSecret', 'with authorizer "webhook"')
-  if (config.sharedDataDir && config.mcpServers.length > 0)
-    throw new StartError(
-      'setting mcpServers: brokers on a shared data directory (--shared-data-dir) run no MCP servers; give one broker its own',
-    )
   const oidc = ['oidcIssuer', 'oidcJwksUrl', 'oidcAudience'] as const
   const given = oidc.find((name) => config[name] !== undefined)
   if (given !== undefined) for (const name of oidc) needs(name, `with ${given}`)

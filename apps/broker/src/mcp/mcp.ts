@@ -10,6 +10,7 @@ import type { Credentials } from '../relay/credentials.ts'
 import type { SessionService } from '../sessions/service.ts'
 import type { Store } from '../store/store.ts'
 import { BoxHost } from './box-host.ts'
+import { configuredServers } from './configured.ts'
 import { createMcpEndpoint } from './endpoint.ts'
 import { keptServers } from './kept-servers.ts'
 import { McpServers } from './mcp-servers.ts'
@@ -38,7 +39,7 @@ export interface Mcp {
 export function createMcp({ settings, store, credentials, url, log, clock = systemClock, ...parts }: McpOptions): Mcp {
   const host = new BoxHost({ ...parts, store, log, hostFallback: settings.mcp.hostFallback ?? !isExposed(settings) })
   const servers = new McpServers({
-    ...{ host, clock, log, configured: settings.mcpServers, kept: keptServers(settings.dataDir) },
+    ...{ host, clock, log, configured: configuredServers(settings), kept: keptServers(settings.dataDir) },
     // Two brokers would take each server away from each other.
     isShared: settings.sharedDataDir,
   })

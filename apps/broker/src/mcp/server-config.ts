@@ -33,7 +33,7 @@ export const McpServerConfig = z.object({
   /** The servers of one pipeline share a sandbox [0-42]. */
   pipeline_uuid: z
     .string()
-    .regex(/^[A-Za-z0-9_-]{1,64}$/, 'must be 1 to 64 characters of A-Z, a-z, 0-9, _ and -')
+    .regex(/^[A-Za-z0-9_.-]{1,128}$/, 'must be 1 to 128 characters of A-Z, a-z, 0-9, _, . and -')
     .default('default'),
   box: MCPServerBoxConfig.prefault({}),
 })
