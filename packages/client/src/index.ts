@@ -8,6 +8,7 @@ export type { AttachOptions, Command, Exec, ExecOptions, StartOptions } from './
 export type { ExecResult, Exit } from './exec-result.ts'
 export type { DownloadOptions, FileContent, FileStream, Files, ListOptions, UploadOptions } from './files.ts'
 export type { ApiKey, CreateKeyOptions, Keys } from './keys.ts'
+export { execForModel, type ModelExecOptions } from './model-exec.ts'
 export type { Processes, ProcessOptions, ProcessState } from './processes.ts'
 export type { Output, Run, RunPosition, Stdin } from './run.ts'
 export type { Session, SessionDetails } from './session.ts'

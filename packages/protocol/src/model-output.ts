@@ -1,0 +1,73 @@
+import { z } from 'zod'
+import { EnvironmentVariables } from './exec.ts'
+import { LIMITS } from './limits.ts'
+
+/** What a model gets to read of one stream, in characters [2-13]. */
+export const MODEL_OUTPUT_CHARACTERS = 4000
+/** What is captured of one stream before that, in bytes; the process is drained beyond it [2-14]. */
+export const RAW_OUTPUT_BYTES = 1024 * 1024
+const HEAD_SHARE = 0.6
+
+const truncationNotice = (characters: number): string => `\n\n... [${characters} characters truncated] ...\n\n`
+
+/** The first 60 % and the last 40 % of a text that is too long, with a notice between them, all within the limit [2-11]. */
+export const truncateForModel = (text: string, limit = MODEL_OUTPUT_CHARACTERS): { text: string; truncated: boolean } => {
+  // A character is a code point, so that none is cut in half.
+  if (text.length <= limit) return { text, truncated: false }
+  const characters = Array.from(text)
+  if (characters.length <= limit) return { text, truncated: false }
+  // What the notice says depends on how much it displaces, so its longest form is reserved.
+  const available = limit - truncationNotice(characters.length).length
+  if (available <= 0) return { text: characters.slice(0, limit).join(''), truncated: true }
+  const head = Math.floor(available * HEAD_SHARE)
+  const tail = available - head
+  const notice = truncationNotice(characters.length - head - tail)
+  return { text: characters.slice(0, head).join('') + notice + characters.slice(characters.length - tail).join(''), truncated: true }
+}
+
+/** Marks raw output of which only the first MiB was kept (`output_keep: "head"`, `max_output_bytes: 1048576`) [2-14]. */
+export const withClipNotice = (text: string, { bytes, truncated }: { bytes: number; truncated: boolean }): string =>
+  truncated ? `${text}\n... [raw output clipped at ${RAW_OUTPUT_BYTES} bytes, ${bytes - RAW_OUTPUT_BYTES} bytes discarded]` : text
+
+/** Names of the tool that runs a command for a model. */
+export const MODEL_EXEC_NAMES = ['exec', 'sandbox_exec'] as const
+
+/** A number, or one in words as models write it. */
+const seconds = z
+  .union([
+    z.number(),
+    z
+      .string()
+      .regex(/^\s*\d+(?:\.\d+)?\s*$/, 'must be a number of seconds')
+      .transform(Number),
+  ])
+  .refine((value) => value > 0, 'must be more than 0')
+
+/** Its arguments, exactly these: what runs where, and with which image and network, is not for a model to say [2-16]. */
+export const ModelExecInput = z.strictObject({
+  command: z
+    .string()
+    .max(LIMITS.commandBytes)
+    .refine((command) => command.trim() !== '', 'must not be empty')
+    .describe('What to run, as a line for the shell of the sandbox'),
+  workdir: z.string().min(1).max(4096).optional().describe('Where to run it: below /workspace, which is the default'),
+  timeout_sec: seconds.optional().describe('Seconds after which it is ended'),
+  env: EnvironmentVariables.optional().describe('Environment variables for it'),
+})
+export type ModelExecInput = z.input<typeof ModelExecInput>
+
+export const ModelExecResult = z.object({
+  session_id: z.string(),
+  backend: z.string(),
+  status: z.enum(['completed', 'timed_out']),
+  /** It came to its end by itself, with 0. */
+  ok: z.boolean(),
+  /** Null after a timeout. */
+  exit_code: z.number().int().nullable(),
+  stdout: z.string(),
+  stderr: z.string(),
+  stdout_truncated: z.boolean(),
+  stderr_truncated: z.boolean(),
+  duration_ms: z.number(),
+})
+export type ModelExecResult = z.infer<typeof ModelExecResult>
