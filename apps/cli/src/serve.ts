@@ -3,13 +3,18 @@ import type { ReadyLine } from './terminal/ready.ts'
 /** A part that runs until it is closed; `fail` ends the program with what made it useless. */
 export type Starting = (stack: AsyncDisposableStack, fail: (error: Error) => void) => Promise<ReadyLine>
 
+export type ServeOptions = {
+  /** Ends as on SIGTERM when stdin does: with the program that holds its other end, however that ends. */
+  untilStdinEnds?: boolean | undefined
+}
+
 /**
  * Starts what `start` puts on the stack, tells that it is ready, and waits for SIGTERM or SIGINT. Then everything is closed
  * in reverse order, and the program ends with 0. A second signal ends it at once. What was started is closed too when
  * starting the rest fails, or a part does later.
  */
-export const serve = async (start: Starting, announce: (ready: ReadyLine) => void): Promise<never> => {
-  const stop = stopSignal()
+export const serve = async (start: Starting, announce: (ready: ReadyLine) => void, options: ServeOptions = {}): Promise<never> => {
+  const stop = options.untilStdinEnds ? Promise.race([stopSignal(), endOfStdin()]) : stopSignal()
   {
     await using stack = new AsyncDisposableStack()
     const failed = Promise.withResolvers<never>()
@@ -30,6 +35,12 @@ export const onHangup = (stack: AsyncDisposableStack, act: () => void): void => 
   process.on('SIGHUP', act)
   stack.defer(() => void process.off('SIGHUP', act))
 }
+
+const endOfStdin = (): Promise<void> =>
+  new Promise((resolve) => {
+    process.stdin.once('close', resolve).on('error', () => {})
+    process.stdin.resume()
+  })
 
 const NUMBERS = { SIGINT: 2, SIGTERM: 15 } as const
 

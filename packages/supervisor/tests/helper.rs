@@ -119,6 +119,17 @@ fn follows_links_of_the_guest_and_leaves_nothing_by_them() {
 }
 
 #[test]
+fn takes_no_link_for_a_workspace() {
+    let mut helper = Helper::start("instead");
+    fs::write(helper.directory.join("file"), "inside").unwrap();
+    let link = helper.directory.with_extension("link");
+    let _ = fs::remove_file(&link);
+    symlink(&helper.directory, &link).unwrap();
+    helper.directory = link;
+    assert_eq!(helper.ask(json!({ "op": "read", "path": "file" }), None).unwrap_err()["kind"], "not_a_directory");
+}
+
+#[test]
 fn gives_what_root_makes_to_the_owner_of_the_directory() {
     let mut helper = Helper::start("owner");
     if fs::metadata(&helper.directory).unwrap().uid() != 0 {

@@ -4,17 +4,19 @@ import { onHangup, serve } from '../serve.ts'
 import { defaultDataDir } from '../settings/data-dir.ts'
 import { UP_FLAGS, withFlags } from '../settings/flags.ts'
 import { sourcesOf, upSettings } from '../settings/service.ts'
-import { announceJson, announceUp } from '../terminal/ready.ts'
+import { announceJson, announceUp, boxPorts } from '../terminal/ready.ts'
 import { rotateKeys } from './rotate-keys.ts'
 
 export const upCommand = (): Command =>
   withFlags(new Command('up'), UP_FLAGS, '$XDG_STATE_HOME/boxoffice or ~/.local/state/boxoffice')
+    .option('--until-stdin-ends', 'end when stdin does, for programs that start it')
     .summary('run broker and agent on this machine')
     .description('Runs broker and agent together, for one machine. Sandboxes outlive it, unless --destroy-on-exit.')
+    .option('--box-stdio', 'speak the RPC of the Box surface on standard input and output; ends with its input')
     .action(up)
 
 const up = async (flags: Record<string, unknown>): Promise<void> => {
-  const [{ AgentConfig, createAgent, isLocal }, { BrokerConfig, createBroker }, { createLog }] = await Promise.all([
+  const [{ AgentConfig, createAgent, isLocal }, { BrokerConfig, createBroker, serveBoxStdio }, { createLog }] = await Promise.all([
     import('@boxoffice/agent'),
     import('@boxoffice/broker'),
     import('../terminal/log.ts'),
@@ -28,7 +30,7 @@ const up = async (flags: Record<string, unknown>): Promise<void> => {
       const brokerLog = log.child({ part: 'broker' })
       const broker = createBroker({ ...settings.broker, enrollToken, createApiKey: true }, { log: brokerLog })
       stack.defer(() => broker.close())
-      const { url: brokerUrl, localUrl, apiKeyCreated } = await broker.start()
+      const { url: brokerUrl, localUrl, apiKeyCreated, boxPort, boxRpcPort } = await broker.start()
       onHangup(stack, () => rotateKeys(broker, brokerLog))
       const { tls, host, publicUrl } = settings.broker
       const agent = createAgent(
@@ -42,10 +44,20 @@ const up = async (flags: Record<string, unknown>): Promise<void> => {
       stack.defer(() => agent.close())
       const { url: agentUrl, provider, isolation } = await agent.start()
       const key = apiKeyCreated === undefined ? {} : { api_key: apiKeyCreated }
-      return { broker_url: brokerUrl, agent_url: agentUrl, ...key, provider, isolation }
+      if (flags.boxStdio) serveParent((line) => broker.boxRpc(line), serveBoxStdio)
+      return { broker_url: brokerUrl, agent_url: agentUrl, ...key, provider, isolation, ...boxPorts({ boxPort, boxRpcPort }) }
     },
-    flags.json
-      ? announceJson
-      : (ready) => announceUp(ready, { dataDir: settings.dataDir, isDefaultDataDir: settings.dataDir === defaultDataDir() }),
+    flags.boxStdio
+      ? (ready) => log.info(ready, 'ready') // standard output is the RPC's
+      : flags.json
+        ? announceJson
+        : (ready) => announceUp(ready, { dataDir: settings.dataDir, isDefaultDataDir: settings.dataDir === defaultDataDir() }),
+    { untilStdinEnds: flags.untilStdinEnds === true },
   )
 }
+
+/** The program that started this one speaks the RPC with it, and ends it by closing its end [2-45]. */
+const serveParent = (answer: Parameters<ServeStdio>[2], serveStdio: ServeStdio): void => {
+  void serveStdio(process.stdin, process.stdout, answer).then(() => process.kill(process.pid, 'SIGTERM'))
+}
+type ServeStdio = typeof import('@boxoffice/broker').serveBoxStdio

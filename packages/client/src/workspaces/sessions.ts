@@ -1,3 +1,4 @@
+import { realpath } from 'node:fs/promises'
 import { resolve } from 'node:path'
 import { type EndpointOptions, runningClientFor } from './endpoint.ts'
 import { tell } from './logger.ts'
@@ -23,10 +24,9 @@ export const createSandbox = async ({
   workspace = 'workspace',
   ...options
 }: SandboxOptions & { workspace?: string } = {}): Promise<Sandbox> => {
-  const directory = resolve(workspace)
-  const sandbox = new Sandbox(directory, directory, undefined, options)
-  await ensureDirectory(directory)
-  return sandbox
+  await ensureDirectory(resolve(workspace))
+  const directory = await realpath(workspace)
+  return new Sandbox(directory, directory, undefined, options)
 }
 
 const openSession = async (event: string, sessionId: string, options: SessionSandboxOptions): Promise<Sandbox> => {
@@ -49,12 +49,15 @@ export const deleteSessionWorkspace = async (sessionId: string, options: DeleteS
 
 export const removeWorkspace = async (sessionId: string, { root, helpers }: Place): Promise<void> => {
   try {
-    await helpers.ask({ directory: root, op: 'remove', path: sessionId, recursive: true })
+    await helpers.ask({ directory: await realpath(root), op: 'remove', path: sessionId, recursive: true })
   } catch (error) {
-    if (error instanceof FileFault && error.kind === 'not_found') return
+    if (isMissing(error)) return
     throw errorOfFault(error, sessionId)
   }
 }
+
+const isMissing = (error: unknown): boolean =>
+  error instanceof FileFault ? error.kind === 'not_found' : (error as NodeJS.ErrnoException).code === 'ENOENT'
 
 /** What has its directory no more is of no use to anybody, and gets another name; so nothing depends on this. */
 const releaseSandbox = async (sessionId: string, { root, directory }: Place, options: DeleteSessionOptions): Promise<void> => {

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
-import { chown, lstat, mkdir, realpath, utimes } from 'node:fs/promises'
-import { dirname, join, resolve } from 'node:path'
+import { chown, lstat, lutimes, mkdir, realpath } from 'node:fs/promises'
+import { basename, dirname, join, resolve } from 'node:path'
 import { fileHelpers } from './file-helpers.ts'
 import { tellRefused, type WorkspaceLogger } from './logger.ts'
 import { checkSessionId } from './session-id.ts'
@@ -33,7 +33,8 @@ export const placeOf = (sessionId: string, options: WorkspaceOptions): Place => 
 
 /** Makes it where it is missing; what is in it stays [1-04]. Its time says when it was last used. */
 export const ensureDirectory = async (directory: string): Promise<void> => {
-  await mkdir(dirname(directory), { recursive: true })
+  const made = await mkdir(dirname(directory), { recursive: true })
+  if (made !== undefined) await giveAway(dirname(directory))
   try {
     await mkdir(directory)
     await giveAway(directory)
@@ -45,7 +46,7 @@ export const ensureDirectory = async (directory: string): Promise<void> => {
 
 export const touch = async (directory: string): Promise<void> => {
   const now = new Date()
-  await utimes(directory, now, now).catch(() => {})
+  await lutimes(directory, now, now).catch(() => {})
 }
 
 /** Above what distributions and subordinate ranges use, and below the ids that agents allot. */
@@ -66,6 +67,7 @@ const giveAway = async (directory: string): Promise<void> => {
  */
 export const identityOf = async (directory: string): Promise<{ path: string; name: string } | undefined> => {
   const found = await lstat(directory, { bigint: true }).catch(() => undefined)
-  if (found === undefined) return undefined
-  return { path: await realpath(directory), name: `${found.ino.toString(36)}-${found.birthtimeNs.toString(36)}` }
+  if (!found?.isDirectory()) return undefined
+  const path = join(await realpath(dirname(directory)), basename(directory))
+  return { path, name: `${found.ino.toString(36)}-${found.birthtimeNs.toString(36)}` }
 }

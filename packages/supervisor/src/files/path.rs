@@ -36,7 +36,11 @@ const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CL
 
 impl Root {
     pub fn workspace(path: PathBuf) -> Result<Root, FileError> {
-        let fd = openat(CWD, &path, DIRECTORY, Mode::empty())?;
+        Root::open(path, OFlags::empty())
+    }
+
+    fn open(path: PathBuf, flags: OFlags) -> Result<Root, FileError> {
+        let fd = openat(CWD, &path, DIRECTORY | flags, Mode::empty())?;
         let mut prefix = path.canonicalize().unwrap_or(path).to_string_lossy().into_owned();
         if !prefix.ends_with('/') {
             prefix.push('/');
@@ -45,9 +49,9 @@ impl Root {
     }
 
     /// The workspace of a sandbox as the host has it. Links are written by the guest, for which it is elsewhere; and what root makes
-    /// there is the guest's to change.
+    /// there is the guest's to change. Where workspaces lie beside each other, a guest that sees them all may put a link in the place of one.
     pub fn from_outside(path: PathBuf) -> Result<Root, FileError> {
-        let mut root = Root::workspace(path)?;
+        let mut root = Root::open(path, OFlags::NOFOLLOW)?;
         root.prefixes.extend(GUEST_MOUNTS.map(String::from));
         root.adopted = geteuid().is_root();
         Ok(root)
