@@ -36,6 +36,7 @@ import { scopeRoutes } from './http/scopes.ts'
 import { listen } from './http/server.ts'
 import { sessionRoutes } from './http/sessions.ts'
 import { threadRoutes } from './http/threads.ts'
+import { usageRoutes } from './http/usage.ts'
 import { createLog, type Log } from './log.ts'
 import { createMcp } from './mcp/mcp.ts'
 import { Metrics } from './metrics.ts'
@@ -211,6 +212,7 @@ async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, p
     ...keyRoutes(new KeyService(store.keys, principals, now)),
     ...profileRoutes(profiles),
     ...scopeRoutes(),
+    ...usageRoutes({ store, settings, profiles }),
     ...auditRoutes(store.audit),
     ...mcp.routes,
     ...agentRoutes(registry, (agent) => placement.isHeard(agent)),

@@ -37,6 +37,8 @@ export type SandboxSpec = {
   workspaceReadOnly: boolean
   /** Beside it, in order; those below `/workspace` are below `/app` as well. */
   mounts: readonly Bind[]
+  /** Of the session; an engine that has labels shows those that are meant for it [2-28]. */
+  labels?: Readonly<Record<string, string>>
   /** Made ahead for the pool, which shows in its name. */
   pooled: boolean
   uid: number

@@ -78,6 +78,7 @@ type Plan = {
   workspace: string | null
   keptAs: string | null
   mounts: MountSet
+  labels?: Readonly<Record<string, string>>
   /** The earlier making of the sandbox, which has ended, and as whom the next one runs. */
   again: { file: SandboxFile; owner: Owner } | null
 }
@@ -149,7 +150,7 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
   }
 
   /** Makes a sandbox whose supervisor is linked, or leaves nothing behind. */
-  const provision = async ({ profile: asked, sessionId, workspace, keptAs, mounts, again }: Plan): Promise<LiveSandbox> => {
+  const provision = async ({ profile: asked, sessionId, workspace, keptAs, mounts, labels = {}, again }: Plan): Promise<LiveSandbox> => {
     const provider = options.provider()
     const image = imageOf(asked, options.defaultImage)
     const profile = { ...asked, image }
@@ -194,6 +195,7 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
         workspaceDirectory: workspaceDirectory(file),
         workspaceReadOnly: plan.workspace?.readOnly ?? false,
         mounts: plan.mounts,
+        labels,
         pooled: sessionId === null,
         uid,
         gid,
@@ -228,7 +230,7 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
       await pooled.assign(sessionId, profile, keptAs)
       return recordOf(pooled, true)
     }
-    return recordOf(await provision({ profile, sessionId, workspace, keptAs, mounts, again: null }), false)
+    return recordOf(await provision({ profile, sessionId, workspace, keptAs, mounts, labels, again: null }), false)
   }
 
   // Not async: nothing may come between the look and the entry.
@@ -267,7 +269,10 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
     await sandbox.end(REMADE)
     try {
       await layout.clearSandbox(sandbox.id)
-      return recordOf(await provision({ profile, sessionId, workspace, keptAs, mounts, again: { file, owner } }), false)
+      return recordOf(
+        await provision({ profile, sessionId, workspace, keptAs, mounts, labels: request.labels, again: { file, owner } }),
+        false,
+      )
     } catch (error) {
       // Nothing is left that the session could go on with.
       await destroy(sandbox.id, 'failed')

@@ -80,6 +80,22 @@ describe('container options', () => {
     })
     expect(shut.HostConfig).not.toHaveProperty('Runtime')
   })
+
+  test('[2-28] labels of a Box session are on its container, those of others are not', () => {
+    const labels = { 'langbot.box': 'true', 'langbot.session_id': 's1', team: 'secret' }
+    const made = createOptions(id, { ...spec, labels, profile: profile() }, maker)
+    expect(made.Labels).toEqual({
+      'boxoffice.managed': 'true',
+      'boxoffice.install_id': 'install',
+      'boxoffice.instance_id': 'instance',
+      'boxoffice.sandbox_id': id,
+      'boxoffice.profile_hash': 'h',
+      'langbot.box': 'true',
+      'langbot.box.instance_id': 'instance',
+      'langbot.session_id': 's1',
+    })
+    expect(Object.keys(createOptions(id, { ...spec, labels: { team: 'x' }, profile: profile() }, maker).Labels ?? {})).not.toContain('team')
+  })
 })
 
 describe('user ids', () => {

@@ -95,6 +95,8 @@ export interface SessionStore {
   list(filter: SessionFilter): Promise<Session[]>
   liveByState(): Promise<Record<string, number>>
   liveByAgent(): Promise<Record<string, number>>
+  /** Live sessions of a tenant in which something runs, as their agents said last. */
+  busyOf(tenant: string): Promise<number>
   /** Live sessions of a tenant by state; with a label, those that have it. */
   liveOf(tenant: string, label: { key: string; value: string } | null): Promise<Record<string, number>>
   /** Removes up to `limit` sessions that ended before `before`. */

@@ -2,7 +2,7 @@ import { Command } from 'commander'
 import { onHangup, serve } from '../serve.ts'
 import { BROKER_FLAGS, withFlags } from '../settings/flags.ts'
 import { partSettings, sourcesOf } from '../settings/service.ts'
-import { announceJson, announcePart } from '../terminal/ready.ts'
+import { announceJson, announcePart, boxPorts } from '../terminal/ready.ts'
 import { rotateKeys } from './rotate-keys.ts'
 
 export const brokerCommand = (): Command =>
@@ -23,9 +23,9 @@ const broker = async (flags: Record<string, unknown>): Promise<void> => {
       const log = createLog(settings.logLevel).child({ part: 'broker' })
       const broker = createBroker(settings, { log })
       stack.defer(() => broker.close())
-      const { url } = await broker.start()
+      const { url, boxPort, boxRpcPort } = await broker.start()
       onHangup(stack, () => rotateKeys(broker, log))
-      return { broker_url: url }
+      return { broker_url: url, ...boxPorts({ boxPort, boxRpcPort }) }
     },
     flags.json ? announceJson : announcePart,
   )

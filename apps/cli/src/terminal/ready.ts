@@ -11,7 +11,15 @@ export type ReadyLine = {
   /** Null when no provider is available; `reason` says what to do. */
   provider?: string | null
   isolation?: string | null
+  box_port?: number
+  box_rpc_port?: number
 }
+
+/** Ports of the Box surface's own, where there are any. */
+export const boxPorts = ({ boxPort, boxRpcPort }: { boxPort: number | undefined; boxRpcPort: number | undefined }): ReadyLine => ({
+  ...(boxPort === undefined ? {} : { box_port: boxPort }),
+  ...(boxRpcPort === undefined ? {} : { box_rpc_port: boxRpcPort }),
+})
 
 /** Exactly one line on stdout. */
 export const announceJson = (ready: ReadyLine): void => printJson({ event: 'ready', ...ready, pid: process.pid })

@@ -48,6 +48,7 @@ export const createOptions = (id: string, spec: SandboxSpec, maker: Maker): Dock
       [LABEL.instance]: maker.instanceId,
       [LABEL.sandbox]: id,
       [LABEL.profileHash]: spec.profileHash,
+      ...surfaceLabels(spec.labels ?? {}, maker.instanceId),
     },
     HostConfig: {
       Mounts: [
@@ -74,4 +75,10 @@ export const createOptions = (id: string, spec: SandboxSpec, maker: Maker): Dock
       ...(profile.oci_runtime === null ? {} : { Runtime: profile.oci_runtime }),
     },
   }
+}
+
+/** What tools of the Box surface know its containers by [2-28]. Other labels of a session are the broker's alone. */
+const surfaceLabels = (labels: Readonly<Record<string, string>>, instanceId: string): Record<string, string> => {
+  const own = Object.fromEntries(Object.entries(labels).filter(([name]) => name.startsWith('langbot.')))
+  return 'langbot.box' in own ? { ...own, 'langbot.box.instance_id': instanceId } : own
 }

@@ -78,8 +78,9 @@ export function requireCompatible(id: string, spec: BoxSpec, live: Session, want
   if (spec.host_path === undefined) return
   const mountPath = spec.mount_path ?? DEFAULT_MOUNT_PATH
   const known = hostPathOf(live.mounts, mountPath)
-  if (known !== spec.host_path)
-    throw conflict(id, mountPath === DEFAULT_MOUNT_PATH ? 'host_path' : 'mount_path', known ?? DEFAULT_MOUNT_PATH)
+  if (known === spec.host_path) return
+  if (mountPath === DEFAULT_MOUNT_PATH || known !== null) throw conflict(id, 'host_path', known)
+  throw conflict(id, 'mount_path', DEFAULT_MOUNT_PATH)
 }
 
 /** What of the host is seen at a path. */

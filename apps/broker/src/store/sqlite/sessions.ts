@@ -52,6 +52,9 @@ export function sqliteSessions(
   const labeledCount = db
     .prepare<[string, string, string]>(`SELECT count(*) FROM sessions INDEXED BY sessions_live WHERE tenant = ? AND ${LIVE} AND ${LABELED}`)
     .pluck()
+  const busyCount = db
+    .prepare<[string]>(`SELECT count(*) FROM sessions INDEXED BY sessions_live WHERE tenant = ? AND ${LIVE} AND busy = 1`)
+    .pluck()
   const byState = (where: string) =>
     db.prepare<unknown[], { name: string; n: number }>(
       `SELECT state AS name, count(*) AS n FROM sessions INDEXED BY sessions_live WHERE tenant = ? AND ${LIVE} ${where} GROUP BY state`,
@@ -129,6 +132,7 @@ export function sqliteSessions(
     keptOf: async (tenant, scope) => keptOf.all(tenant, scope.type, scope.id) as string[],
     list: async (filter) => list(filter).map(read),
     liveByState: async () => Object.fromEntries(states.all().map(({ name, n }) => [name, n])),
+    busyOf: async (tenant) => busyCount.get(tenant) as number,
     liveOf: async (tenant, label) => {
       const rows = label === null ? statesOf.all(tenant) : labeledStatesOf.all(tenant, label.key, label.value)
       return Object.fromEntries(rows.map(({ name, n }) => [name, n]))
