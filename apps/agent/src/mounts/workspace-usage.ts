@@ -7,7 +7,7 @@ const AT_ONCE = 2
 
 /**
  * What a workspace has on the disk, as far as it can be seen while it is in use. Links are counted, not followed, and nothing
- * blocks: each step waits for the disk [0-55].
+ * blocks: each step waits for the disk [0-55]. What lies too deep to be looked at counts as too many entries, so that nothing hides there.
  */
 export const workspaceUsage = async (directory: string, maxEntries: number): Promise<WorkspaceUsage> => {
   const usage = { bytes: 0, entries: 0 }
@@ -18,8 +18,9 @@ export const workspaceUsage = async (directory: string, maxEntries: number): Pro
     usage.bytes += blocks * 512
   }
   for (let next = waiting.pop(); next !== undefined; next = waiting.pop()) {
-    const entries = await opendir(next).catch(() => undefined)
+    const entries = await opendir(next).catch(({ code }: NodeJS.ErrnoException) => (code === 'ENAMETOOLONG' ? 'too deep' : undefined))
     if (entries === undefined) continue
+    if (entries === 'too deep') return { ...usage, entries: maxEntries + 1 }
     let batch: Promise<void>[] = []
     for await (const entry of entries) {
       if (++usage.entries > maxEntries) return usage

@@ -1,7 +1,9 @@
+import { execFile } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { chownSync, mkdirSync } from 'node:fs'
 import { chmod, lstat, mkdir, readdir, readlink, rename, rm, stat, symlink } from 'node:fs/promises'
 import { join } from 'node:path'
+import { promisify } from 'node:util'
 import { BoxofficeError } from '@boxoffice/protocol'
 import { RECORD_NAME } from './record-file.ts'
 
@@ -80,7 +82,7 @@ export const createLayout = async (dataDirectory: string): Promise<Layout> => {
         if (error.code !== 'ENOENT') throw error
       })
     },
-    removeSandbox: (sandboxId) => rm(directoriesOf(sandboxId).root, { recursive: true, force: true }),
+    removeSandbox: (sandboxId) => removeTree(directoriesOf(sandboxId).root),
     async clearSandbox(sandboxId) {
       const { root } = directoriesOf(sandboxId)
       const names = (await readdir(root)).filter((name) => name !== RECORD_NAME)
@@ -89,7 +91,20 @@ export const createLayout = async (dataDirectory: string): Promise<Layout> => {
     async close() {
       if (socketRoot !== dataDirectory) await rm(socketRoot, { force: true })
     },
-    removeWorkspace: (name) => rm(workspaceOf(name), { recursive: true, force: true, maxRetries: 3 }),
+    removeWorkspace: (name) => removeTree(workspaceOf(name)),
+  }
+}
+
+/**
+ * Node removes by whole paths, which Linux takes up to 4096 bytes of, and what runs in a sandbox can go deeper step by step: there the
+ * program does it that goes step by step, too.
+ */
+const removeTree = async (path: string): Promise<void> => {
+  try {
+    await rm(path, { recursive: true, force: true, maxRetries: 3 })
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENAMETOOLONG') throw error
+    await promisify(execFile)('rm', ['-rf', '--', path])
   }
 }
 
