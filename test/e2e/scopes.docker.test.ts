@@ -1,0 +1,3 @@
+import { scopesSuite } from './suites/scopes.ts'
+
+scopesSuite('docker')
