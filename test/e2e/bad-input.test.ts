@@ -44,7 +44,7 @@ describe('a stranger at the door', () => {
   ][] = [
     ['half of a JSON', '{"thread_id":', 400, 'INVALID_REQUEST', /body.*JSON/],
     ['no UTF-8', NOT_UTF8, 400, 'INVALID_REQUEST', /body.*UTF-8/],
-    ['an unknown mode', body({ mode: 'steal' }), 400, 'INVALID_REQUEST', /^mode: must be one of get, ensure$/],
+    ['an unknown mode', body({ mode: 'steal' }), 400, 'INVALID_REQUEST', /^mode: must be one of get, ensure, attach_only, create_only$/],
     ['no thread_id', '{"mode":"ensure"}', 400, 'INVALID_REQUEST', /^thread_id: is required and must be a string$/],
     ['an id of 10 kB', body({ thread_id: LONG }), 400, 'INVALID_REQUEST', /^thread_id: must be at most 256/],
     ['an id with NUL', body({ thread_id: 'a\0b' }), 400, 'INVALID_REQUEST', /^thread_id: .*control characters/],

@@ -1,4 +1,5 @@
-import { isPlaced } from '../../src/sessions/session.ts'
+import { transition } from '../../src/sessions/lifecycle.ts'
+import { isPlaced, type PlacedSession } from '../../src/sessions/session.ts'
 import type { Expected, Known } from './expected.ts'
 import type { World } from './world.ts'
 
@@ -17,21 +18,25 @@ const foresee = (world: World, expected: Expected): void => {
   for (const known of expected.live()) {
     const { session } = known
     if (!isPlaced(session)) continue
-    const sandbox = world.agent.sandboxes.get(session.sandboxId)
-    if (sandbox === undefined) {
-      if (world.now - session.activatedAt > YOUNG_MS) expected.apply(known, { type: 'sandbox_lost', reason: 'sandbox_missing' })
-    } else if (sandbox.state === 'lost') expected.apply(known, { type: 'sandbox_lost', reason: 'container died' })
-    else {
-      const at = world.now - sandbox.activity.idle_ms
-      const busy = sandbox.activity.running > 0
-      // Small moves are not written: the timers that they feed are minutes long.
-      const told =
-        session.state === 'suspended'
-          ? busy || at > session.suspendedAt
-          : busy !== session.busy || at > session.lastActivityAt + 1000 || (busy && world.now - session.lastActivityAt > 10_000)
-      if (told) expected.apply(known, { type: 'activity', at, busy })
-    }
+    const missing = !world.agent.sandboxes.has(session.sandboxId)
+    if (!missing) heed(world, expected, known, session)
+    else if (world.now - session.activatedAt > YOUNG_MS) expected.apply(known, { type: 'sandbox_lost', reason: 'sandbox_missing' })
   }
+}
+
+/** What the agent says of one sandbox that it has. */
+const heed = (world: World, expected: Expected, known: Known, session: PlacedSession): void => {
+  const sandbox = world.agent.sandboxes.get(session.sandboxId)
+  if (sandbox === undefined) return
+  if (sandbox.state === 'lost') return expected.apply(known, { type: 'sandbox_lost', reason: 'container died' })
+  const at = world.now - sandbox.activity.idle_ms
+  const busy = sandbox.activity.running > 0
+  // Small moves are not written: the timers that they feed are minutes long.
+  const told =
+    session.state === 'suspended'
+      ? busy || at > session.suspendedAt
+      : busy !== session.busy || at > session.lastActivityAt + 1000 || (busy && world.now - session.lastActivityAt > 10_000)
+  if (told) expected.apply(known, { type: 'activity', at, busy })
 }
 
 /** The agent's process ends and another one starts; with `keep` it finds the sandboxes, else nothing. It registers with all it has. */
@@ -46,8 +51,15 @@ export const restartAgent = async (world: World, expected: Expected, keep: boole
 
 /** What is due gets its tick. */
 export const reap = async (world: World, expected: Expected, broker: number): Promise<void> => {
-  for (const known of expected.live())
-    if (known.session.dueAt <= world.now) expected.apply(known, { type: 'tick', suspend: ['freeze', 'stop'] })
+  const tick = { type: 'tick', suspend: ['freeze', 'stop'] } as const
+  for (const known of expected.live()) {
+    const { session } = known
+    if (session.dueAt > world.now) continue
+    const { session: after } = transition(session, tick, world.now)
+    // Before an unused one is ended its agent is asked; what it has not is not in use.
+    if (isPlaced(session) && after.state === 'terminated' && after.reason !== 'hard_ttl') heed(world, expected, known, session)
+    expected.apply(known, tick)
+  }
   await world.brokers[broker]?.reap()
 }
 
