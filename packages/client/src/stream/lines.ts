@@ -87,6 +87,7 @@ export class Lines implements AsyncIterable<string> {
 
   /** One connection after the other. */
   async #keep(): Promise<void> {
+    const dbg = process.env.PRC_DEBUG
     let attempt = 0
     let failingSince = performance.now()
     let renewed = false
@@ -96,6 +97,7 @@ export class Lines implements AsyncIterable<string> {
       try {
         const used = await token.current()
         const { drop, wasReady } = await this.#connect(`${way.wsBaseUrl}/processes/${encodeURIComponent(this.processId)}/ws`, used)
+        if (dbg) console.error('drop', new Date().toISOString(), JSON.stringify(drop), wasReady, way.mode)
         if (this.#ended !== undefined) return
         if (wasReady) {
           ways.worked(way)

@@ -1,7 +1,7 @@
 import { realpath } from 'node:fs/promises'
 import type { Client } from '../client.ts'
 import { connect } from '../connect.ts'
-import { type LocalBoxoffice, type LocalBoxofficeOptions, startBoxoffice } from './local-boxoffice.ts'
+import { type Endpoint, type LocalBoxoffice, type LocalBoxofficeOptions, startBoxoffice } from './local-boxoffice.ts'
 import { workspaceError } from './workspace-error.ts'
 
 /** Which Boxoffice runs the code. */
@@ -14,15 +14,18 @@ export type EndpointOptions = LocalBoxofficeOptions & {
 
 const locals = new Map<string, Promise<LocalBoxoffice>>()
 
-/** Mounts below `root`, which exists. */
-export const clientFor = async (root: string, options: EndpointOptions): Promise<Client> => {
+/** A broker, and who may speak to it. */
+export type Reached = { url: string; client: Client }
+
+/** One that mounts below `root`, which exists. */
+export const clientFor = async (root: string, options: EndpointOptions): Promise<Reached> => {
   const known = knownEndpoint(options)
   if (known !== undefined) return known
   const real = await realpath(root)
   const running = locals.get(real)
   if (running !== undefined) {
     const local = await running.catch(() => undefined)
-    if (local !== undefined && !local.ended()) return connect(local.url, local)
+    if (local !== undefined && !local.ended()) return reach(local)
     if (locals.get(real) === running) locals.delete(real)
     return await clientFor(root, options)
   }
@@ -30,17 +33,16 @@ export const clientFor = async (root: string, options: EndpointOptions): Promise
   locals.set(real, starting)
   // The next one to ask may have more luck.
   starting.catch(() => locals.delete(real))
-  const { url, apiKey } = await starting
-  return connect(url, { apiKey })
+  return reach(await starting)
 }
 
 /** The same, unless that would start one. */
 export const runningClientFor = async (root: string, options: EndpointOptions): Promise<Client | undefined> => {
   const known = knownEndpoint(options)
-  if (known !== undefined) return known
+  if (known !== undefined) return known.client
   const real = await realpath(root).catch(() => root)
   const local = await locals.get(real)?.catch(() => undefined)
-  return local === undefined || local.ended() ? undefined : connect(local.url, local)
+  return local === undefined || local.ended() ? undefined : reach(local).client
 }
 
 export const stopLocalBoxoffices = async (): Promise<void> => {
@@ -49,11 +51,13 @@ export const stopLocalBoxoffices = async (): Promise<void> => {
   await Promise.all(all.map(async (starting) => (await starting.catch(() => undefined))?.stop()))
 }
 
-const knownEndpoint = ({ endpoint, apiKey }: EndpointOptions): Client | undefined => {
+const reach = ({ url, apiKey }: Endpoint): Reached => ({ url, client: connect(url, { apiKey }) })
+
+const knownEndpoint = ({ endpoint, apiKey }: EndpointOptions): Reached | undefined => {
   const url = endpoint ?? process.env.BOXOFFICE_URL
   if (url === undefined || url === '') return undefined
   const key = apiKey ?? process.env.BOXOFFICE_API_KEY
   if (key === undefined || key === '')
     throw workspaceError('UNAUTHENTICATED', `apiKey: ${url} wants one; give it, or set BOXOFFICE_API_KEY`)
-  return connect(url, { apiKey: key })
+  return reach({ url, apiKey: key })
 }

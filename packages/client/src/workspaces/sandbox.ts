@@ -1,3 +1,4 @@
+import type { Client } from '../client.ts'
 import { isCode } from '../errors.ts'
 import type { ExecResult } from '../exec-result.ts'
 import type { Session } from '../session.ts'
@@ -60,7 +61,7 @@ export class Sandbox {
   readonly sessionId: string | undefined
   readonly #root: string
   readonly #options: SandboxOptions
-  #session: { identity: string; ready: Promise<Session> } | undefined
+  #session: { key: string; ready: Promise<Session> } | undefined
 
   constructor(directory: string, root: string, sessionId: string | undefined, options: SandboxOptions) {
     const { runtime = 'python', policy = {} } = options
@@ -132,9 +133,12 @@ export class Sandbox {
   async #ready(): Promise<Session> {
     const identity = await identityOf(this.workspacePath)
     if (identity === undefined) throw workspaceError('FILE_NOT_FOUND', 'The workspace was deleted while it was to be used')
-    if (this.#session?.identity !== identity.name) {
-      const ready = this.#negotiate(identity)
-      this.#session = { identity: identity.name, ready }
+    // Also which Boxoffice: one that was started on demand may have ended.
+    const { url, client } = await clientFor(this.#root, this.#options)
+    const key = `${url} ${identity.name}`
+    if (this.#session?.key !== key) {
+      const ready = this.#negotiate(client, identity)
+      this.#session = { key, ready }
       ready.catch(() => {
         if (this.#session?.ready === ready) this.#session = undefined
       })
@@ -142,10 +146,9 @@ export class Sandbox {
     return await this.#session.ready
   }
 
-  async #negotiate(identity: { path: string; name: string }): Promise<Session> {
-    const client = await clientFor(this.#root, this.#options)
+  #negotiate(client: Client, identity: { path: string; name: string }): Promise<Session> {
     const { profile, provider } = this.policy
-    return await client.session({
+    return client.session({
       threadId: threadOf(this.sessionId ?? '', identity.name),
       workspaceHostPath: identity.path,
       profile,

@@ -40,7 +40,7 @@ export const writeSessionFile = async (
   await at(sessionId, path, options, async (place, inside) => {
     const bytes = typeof data === 'string' ? Buffer.from(data) : data
     const { overwrite = true, logger } = options
-    if (inside === '') throw workspaceError('IS_DIRECTORY', `Path '${path}' is a directory`)
+    if (inside === '') throw workspaceError('INVALID_PATH', `Path '${path}' is the session workspace itself; give the path of a file in it`)
     await ensureDirectory(place.directory)
     await place.helpers.ask({ directory: place.directory, op: 'write', path: inside, overwrite, size: bytes.length }, bytes)
     tell(logger, 'session.file.write', { session_id: sessionId, path, size_bytes: bytes.length })

@@ -1,0 +1,3 @@
+import { sessionWorkspacesSuite } from './suites/session-workspaces.ts'
+
+sessionWorkspacesSuite('docker')
