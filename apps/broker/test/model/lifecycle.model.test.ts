@@ -86,7 +86,7 @@ const follow = (life: Life, reaps: (session: Session, now: number) => boolean, s
 
 const RUNS = { numRuns: 5_000 }
 
-test('[4-90 to 4-95] the laws of a session hold at every step of thousands of lives', () => {
+test('[4-90 to 4-95] the laws of a session hold at every step of thousands of lives', { timeout: 300_000 }, () => {
   const met = new Set<string>()
   fc.assert(
     fc.property(lives, (life) =>
