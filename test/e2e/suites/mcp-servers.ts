@@ -1,31 +1,15 @@
 import { realpathSync } from 'node:fs'
-import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { brokerApi, dataplane, type Grant, request } from '../support/api.ts'
+import { dataplane } from '../support/api.ts'
+import { connectTo, grantOf, type ServerRecord, serversApi } from '../support/mcp-servers.ts'
 import { ROOT } from '../support/program.ts'
-import { API_KEY, type ProviderName, type Stack, startStack } from '../support/stack.ts'
-import { eventually } from '../support/traces.ts'
-
-export type ServerRecord = {
-  name: string
-  status: string
-  error_phase: string | null
-  error_message: string | null
-  retry_count: number
-  tool_count: number
-  tools: { name: string }[]
-  box_session_id: string
-  box_enabled: boolean
-  isolation: string | null
-  session_id: string | null
-  url: string
-}
+import { type ProviderName, type Stack, startStack } from '../support/stack.ts'
 
 const PROJECT = ROOT.replace(/\/$/, '')
 const EVERYTHING = `${PROJECT}/node_modules/@modelcontextprotocol/server-everything/dist/index.js`
 
 /** A published stdio server as an administrator configures it: its files are this checkout, shown read-only. */
-export const everything = (provider: ProviderName, name: string, fields: Record<string, unknown> = {}) => ({
+const everything = (provider: ProviderName, name: string, fields: Record<string, unknown> = {}) => ({
   name,
   // The image has a Node of its own; what a local sandbox sees of this machine need not.
   command: provider === 'local' ? realpathSync(process.execPath) : 'node',
@@ -35,50 +19,6 @@ export const everything = (provider: ProviderName, name: string, fields: Record<
   box: { host_path: PROJECT, network: 'off', memory_mb: 512, pids_limit: 256 },
   ...fields,
 })
-
-/** The routes of MCP servers, as an operator calls them. */
-export const serversApi = (stack: Stack) => {
-  const call = (method: string, path: string, body?: unknown, key = API_KEY) =>
-    request(`${stack.brokerUrl}/v1/mcp/servers${path}`, {
-      method,
-      headers: { authorization: `Bearer ${key}`, prefer: 'wait=60', ...(body === undefined ? {} : { 'content-type': 'application/json' }) },
-      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-    })
-  const get = async (name: string) => (await call('GET', `/${name}`)).body as ServerRecord
-  return {
-    call,
-    get,
-    async connected(name: string): Promise<ServerRecord> {
-      let record = await get(name)
-      await eventually(
-        `${name} is connected`,
-        async () => {
-          record = await get(name)
-          if (record.status === 'error') throw new Error(JSON.stringify(record))
-          return record.status === 'connected'
-        },
-        60_000,
-      )
-      return record
-    },
-  }
-}
-
-/** A token of the server's session, as its operator gets it. */
-export const grantOf = async (stack: Stack, { box_session_id }: ServerRecord): Promise<Grant> => {
-  const reply = await brokerApi(stack.brokerUrl).negotiate({ thread_id: box_session_id, mode: 'get' })
-  expect(reply.status, reply.text).toBe(200)
-  return reply.body as Grant
-}
-
-export const connectTo = async (url: string, token: string, modern = false): Promise<Client> => {
-  const client = new Client(
-    { name: 'test', version: '0.1.0' },
-    { versionNegotiation: { mode: modern ? { pin: '2026-07-28' } : 'legacy' } },
-  )
-  await client.connect(new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers: { authorization: `Bearer ${token}` } } }))
-  return client
-}
 
 /** MCP servers in sandboxes, used for real: published servers, the official client, a broker and an agent as programs. */
 export const mcpServersSuite = (provider: ProviderName): void => {
