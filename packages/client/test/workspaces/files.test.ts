@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process'
-import { mkdir, readFile, stat, symlink, utimes, writeFile } from 'node:fs/promises'
+import { chmod, mkdir, readFile, stat, symlink, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import {
   createSessionSandbox,
@@ -159,13 +159,17 @@ describe('deleting', () => {
   workspaceTest('[1-26] what cannot be deleted is an error', async ({ workspace }) => {
     const { id, directory, options } = workspace
     await mkdir(join(directory, 'held'))
-    // A mount point: not even root can remove it.
-    execFileSync('mount', ['-t', 'tmpfs', 'tmpfs', join(directory, 'held')])
+    await writeFile(join(directory, 'held', 'file'), 'x')
+    const isRoot = process.getuid?.() === 0
+    // A mount point is what not even root can remove.
+    if (isRoot) execFileSync('mount', ['-t', 'tmpfs', 'tmpfs', join(directory, 'held')])
+    else await chmod(join(directory, 'held'), 0o500)
     try {
       await expect(deleteSessionWorkspace(id, options)).rejects.toMatchObject({ name: 'BoxofficeError' })
       expect(workspace.told.filter(({ event }) => event === 'session.deleted')).toEqual([])
     } finally {
-      execFileSync('umount', [join(directory, 'held')])
+      if (isRoot) execFileSync('umount', [join(directory, 'held')])
+      else await chmod(join(directory, 'held'), 0o700)
     }
     await deleteSessionWorkspace(id, options)
   })

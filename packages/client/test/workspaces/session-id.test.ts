@@ -1,6 +1,8 @@
+import { execFile } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
 import { basename, join } from 'node:path'
+import { promisify } from 'node:util'
 import {
   createSessionSandbox,
   deleteSessionPath,
@@ -79,6 +81,20 @@ workspaceTest('[1-24, 1-26, 1-27] deleting takes everything, twice is fine, and 
   expect(await listSessionFiles(id, options)).toEqual([])
   expect(basename(directory)).toBe(id)
 })
+
+workspaceTest(
+  '[1-05, 1-11] without a root it is `workspace` below the current directory, for plain sandboxes itself',
+  async ({ workspace }) => {
+    const program = `
+    import { createSandbox, createSessionSandbox } from '${import.meta.resolve('@boxoffice/client/workspaces')}'
+    const [id, session] = await createSessionSandbox()
+    console.log(JSON.stringify([id, session.workspacePath, (await createSandbox()).workspacePath]))`
+    const directory = join(workspace.root, '..')
+    const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '-e', program], { cwd: directory })
+    const [id, ofSession, plain] = JSON.parse(stdout) as string[]
+    expect([ofSession, plain]).toEqual([join(directory, 'workspace', id ?? ''), join(directory, 'workspace')])
+  },
+)
 
 test('[1-12] the seven functions, by both of their names, and what was there before', async () => {
   const exported = Object.keys(await import('@boxoffice/client/workspaces'))
