@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import type { WorkspaceUsage } from '@boxoffice/protocol'
 
 /** How many sizes are asked for at once: enough to be quick, few enough to leave the thread pool to others. */
-const AT_ONCE = 2
+const AT_ONCE = 4
 
 /**
  * What a workspace has on the disk, as far as it can be seen while it is in use. Links are counted, not followed, and nothing

@@ -1,0 +1,3 @@
+import { mountsSuite } from './suites/mounts.ts'
+
+mountsSuite('local')
