@@ -106,7 +106,9 @@ export class ProcessSocket implements LineHolder {
   }
 
   #ready(stdout: number, stdin: number): void {
-    const { seat, gap } = this.#options
+    const { seat, from } = this.#options
+    // What a process that was not held up has overwritten since it was asked.
+    const gap = from !== 'end' && stdout > from ? { from: this.#options.gap?.from ?? from, to: stdout } : this.#options.gap
     this.#control({
       type: 'ready',
       process_id: seat.processId,

@@ -34,7 +34,8 @@ export const seatAt = async (sandbox: Sandbox, processId: string, search: string
   try {
     return { seat, ...(await startOf(sandbox, seat, asked === -1 ? seat.position : asked)) }
   } catch (error) {
-    seat.leave({ written: seat.before, lost: false })
+    // Its client may be back in a moment, and must find its place.
+    seat.leave({ written: seat.before, lost: true })
     throw error
   }
 }

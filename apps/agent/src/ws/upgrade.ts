@@ -113,7 +113,7 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
       },
     }
     const seated = await seatAt(sandbox, processId, target.query, holder)
-    if (socket.destroyed) return seated.seat.leave({ written: seated.seat.before, lost: false })
+    if (socket.destroyed) return seated.seat.leave({ written: seated.seat.before, lost: true })
     opened()
     const { seat, from, gap } = seated
     lines.handleUpgrade(request, socket, head, (ws) => {
@@ -135,7 +135,7 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
       ws.on('close', () => clients.delete(opening))
     })
     // Its handshake was not one of a WebSocket, and has been refused.
-    if (client === undefined) seat.leave({ written: seat.before, lost: false })
+    if (client === undefined) seat.leave({ written: seat.before, lost: true })
   }
 
   const open = async (request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> => {

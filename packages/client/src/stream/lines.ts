@@ -39,6 +39,7 @@ export class Lines implements AsyncIterable<string> {
   #run: string | undefined
   #takeover: boolean
   #waiting: (string | GapError)[] = []
+  #taken = 0
   #waitingBytes = 0
   #reportLater = false
   #wake = Promise.withResolvers<void>()
@@ -72,7 +73,7 @@ export class Lines implements AsyncIterable<string> {
 
   async *[Symbol.asyncIterator](): AsyncGenerator<string, void, undefined> {
     for (;;) {
-      const next = this.#waiting.shift()
+      const next = this.#next()
       if (next instanceof GapError) throw next
       if (next !== undefined) {
         this.#waitingBytes -= next.length
@@ -85,9 +86,18 @@ export class Lines implements AsyncIterable<string> {
     }
   }
 
+  /** Not `shift`: that moves all others, which may be many. */
+  #next(): string | GapError | undefined {
+    if (this.#taken === this.#waiting.length) {
+      this.#waiting = []
+      this.#taken = 0
+      return undefined
+    }
+    return this.#waiting[this.#taken++]
+  }
+
   /** One connection after the other. */
   async #keep(): Promise<void> {
-    const dbg = process.env.PRC_DEBUG
     let attempt = 0
     let failingSince = performance.now()
     let renewed = false
@@ -97,7 +107,6 @@ export class Lines implements AsyncIterable<string> {
       try {
         const used = await token.current()
         const { drop, wasReady } = await this.#connect(`${way.wsBaseUrl}/processes/${encodeURIComponent(this.processId)}/ws`, used)
-        if (dbg) console.error('drop', new Date().toISOString(), JSON.stringify(drop), wasReady, way.mode)
         if (this.#ended !== undefined) return
         if (wasReady) {
           ways.worked(way)
