@@ -1,6 +1,7 @@
 import { once } from 'node:events'
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import type { Duplex } from 'node:stream'
 import { newSandboxId, newSessionId, type Profile, type SessionTokenClaims } from '@boxoffice/protocol'
 import { Registry } from 'prom-client'
 import { createAccessJournal } from '../../src/http/access-journal.ts'
@@ -32,6 +33,7 @@ export class TestDataplane {
   readonly journal: Journal
   readonly #server: Server
   readonly #front: Front | undefined
+  readonly #sockets = new Set<Duplex>()
 
   private constructor(parts: {
     sandbox: TestSandbox
@@ -51,6 +53,7 @@ export class TestDataplane {
     this.#server = parts.server
     this.#front = parts.front
     this.journal = parts.journal
+    this.#server.on('upgrade', (_request, socket) => this.#sockets.add(socket))
   }
 
   static async start(options: { profile?: Partial<Profile>; corsOrigins?: string[]; rates?: DataplaneRates } = {}): Promise<TestDataplane> {
@@ -100,6 +103,11 @@ export class TestDataplane {
 
   get wsBase(): string {
     return this.base.replace('http:', 'ws:')
+  }
+
+  /** Drops every socket, without a word. */
+  cut(): void {
+    for (const socket of this.#sockets) socket.destroy()
   }
 
   sign(claims: Partial<SessionTokenClaims>): Promise<string> {
