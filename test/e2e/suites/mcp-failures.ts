@@ -5,11 +5,11 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { brokerApi, dataplane } from '../support/api.ts'
+import { brokerApi, dataplane, request } from '../support/api.ts'
 import { containersOf } from '../support/engine.ts'
 import { connectTo, grantOf, type ServerRecord, serversApi } from '../support/mcp-servers.ts'
 import { writeProject, writeRequirements } from '../support/python-project.ts'
-import { type ProviderName, type Stack, startStack } from '../support/stack.ts'
+import { API_KEY, type ProviderName, type Stack, startStack } from '../support/stack.ts'
 import { eventually } from '../support/traces.ts'
 
 const EXAMPLE = fileURLToPath(new URL('../example/mcp', import.meta.url))
@@ -68,7 +68,19 @@ export const mcpFailuresSuite = (provider: ProviderName): void => {
           /./,
         ],
       ]
+      // The thread is somebody's who thought of its name first: what the server knows is not for them.
+      const made = await request(`${stack.brokerUrl}/v1/keys`, {
+        method: 'POST',
+        headers: { authorization: `Bearer ${API_KEY}`, 'content-type': 'application/json' },
+        body: JSON.stringify({ name: 'early', principal: 'early' }),
+      })
+      const { key } = made.body as { key: string }
+      const early = await brokerApi(stack.brokerUrl, key).ensure('mcp-pipeline-taken')
+      const taken = add(example('taken', { box: { host_path_mode: 'none' } }))
       const failed = await Promise.all(cases.map(([, server]) => add(server)))
+      expect(await taken).toMatchObject({ error_phase: 'session_create', error_message: /belongs to somebody else/ })
+      await remove('taken')
+      expect((await brokerApi(stack.brokerUrl, key).release(early.session_id)).status).toBe(204)
       for (const [index, [phase, , message]] of cases.entries()) {
         const record = failed[index] as ServerRecord
         expect(record, phase).toMatchObject({ status: 'error', error_phase: phase, retry_count: 3, tool_count: 0 })

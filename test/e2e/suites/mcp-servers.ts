@@ -1,9 +1,9 @@
 import { realpathSync } from 'node:fs'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { dataplane } from '../support/api.ts'
+import { brokerApi, dataplane, type Grant, request } from '../support/api.ts'
 import { connectTo, grantOf, type ServerRecord, serversApi } from '../support/mcp-servers.ts'
 import { ROOT } from '../support/program.ts'
-import { type ProviderName, type Stack, startStack } from '../support/stack.ts'
+import { API_KEY, type ProviderName, type Stack, startStack } from '../support/stack.ts'
 
 const PROJECT = ROOT.replace(/\/$/, '')
 const EVERYTHING = `${PROJECT}/node_modules/@modelcontextprotocol/server-everything/dist/index.js`
@@ -41,7 +41,8 @@ export const mcpServersSuite = (provider: ProviderName): void => {
       const grant = await grantOf(stack, a)
       expect(grant.session_id).toBe(a.session_id)
       const { processes } = (await dataplane(grant, 'GET', '/processes')).body as { processes: Record<string, unknown>[] }
-      expect(processes.map(({ process_id, status, cwd }) => ({ process_id, status, cwd }))).toEqual([
+      const told = processes.map(({ process_id, status, cwd }) => ({ process_id, status, cwd }))
+      expect(told.sort((one, other) => (String(one.process_id) < String(other.process_id) ? -1 : 1))).toEqual([
         { process_id: 'server-a', status: 'running', cwd: '/workspace/.mcp/server-a' },
         { process_id: 'server-b', status: 'running', cwd: '/workspace/.mcp/server-b' },
       ])
@@ -71,6 +72,66 @@ export const mcpServersSuite = (provider: ProviderName): void => {
       const [a, b] = await Promise.all([1, 2].map((n) => client.callTool({ name: 'get-sum', arguments: { a: n, b: 40 } })))
       expect(JSON.stringify([a, b])).toMatch(/41.*42/)
       await client.close()
+    })
+
+    test('[2-95, C-04] an endpoint is for tokens of its session that may exec, and for nothing else', async () => {
+      const record = await servers.connected('server-a')
+      const { token } = await grantOf(stack, record)
+      const api = brokerApi(stack.brokerUrl)
+      const other = await api.ensure('another-thread')
+      const initialize = (url: string, headers: Record<string, string>) =>
+        request(url, {
+          method: 'POST',
+          headers: { 'content-type': 'application/json', accept: 'application/json, text/event-stream', ...headers },
+          body: JSON.stringify({
+            ...{ jsonrpc: '2.0', id: 1, method: 'initialize' },
+            params: { protocolVersion: '2025-06-18', capabilities: {}, clientInfo: { name: 'raw', version: '1' } },
+          }),
+        })
+      const status = async (url: string, headers: Record<string, string>) => {
+        const reply = await initialize(url, headers)
+        return [reply.status, (reply.body as { error?: { code?: string } } | undefined)?.error?.code]
+      }
+      const bearer = (text: string) => ({ authorization: `Bearer ${text}` })
+      expect((await initialize(record.url, bearer(token))).status).toBe(200)
+      expect(await status(record.url, {})).toEqual([401, 'UNAUTHENTICATED'])
+      expect(await status(record.url, bearer(API_KEY))).toEqual([401, 'UNAUTHENTICATED'])
+      expect(await status(record.url, bearer(`${token.slice(0, -4)}AAAA`))).toEqual([401, 'UNAUTHENTICATED'])
+      expect(await status(record.url, bearer(other.token))).toEqual([403, 'FORBIDDEN'])
+      expect(await status(record.url.replace('server-a', 'no-such'), bearer(token))).toEqual([403, 'FORBIDDEN'])
+      const narrow = await api.negotiate({ thread_id: record.box_session_id, mode: 'get', requested_capabilities: ['fs_read'] })
+      expect(narrow.status, narrow.text).toBe(200)
+      expect(await status(record.url, bearer((narrow.body as Grant).token))).toEqual([403, 'CAPABILITY_DENIED'])
+      // The grant was narrowed: a token of before carries no more than it.
+      expect(await status(record.url, bearer(token))).toEqual([403, 'CAPABILITY_DENIED'])
+      const wide = await api.negotiate({
+        thread_id: record.box_session_id,
+        mode: 'get',
+        capabilities: ['exec', 'shell', 'fs_read', 'fs_write'],
+      })
+      expect((await initialize(record.url, bearer((wide.body as Grant).token))).status).toBe(200)
+    })
+
+    test('[2-95, C-04] servers are the operators\u2019: users see how they are, other tenants nothing', async () => {
+      const key = async (fields: Record<string, unknown>) => {
+        const reply = await request(`${stack.brokerUrl}/v1/keys`, {
+          method: 'POST',
+          headers: { authorization: `Bearer ${API_KEY}`, 'content-type': 'application/json' },
+          body: JSON.stringify({ name: 'k', ...fields }),
+        })
+        return (reply.body as { key: string }).key
+      }
+      const [user, stranger] = [await key({ principal: 'u' }), await key({ principal: 's', tenant: 'other', role: 'operator' })]
+      expect((await servers.call('GET', '/server-a', undefined, user)).body).toMatchObject({ status: 'connected' })
+      expect((await servers.call('POST', '', everything(provider, 'mine'), user)).status).toBe(403)
+      expect((await servers.call('DELETE', '/server-a', undefined, user)).status).toBe(403)
+      expect((await servers.call('GET', '', undefined, stranger)).body).toEqual({ servers: [] })
+      expect((await servers.call('GET', '/server-a', undefined, stranger)).status).toBe(404)
+      expect((await servers.call('POST', '', everything(provider, 'mine'), stranger)).status).toBe(403)
+      // What the settings name stays; another server of a name that is taken is not let in.
+      expect((await servers.call('DELETE', '/server-a')).status).toBe(409)
+      expect((await servers.call('POST', '', everything(provider, 'server-a', { args: [] }))).status).toBe(409)
+      expect((await servers.call('POST', '', everything(provider, 'server-a'))).status).toBe(200)
     })
   })
 }

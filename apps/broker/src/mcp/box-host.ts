@@ -9,7 +9,6 @@ import type { Placement } from '../agents/placement.ts'
 import type { Origin } from '../audit/audit.ts'
 import type { Log } from '../log.ts'
 import type { NegotiateRequest, SessionService } from '../sessions/service.ts'
-import type { PlacedSession } from '../sessions/session.ts'
 import type { Store } from '../store/store.ts'
 import { installCommand } from './dependencies.ts'
 import type { McpHost, ServerBox } from './host.ts'
@@ -70,8 +69,11 @@ export class BoxHost implements McpHost {
 
   async open(config: McpServerConfig, signal: AbortSignal): Promise<ServerBox> {
     const isolation = await this.#available(config)
+    const { sessionId } = placeOf(config)
+    // Before and after: a sandbox of somebody else's is not even given the servers' files.
+    await this.#requireOwn(sessionId)
     const { session } = await this.#options.sessions.negotiate(OWNER, this.#request(config, isolation, signal), newOrigin())
-    await this.#requireOwn(session)
+    await this.#requireOwn(sessionId)
     return { sessionId: session.id, isolation }
   }
 
@@ -132,10 +134,13 @@ export class BoxHost implements McpHost {
   }
 
   /** Whoever was first with the thread's name would have the servers, and what they know, in a sandbox of theirs. */
-  async #requireOwn({ tenant, scope }: PlacedSession): Promise<void> {
-    const { owner } = await this.#options.store.scopes.ownership(tenant, scope)
-    if (owner === OWNER.id) return
-    throw new McpServerError('session_create', `thread ${scope.id} belongs to somebody else; delete it first`)
+  async #requireOwn(id: string): Promise<void> {
+    const { owner } = await this.#options.store.scopes.ownership(ROOT_TENANT, { type: 'thread', id })
+    if (owner !== null && owner !== OWNER.id)
+      throw new McpServerError(
+        'session_create',
+        `thread ${id} belongs to somebody else; delete it first (DELETE /v1/sandbox/threads/${id})`,
+      )
   }
 
   #request(config: McpServerConfig, isolation: string, signal: AbortSignal): NegotiateRequest {

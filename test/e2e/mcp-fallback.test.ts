@@ -1,0 +1,68 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { expect, test } from 'vitest'
+import { request } from './support/api.ts'
+import { connectTo, grantOf, type ServerRecord, serversApi } from './support/mcp-servers.ts'
+import { ROOT, startProgram } from './support/program.ts'
+import { type Stack, startStack } from './support/stack.ts'
+import { eventually } from './support/traces.ts'
+
+const EXAMPLE = `${ROOT}test/e2e/example/mcp/server.py`
+const server = { name: 'here', command: 'python3', args: [EXAMPLE] }
+
+/** Where nothing isolates: the agent has no provider but processes of the host. */
+const withoutIsolation = (mcp: Record<string, unknown>): Promise<Stack> =>
+  startStack({ provider: 'local', agentArgs: ['--isolation', 'none'], config: { mcp_servers: [server], mcp } })
+
+test('[2-81] availability: without isolation a server runs on the host where only this machine reaches the broker, with a warning', async () => {
+  await using stack = await withoutIsolation({})
+  const record = await serversApi(stack).connected('here')
+  expect(record).toMatchObject({ isolation: 'none', box_enabled: false, tool_count: 4 })
+  expect(stack.broker().stderr()).toMatch(/without isolation/)
+  const client = await connectTo(record.url, (await grantOf(stack, record)).token)
+  expect(await client.callTool({ name: 'greet', arguments: {} })).toMatchObject({ content: [{ text: 'hello' }] })
+  await client.close()
+})
+
+test('[2-81] availability: with mcp.host_fallback off it does not, and says why', async () => {
+  await using stack = await withoutIsolation({ host_fallback: false })
+  const servers = serversApi(stack)
+  // Before the agent has reported there is no provider either.
+  await eventually('it says why', async () => (await servers.get('here')).error_message?.includes('host_fallback') === true)
+  expect(await servers.get('here')).toMatchObject({
+    ...{ status: 'unavailable', error_phase: 'session_create', error_message: /^box_unavailable: /, retry_count: 0, session_id: null },
+  })
+})
+
+test('[2-81, 0-44] availability: without a provider the product starts; the server begins when one is there', async () => {
+  await using stack = await startStack({ provider: 'local', config: { mcp_servers: [{ ...server, box: { network: 'off' } }] } })
+  const servers = serversApi(stack)
+  await servers.connected('here')
+  await stack.agent().stop()
+  await stack.broker().stop()
+  await stack.startBroker()
+  expect((await request(`${stack.brokerUrl}/healthz`)).status).toBe(200)
+  await eventually('it is told', async () => (await servers.get('here')).status === 'unavailable')
+  expect(await servers.get('here')).toMatchObject({ error_phase: 'session_create', error_message: /^box_unavailable: no agent/ })
+  await stack.startAgent()
+  expect(((await servers.connected('here')) satisfies ServerRecord).tool_count).toBe(4)
+})
+
+test.each([
+  ['a name twice', { mcp_servers: [server, server] }, /mcp_servers: "here" is there twice/],
+  ['no command', { mcp_servers: [{ name: 'here' }] }, /mcp_servers/],
+  ['a name that is a path', { mcp_servers: [{ ...server, name: '../x' }] }, /mcp_servers/],
+  [
+    'a pipeline whose server is wrong',
+    { box: { pipelines: [{ uuid: 'p', mcp_servers: [{ name: 'x' }] }] } },
+    /box\.pipelines\.0\.mcp_servers\.0/,
+  ],
+  ['an unknown setting of mcp', { mcp: { hostFallbak: true } }, /mcp/],
+])('[2-82, 0-44] settings that cannot be are refused at the start: %s', async (_what, config, message) => {
+  const directory = await mkdtemp(join(tmpdir(), 'mcp-settings-'))
+  await writeFile(join(directory, 'config.json'), JSON.stringify(config))
+  const args = ['broker', '--port', '0', '--data-dir', join(directory, 'data'), '--config', join(directory, 'config.json')]
+  await expect(startProgram(args)).rejects.toThrow(message)
+  await rm(directory, { recursive: true })
+})
