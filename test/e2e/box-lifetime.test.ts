@@ -1,7 +1,10 @@
+import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type BoxApi, boxOf, openSocket } from './support/box.ts'
 import { API_KEY, type Stack, startStack } from './support/stack.ts'
-import { eventually, processesWith } from './support/traces.ts'
+import { eventually, processesWith, supervisorOf } from './support/traces.ts'
 
 type Refusal = { error: { code: string; message: string } }
 const refusalOf = (reply: { status: number; body: unknown }) => [reply.status, (reply.body as Refusal).error?.code]
@@ -9,14 +12,22 @@ const refusalOf = (reply: { status: number; body: unknown }) => [reply.status, (
 describe('local: Box sessions with a TTL of 2 s', () => {
   let stack: Stack
   let box: BoxApi
+  let directory: string
   beforeAll(async () => {
+    directory = await mkdtemp(join(tmpdir(), 'bxo-data-'))
+    await chmod(directory, 0o755)
+    await writeFile(join(directory, 'note'), 'from the host\n')
     stack = await startStack({
       provider: 'local',
+      agentArgs: ['--allowed-host-mount-roots', directory],
       config: { agent_heartbeat: 0.3, reaper_interval_ms: 100, box: { session_ttl_sec: 2, max_sessions: 8 } },
     })
     box = boxOf(stack)
   })
-  afterAll(() => stack?.[Symbol.asyncDispose]())
+  afterAll(async () => {
+    await stack?.[Symbol.asyncDispose]()
+    await rm(directory, { recursive: true, force: true })
+  })
   const isThere = async (id: string) => (await box.get(id)).status === 200
 
   test('[2-21, 2-22] one that nobody uses ends; persistent ones do not', async () => {
@@ -50,10 +61,43 @@ describe('local: Box sessions with a TTL of 2 s', () => {
     await box.start('dies', { command: 'sh', args: ['-c', `${mark}; true`] })
     const before = (await box.get('dies')).body as { backend_session_id: string }
     await eventually('the process is there', () => processesWith(mark).length > 0)
-    const { supervisorOf } = await import('./support/traces.ts')
     process.kill(supervisorOf(processesWith(mark)[0] ?? 0), 'SIGKILL')
     await eventually('a command runs again', async () => (await box.exec('dies', 'echo new')).status === 200)
     expect((await box.get('dies')).body).not.toMatchObject({ backend_session_id: before.backend_session_id })
+  })
+
+  test('[2-119] a workspace above its quota: the command fails and the session is gone; a full one takes no command', {
+    timeout: 60_000,
+  }, async () => {
+    const fill = 'head -c 3000000 /dev/urandom > big'
+    await box.create('small', { workspace_quota_mb: 1 })
+    expect((await box.exec('small', 'echo fits > note')).status).toBe(200)
+    expect(refusalOf(await box.exec('small', fill))).toEqual([503, 'capacity'])
+    expect(await isThere('small')).toBe(false)
+    await box.create('filled', { workspace_quota_mb: 1 })
+    await box.start('filled', { command: 'sh', args: ['-c', `${fill}; cat`] })
+    await eventually('it is refused', async () => (await box.exec('filled', 'true')).status === 503)
+    await box.remove('filled')
+  })
+
+  test('[0-34] other extra mounts make the sandbox of a session anew, the same ones and none do not', { timeout: 60_000 }, async () => {
+    const idOf = async () => ((await box.get('mounted')).body as { backend_session_id: string }).backend_session_id
+    await box.create('mounted')
+    const sandbox = await idOf()
+    expect(await box.output('mounted', 'ls -d /data 2>/dev/null || echo nothing')).toBe('nothing\n')
+    const extra_mounts = [{ host_path: directory, mount_path: '/data', mode: 'ro' }]
+    expect(await box.output('mounted', 'cat /data/note', { extra_mounts })).toBe('from the host\n')
+    await box.start('mounted', { command: 'cat' })
+    expect(await box.output('mounted', 'cat /data/note', { extra_mounts })).toBe('from the host\n')
+    expect(await box.output('mounted', 'cat /data/note')).toBe('from the host\n')
+    expect((await box.get('mounted')).body).toMatchObject({ managed_process: { status: 'running' } })
+    expect(await idOf()).toBe(sandbox)
+    await box.remove('mounted')
+  })
+
+  test('[0-36, 2-113] a host path outside of the allowed roots is refused', async () => {
+    const reply = await box.create('refused', { extra_mounts: [{ host_path: '/etc', mount_path: '/data' }] })
+    expect(refusalOf(reply)).toEqual([400, 'validation_error'])
   })
 
   test('[0-46] many processes in one session: one stops, the other runs', async () => {

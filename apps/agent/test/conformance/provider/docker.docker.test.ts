@@ -104,7 +104,7 @@ describe('docker provider', () => {
     expect((await ofInstall(host.installId)).map(({ Labels }) => Labels['boxoffice.sandbox_id'])).not.toContain('sb_broken-one')
   })
 
-  test('orphan cleanup takes what nobody keeps and leaves what is foreign [2-29]', async () => {
+  test('orphan cleanup safety: takes what nobody keeps and leaves what is foreign [2-29, 2-118, 2-131]', async () => {
     const before = await Host.start(open)
     const kept = await before.ensure('kept')
     const suffix = randomBytes(4).toString('hex')

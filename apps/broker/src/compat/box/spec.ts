@@ -53,7 +53,6 @@ export const BoxSpec = z
     if (!isBelow(workdir, mount_path)) refuse('workdir', `must be ${mount_path} or below it when host_path is mounted there`)
   })
 export type BoxSpec = z.infer<typeof BoxSpec>
-export type BoxSpecInput = z.input<typeof BoxSpec>
 
 const isBelow = (path: string, directory: string): boolean => {
   const base = directory.replace(/\/+$/, '')

@@ -4,8 +4,6 @@ import { isPlaced, type Session } from '../../sessions/session.ts'
 import { DEFAULT_MOUNT_PATH } from './spec.ts'
 
 /** A session in the words of the Box surface (contract 4.7). */
-export type BoxSession = ReturnType<typeof toBoxSession>
-
 export function toBoxSession(id: string, session: Session) {
   const { profile, mounts, createdAt, lastActivityAt } = session
   const placed = isPlaced(session) ? session : null

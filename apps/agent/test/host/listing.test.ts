@@ -1,0 +1,31 @@
+import { expect, test } from 'vitest'
+import { createLocalProvider } from '../../src/providers/local/local.ts'
+import type { Provider } from '../../src/providers/provider.ts'
+import { run } from './support/exec.ts'
+import { Host, silent } from './support/host.ts'
+
+/** The provider as it is, but for a listing that fails. */
+const withoutListing = (provider: Provider, asked: () => void): Provider =>
+  new Proxy(provider, {
+    get(target, name) {
+      if (name === 'list')
+        return () => {
+          asked()
+          throw new Error('the engine does not list')
+        }
+      const value: unknown = Reflect.get(target, name)
+      return typeof value === 'function' ? value.bind(target) : value
+    },
+  })
+
+test('[2-30] a start whose cleanup fails, because sandboxes cannot be listed, goes on and serves', async () => {
+  let asked = 0
+  await using host = await Host.start(async ({ path, installId }) =>
+    withoutListing(await createLocalProvider({ dataDirectory: path, installId, isolation: 'auto', log: silent }), () => {
+      asked++
+    }),
+  )
+  expect(asked).toBe(1)
+  await host.recovery.settle([])
+  expect(await run(await host.ensure('s1'), 'echo up')).toMatchObject({ stdout: 'up\n' })
+})
