@@ -1,0 +1,3 @@
+import { processesSuite } from './suites/processes.ts'
+
+processesSuite('local')
