@@ -15,7 +15,7 @@ sessionWorkspacesSuite('local')
 const PROGRAM = fileURLToPath(new URL('support/workspace-process.ts', import.meta.url))
 const ENV = { BOXOFFICE_URL: '', BOXOFFICE_API_KEY: '', BOXOFFICE_PROVIDER: 'local' }
 
-describe('without an endpoint', () => {
+describe('without an endpoint', { timeout: 180_000 }, () => {
   const rootTest = test.extend<{ root: string }>({
     // biome-ignore lint/correctness/noEmptyPattern: vitest reads the pattern
     root: async ({}, use) => {

@@ -29,8 +29,9 @@ export class FileHelper {
     this.#output = this.#child.stdout as Socket
     this.#child.unref()
     this.#child.on('error', (cause) => this.#end(cannotStart(supervisorPath, cause)))
-    // What it said comes before its end, so the stream tells and not the process.
-    this.#output?.on('close', () => this.#end(workspaceError('BACKEND_UNAVAILABLE', 'The file helper broke off; try again')))
+    // What it said comes before its end, so the stream tells and not the process; unless there never was one.
+    if (this.#child.pid !== undefined)
+      this.#output.on('close', () => this.#end(workspaceError('BACKEND_UNAVAILABLE', 'The file helper broke off; try again')))
     this.#input?.on('error', () => {})
     const reader = new FrameReader((kind, payload) => this.#take(kind, payload))
     this.#output?.on('data', (chunk: Buffer) => reader.push(chunk))
