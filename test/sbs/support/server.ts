@@ -79,7 +79,10 @@ export const startSbs = async (options: StartOptions = {}): Promise<SbsServer> =
     child.kill(signal)
     return ended
   }
-  const url = await until(() => /ready: (\S+)\n[\s\S]*removes everything/.exec(stdout)?.[1])
+  const url = await until(() => /ready: (\S+)\n[\s\S]*removes everything/.exec(stdout)?.[1]).catch(async (thrown: unknown) => {
+    await rm(temporary, { recursive: true, force: true })
+    throw thrown
+  })
   return {
     ...{ url, child, temporary, log, stop },
     stdout: () => stdout,
