@@ -9,6 +9,7 @@ import { rotateKeys } from './rotate-keys.ts'
 
 export const upCommand = (): Command =>
   withFlags(new Command('up'), UP_FLAGS, '$XDG_STATE_HOME/boxoffice or ~/.local/state/boxoffice')
+    .option('--until-stdin-ends', 'end when stdin does, for programs that start it')
     .summary('run broker and agent on this machine')
     .description('Runs broker and agent together, for one machine. Sandboxes outlive it, unless --destroy-on-exit.')
     .option('--box-stdio', 'speak the RPC of the Box surface on standard input and output; ends with its input')
@@ -51,6 +52,7 @@ const up = async (flags: Record<string, unknown>): Promise<void> => {
       : flags.json
         ? announceJson
         : (ready) => announceUp(ready, { dataDir: settings.dataDir, isDefaultDataDir: settings.dataDir === defaultDataDir() }),
+    { untilStdinEnds: flags.untilStdinEnds === true },
   )
 }
 
