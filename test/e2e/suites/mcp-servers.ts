@@ -1,4 +1,5 @@
 import { realpathSync } from 'node:fs'
+import { createRequire } from 'node:module'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { brokerApi, dataplane, type Grant, request } from '../support/api.ts'
 import { connectTo, grantOf, type ServerRecord, serversApi } from '../support/mcp-servers.ts'
@@ -6,7 +7,8 @@ import { ROOT } from '../support/program.ts'
 import { API_KEY, type ProviderName, type Stack, startStack } from '../support/stack.ts'
 
 const PROJECT = ROOT.replace(/\/$/, '')
-const EVERYTHING = `${PROJECT}/node_modules/@modelcontextprotocol/server-everything/dist/index.js`
+const require = createRequire(import.meta.url)
+const EVERYTHING = require.resolve('@modelcontextprotocol/server-everything/dist/index.js')
 
 /** A published stdio server as an administrator configures it: its files are this checkout, shown read-only. */
 const everything = (provider: ProviderName, name: string, fields: Record<string, unknown> = {}) => ({

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { posix } from 'node:path'
-import { BoxofficeError, type MountSet } from '@boxoffice/protocol'
+import { BoxofficeError } from '@boxoffice/protocol'
 import { readWanted } from '../access/capabilities.ts'
 import { Credential } from '../access/credential.ts'
 import { type Principal, ROOT_TENANT } from '../access/principals.ts'
@@ -13,6 +13,7 @@ import type { Store } from '../store/store.ts'
 import { installCommand } from './dependencies.ts'
 import type { McpHost, ServerBox } from './host.ts'
 import { rewriteInvocation } from './host-path.ts'
+import { sandboxOf } from './payload.ts'
 import { McpServerError, messageOf } from './phases.ts'
 import { directoryOf, hostPathOf, placeOf } from './placement.ts'
 import type { McpServerConfig } from './server-config.ts'
@@ -32,9 +33,6 @@ const OWNER: Principal = {
   ...{ id: 'boxoffice:mcp', tenant: ROOT_TENANT, role: 'operator', rights: new Set(), actorType: 'agent', capabilities: null },
   credential: new Credential('', 'authorization'),
 }
-
-/** Ten years: a server runs until it is taken away. */
-const FOR_EVER = 10 * 365 * 24 * 3600
 
 /** MCP servers in ordinary sessions: a thread for each pipeline, a managed process for each server [0-40..0-43]. */
 export class BoxHost implements McpHost {
@@ -144,38 +142,14 @@ export class BoxHost implements McpHost {
   }
 
   #request(config: McpServerConfig, isolation: string, signal: AbortSignal): NegotiateRequest {
-    const { image, network, cpus, memory_mb, pids_limit, read_only_rootfs, startup_timeout_sec } = config.box
-    const limits = Object.fromEntries(Object.entries({ image, cpus, memory_mb, pids_limit }).filter(([, value]) => value !== null))
-    const profile = {
-      ...{ ...limits, network, read_only_rootfs: read_only_rootfs ?? false, app_alias: image === null },
-      ...{ hard_ttl_seconds: FOR_EVER, lease_seconds: FOR_EVER, idle_timeout_seconds: FOR_EVER },
-    }
     const { sessionId } = placeOf(config)
-    const mounts = isolation === 'none' ? [] : this.#mounts(sessionId)
+    const overrides = sandboxOf(config, this.#groups.get(sessionId)?.values() ?? [], isolation)
     return {
       ...{ scope: { type: 'thread', id: sessionId }, mode: 'ensure', shape: 'full', actor: undefined, wanted: readWanted(undefined) },
-      ...{ sandboxHint: null, provider: null, profile: 'default', relay: null, overrides: { profile, mounts }, labels: { surface: 'mcp' } },
-      ...{
-        onMismatch: 'warn',
-        members: null,
-        repeatable: null,
-        labelQuota: null,
-        wait: signal.aborted ? 0 : Math.ceil(startup_timeout_sec),
-      },
+      ...{ sandboxHint: null, provider: null, profile: 'default', relay: null, overrides, labels: { surface: 'mcp' } },
+      ...{ onMismatch: 'warn', members: null, repeatable: null, labelQuota: null },
+      wait: signal.aborted ? 0 : Math.ceil(config.box.startup_timeout_sec),
     }
-  }
-
-  /** Of everybody who lives there: what is mounted is decided when a sandbox is made. */
-  #mounts(sessionId: string): MountSet['mounts'] {
-    const servers = [...(this.#groups.get(sessionId)?.values() ?? [])].sort((a, b) => (a.name < b.name ? -1 : 1))
-    return servers.flatMap((server) => {
-      const hostPath = hostPathOf(server)
-      const mode = server.box.host_path_mode
-      // An administrator's: it need not be below the allowed roots [2-96].
-      return hostPath === null
-        ? []
-        : [{ host_path: hostPath, mount_path: directoryOf(server.name), mode, skip_roots: true, optional: false }]
-    })
   }
 }
 

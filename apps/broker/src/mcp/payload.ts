@@ -1,0 +1,34 @@
+import type { SandboxOverrides } from '@boxoffice/protocol'
+import { directoryOf, hostPathOf } from './placement.ts'
+import type { McpServerConfig } from './server-config.ts'
+
+/** Ten years: a server runs until it is taken away. */
+const FOR_EVER = 10 * 365 * 24 * 3600
+
+/**
+ * What the sandbox of a server is to be like, with the files of everybody who lives there: what is mounted is decided when a
+ * sandbox is made. Where nothing isolates, nothing can be mounted either.
+ */
+export function sandboxOf({ box }: McpServerConfig, inhabitants: Iterable<McpServerConfig>, isolation: string): SandboxOverrides {
+  const { image, cpus, memory_mb, pids_limit, network, read_only_rootfs } = box
+  const limits = Object.fromEntries(Object.entries({ image, cpus, memory_mb, pids_limit }).filter(([, value]) => value !== null))
+  return {
+    profile: {
+      ...{ ...limits, network, read_only_rootfs: read_only_rootfs ?? false },
+      // An image of its own may have code at `/app`.
+      app_alias: image === null,
+      ...{ hard_ttl_seconds: FOR_EVER, lease_seconds: FOR_EVER, idle_timeout_seconds: FOR_EVER },
+    },
+    mounts: isolation === 'none' ? [] : [...inhabitants].sort(byName).flatMap(mountOf),
+  }
+}
+
+const mountOf = (server: McpServerConfig): NonNullable<SandboxOverrides['mounts']> => {
+  const hostPath = hostPathOf(server)
+  if (hostPath === null) return []
+  // An administrator's: it need not be below the allowed roots [2-96].
+  const mode = server.box.host_path_mode
+  return [{ host_path: hostPath, mount_path: directoryOf(server.name), mode, skip_roots: true, optional: false }]
+}
+
+const byName = (one: McpServerConfig, other: McpServerConfig): number => (one.name < other.name ? -1 : 1)
