@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds boxoffice/broker:latest and boxoffice/agent:latest from this checkout, which must be set up (npm run setup).
-# environment: BASE (an image with Node ≥ 22.18; default node:24-bookworm-slim)
+# environment: BASE (an image with Node ≥ 24; default node:24-bookworm-slim)
 set -eu
 
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd -P)

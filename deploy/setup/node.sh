@@ -4,14 +4,11 @@
 
 pnpm_version=12.21.0
 
-# 22.18 is the first release that runs TypeScript without a flag.
+# 24 is the first one that runs TypeScript as it is and knows `using`.
 recent_enough() {
   version=$("$1" --version 2>/dev/null) || return 1
   version=${version#v}
-  major=${version%%.*}
-  rest=${version#*.}
-  minor=${rest%%.*}
-  [ "$major" -gt 22 ] || { [ "$major" -eq 22 ] && [ "$minor" -ge 18 ]; }
+  [ "${version%%.*}" -ge 24 ]
 }
 
 # Renaming over the old link is atomic: whoever starts meanwhile finds one Node or the other.
@@ -39,8 +36,8 @@ choose_node() {
 }
 
 bring_node() {
-  command -v npm >/dev/null 2>&1 || { say "no Node ≥ 22.18 and no npm to fetch one with: install Node 24"; exit 1; }
-  say "no Node ≥ 22.18 here: fetching Node 24 into .tools"
+  command -v npm >/dev/null 2>&1 || { say "no Node ≥ 24 and no npm to fetch one with: install Node 24"; exit 1; }
+  say "no Node ≥ 24 here: fetching Node 24 into .tools"
   fetch_tool node24 node@24
   recent_enough ".tools/$bundled" || { say "the fetched Node does not run on this machine: install Node 24"; exit 1; }
 }
