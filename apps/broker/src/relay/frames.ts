@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto'
+import type { ReadBuffer } from './read-buffers.ts'
 
 /** Opcodes of RFC 6455, 5.2; from `close` on they are of control frames. */
 export const OPCODE = { text: 1, binary: 2, close: 8, ping: 9, pong: 10 } as const
@@ -8,9 +9,15 @@ const MAX_FRAME_BYTES = 32 * 1024 * 1024
 const MAX_CONTROL_BYTES = 125
 const NOTHING: Buffer = Buffer.alloc(0)
 
+/** Bytes that are held until `release` is called, once they are written out; without it they are nobody else's. */
+export type Piece = { bytes: Buffer; release: (() => void) | undefined }
+
+/** Below this a copy costs less than a buffer that is held. */
+const COPY_BYTES = 4096
+
 export type FrameHandlers = {
   /** Whole data frames as they came, one or many. */
-  data(pieces: readonly Buffer[]): void
+  data(pieces: readonly Piece[]): void
   control(opcode: number, payload: Buffer): void
 }
 
@@ -21,7 +28,7 @@ export type FrameHandlers = {
 export class FrameCutter {
   readonly #handlers: FrameHandlers
   /** The beginning of a data frame, and how much of it is still to come. */
-  #held: Buffer[] = []
+  #held: Piece[] = []
   #missing = 0
   /** The beginning of a head or of a control frame. */
   #partial: Buffer = NOTHING
@@ -30,8 +37,9 @@ export class FrameCutter {
     this.#handlers = handlers
   }
 
-  /** Throws for what no server may send. */
-  push(chunk: Buffer): void {
+  /** Throws for what no server may send. `chunk` is the caller's again afterwards, but for what is held of `buffer`. */
+  push(chunk: Buffer, buffer?: ReadBuffer): void {
+    const owner = this.#partial.length === 0 ? buffer : undefined
     const bytes = this.#partial.length === 0 ? chunk : Buffer.concat([this.#partial, chunk])
     this.#partial = NOTHING
     /** Out are the bytes before `from`; whole frames end at `whole`. */
@@ -56,22 +64,29 @@ export class FrameCutter {
       }
       const end = at + head.size + head.payload
       if (end > bytes.length) break
-      this.#emit(bytes.subarray(from, whole))
+      this.#emit(bytes.subarray(from, whole), owner)
       this.#handlers.control(head.opcode, bytes.subarray(at + head.size, end))
       at = from = whole = end
     }
-    this.#emit(bytes.subarray(from, whole))
-    if (this.#missing > 0) this.#held.push(bytes.subarray(whole))
-    else this.#partial = bytes.subarray(at)
+    this.#emit(bytes.subarray(from, whole), owner)
+    if (this.#missing > 0) this.#held.push(kept(bytes.subarray(whole), owner))
+    else this.#partial = Buffer.from(bytes.subarray(at))
   }
 
-  #emit(piece: Buffer): void {
-    if (piece.length === 0) return
+  #emit(bytes: Buffer, owner: ReadBuffer | undefined): void {
+    if (bytes.length === 0) return
     const pieces = this.#held
     this.#held = []
-    pieces.push(piece)
+    pieces.push(kept(bytes, owner))
     this.#handlers.data(pieces)
   }
+}
+
+function kept(bytes: Buffer, owner: ReadBuffer | undefined): Piece {
+  if (owner === undefined) return { bytes, release: undefined }
+  if (bytes.length < COPY_BYTES) return { bytes: Buffer.from(bytes), release: undefined }
+  owner.hold()
+  return { bytes, release: owner.release }
 }
 
 /** The head of a server's frame; undefined while it has not come whole. */

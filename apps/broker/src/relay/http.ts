@@ -1,10 +1,14 @@
-import type { ClientRequest, IncomingMessage, ServerResponse } from 'node:http'
+import type { IncomingMessage, ServerResponse } from 'node:http'
 import { countRead } from '@boxoffice/node-http'
 import { BoxofficeError } from '@boxoffice/protocol'
 import type { Passage } from './admission.ts'
-import { toAgent, toClient } from './headers.ts'
+import { AnswerReader } from './answer.ts'
+import type { AnswerHead } from './answer-head.ts'
+import type { Borrowed, Connections } from './connections.ts'
+import { requestHead, toClient } from './headers.ts'
+import type { ReadBuffer } from './read-buffers.ts'
 import { finish, hasBody, hasUnread } from './respond.ts'
-import { DialFailed, dialing, type Upstream } from './upstream.ts'
+import { dialing } from './upstream.ts'
 
 export type Exchange = {
   incoming: IncomingMessage
@@ -13,85 +17,189 @@ export type Exchange = {
   /** Below the agent's base, with the query. */
   path: string
   requestId: string
-  upstream: Upstream
+  connections: Connections
 }
 
+/** Towards a client that reads slowly the agent is not read above this. */
+const HIGH_WATER_BYTES = 256 * 1024
+/** Up to this a body goes out in one piece with its head. */
+const WITH_HEAD_BYTES = 64 * 1024
+
 /**
- * One request to the agent and its answer back, as streams of bytes that nobody looks into. Rejects while the answer has not begun;
- * after that a failure cuts the client's connection. A client that goes away takes the request to the agent with it.
+ * One request to the agent and its answer back, as bytes that nobody looks into beyond their framing. Rejects while the answer has
+ * not begun; after that a failure cuts the client's connection. A client that goes away takes the request to the agent with it.
  */
 export async function forward(exchange: Exchange): Promise<void> {
-  const { incoming, outgoing } = exchange
+  const { outgoing, passage, connections } = exchange
   // Gone while it was being admitted.
   if (outgoing.destroyed) return
-  const body = wholeBody(incoming)
   const gone = new Gone(outgoing)
-  const [request, response] = await dialing(() => send(exchange, body, gone), gone)
-  outgoing.writeHead(response.statusCode ?? 502, { ...toClient(response.headers), ...(hasUnread(incoming) ? { connection: 'close' } : {}) })
-  response.on('data', (chunk: Buffer) => {
-    countRead(chunk.length)
-    if (outgoing.write(chunk)) return
-    response.pause()
-    outgoing.once('drain', () => response.resume())
-  })
-  response.on('end', () => {
-    finish(incoming, outgoing)
-    // Answered before the whole body was taken: what is left of it goes nowhere.
-    if (!request.writableFinished) request.destroy()
-  })
-  response.on('close', () => {
-    if (!response.complete) outgoing.destroy()
+  const borrowed = connections.kept(passage.agent) ?? (await dialing(() => connections.dial(passage.agent), gone))
+  if (gone.aborted) return borrowed.connection.destroy()
+  await new Promise<void>((resolve, reject) => {
+    gone.forwarding = new Forwarding(exchange, borrowed, { resolve, reject })
+    gone.forwarding.send()
   })
 }
 
 /** Follows the client's connection: ends the request to the agent with it, and no new one begins. */
 class Gone {
-  request: ClientRequest | undefined
+  forwarding: Forwarding | undefined
   aborted = false
 
   constructor(outgoing: ServerResponse) {
     outgoing.once('close', () => {
       if (outgoing.writableFinished) return
       this.aborted = true
-      this.request?.destroy()
+      this.forwarding?.abort()
     })
   }
 }
 
-/** A body that has come with its head, as those of commands do, needs no stream. Undefined while more is to come. */
+/** A request that has a connection. */
+class Forwarding {
+  readonly #exchange: Exchange
+  readonly #borrowed: Borrowed
+  readonly #answered: { resolve: () => void; reject: (error: BoxofficeError) => void }
+  readonly #answer: AnswerReader
+  /** The request is at the agent as a whole. */
+  #sent = false
+  #over = false
+  #stopSending: (() => void) | undefined
+
+  constructor(exchange: Exchange, borrowed: Borrowed, answered: { resolve: () => void; reject: (error: BoxofficeError) => void }) {
+    this.#exchange = exchange
+    this.#borrowed = borrowed
+    this.#answered = answered
+    this.#answer = new AnswerReader(exchange.incoming.method ?? 'GET', {
+      head: (head, rest, buffer) => this.#onHead(head, rest, buffer),
+      piece: (part, buffer) => this.#onPiece(part, buffer),
+      end: () => this.#onEnd(),
+      failed: (cause) => this.#onFailed(cause),
+      provisional: (status) => {
+        if (status === 100) exchange.outgoing.writeContinue()
+      },
+    })
+    borrowed.connection.reader = this.#answer
+  }
+
+  send(): void {
+    const { incoming, path, passage, requestId } = this.#exchange
+    const { socket } = this.#borrowed.connection
+    const { basePath, host } = this.#borrowed.endpoint
+    const line = `${incoming.method} ${basePath}${path} HTTP/1.1\r\nhost: ${host}\r\n`
+    const head = `${line}${requestHead(incoming.headers, passage.upstreamToken, requestId)}\r\n`
+    const chunked = incoming.headers['transfer-encoding'] !== undefined
+    const whole = wholeBody(incoming)
+    if (whole !== undefined) {
+      this.#sent = true
+      socket.write(whole === null ? head : head + whole.toString('latin1'), 'latin1')
+      return
+    }
+    socket.write(head, 'latin1')
+    this.#stream(chunked)
+  }
+
+  /** The client is gone. */
+  abort(): void {
+    if (!this.#over) this.#borrowed.connection.destroy()
+  }
+
+  #stream(chunked: boolean): void {
+    const { incoming } = this.#exchange
+    const { socket } = this.#borrowed.connection
+    const drained = (): void => void incoming.resume()
+    const onData = (chunk: Buffer): void => {
+      countRead(chunk.length)
+      writeBody(socket, chunk, chunked)
+      if (socket.writableLength > HIGH_WATER_BYTES) incoming.pause()
+    }
+    const stop = (): void => {
+      incoming.off('data', onData).off('end', onEnd)
+      socket.off('drain', drained)
+    }
+    const onEnd = (): void => {
+      stop()
+      this.#sent = true
+      if (chunked) socket.write('0\r\n\r\n', 'latin1')
+    }
+    incoming.on('data', onData).on('end', onEnd)
+    socket.on('drain', drained)
+    this.#stopSending = stop
+  }
+
+  #onHead(head: AnswerHead, whole: Buffer | undefined, buffer: ReadBuffer): void {
+    const { incoming, outgoing, requestId } = this.#exchange
+    const headers = toClient(head, requestId)
+    const unread = hasUnread(incoming)
+    if (unread) headers.push('connection', 'close')
+    outgoing.writeHead(head.status, headers)
+    this.#answered.resolve()
+    if (whole === undefined) return
+    this.#over = true
+    this.#leave(head)
+    if (unread || whole.length > WITH_HEAD_BYTES) {
+      this.#onPiece(whole, buffer)
+      finish(incoming, outgoing)
+      return
+    }
+    // As a string it goes out in one piece with the head.
+    if (whole.length === 0) outgoing.end()
+    else outgoing.end(whole.toString('latin1'), 'latin1')
+  }
+
+  #onPiece(part: Buffer, buffer: ReadBuffer): void {
+    const { outgoing } = this.#exchange
+    buffer.hold()
+    outgoing.write(part, buffer.release)
+    const { socket } = this.#borrowed.connection
+    if (outgoing.writableLength <= HIGH_WATER_BYTES || this.#over || socket.isPaused()) return
+    socket.pause()
+    outgoing.once('drain', () => {
+      if (!this.#over) socket.resume()
+    })
+  }
+
+  #onEnd(): void {
+    this.#over = true
+    this.#leave(this.#answer.head as AnswerHead)
+    finish(this.#exchange.incoming, this.#exchange.outgoing)
+  }
+
+  /** Answered before the whole body was taken: what is left of it goes nowhere. */
+  #leave({ connection, framing, keepAliveSeconds }: AnswerHead): void {
+    this.#stopSending?.()
+    const { connection: used, giveBack } = this.#borrowed
+    const reusable = this.#sent && framing.type !== 'close' && !/\bclose\b/.test(connection)
+    if (reusable) giveBack(keepAliveSeconds)
+    else used.destroy()
+  }
+
+  #onFailed(cause: unknown): void {
+    if (this.#over) return
+    this.#over = true
+    this.#stopSending?.()
+    this.#borrowed.connection.destroy()
+    if (this.#answer.head === undefined) this.#answered.reject(broken(cause))
+    else this.#exchange.outgoing.destroy()
+  }
+}
+
+/** A body that has come with its head, as those of commands do, needs no stream; null for none. Undefined while more is to come. */
 function wholeBody(incoming: IncomingMessage): Buffer | null | undefined {
   if (!hasBody(incoming)) return null
-  if (!incoming.complete) return undefined
+  if (!incoming.complete || incoming.headers['transfer-encoding'] !== undefined || incoming.readableLength > WITH_HEAD_BYTES)
+    return undefined
   return incoming.read() as Buffer | null
 }
 
-function send(
-  { incoming, outgoing, passage, path, requestId, upstream }: Exchange,
-  body: Buffer | null | undefined,
-  gone: Gone,
-): Promise<[ClientRequest, IncomingMessage]> {
-  const headers = toAgent(incoming.headers, passage.upstreamToken, requestId)
-  const request = upstream.request(passage.agent, { method: incoming.method ?? 'GET', path, headers })
-  gone.request = request
-  return new Promise((resolve, reject) => {
-    let connected = false
-    request.once('response', (response) => resolve([request, response]))
-    request.on('error', (cause) => reject(connected ? broken(cause) : new DialFailed('no connection', { cause })))
-    request.on('continue', () => outgoing.writeContinue())
-    const onConnected = (): void => {
-      connected = true
-      if (body !== undefined) return
-      // Not earlier: what has been read from the client cannot be sent a second time.
-      incoming.on('data', (chunk: Buffer) => countRead(chunk.length))
-      incoming.pipe(request)
-      if (incoming.readableLength === 0) request.flushHeaders()
-    }
-    request.once('socket', (socket) => {
-      if (!socket.connecting) onConnected()
-      else socket.once('connect', onConnected)
-    })
-    if (body !== undefined) request.end(body ?? undefined)
-  })
+function writeBody(socket: Borrowed['connection']['socket'], chunk: Buffer, chunked: boolean): void {
+  if (!chunked) return void socket.write(chunk)
+  socket.cork()
+  socket.write(`${chunk.length.toString(16)}\r\n`, 'latin1')
+  socket.write(chunk)
+  socket.write('\r\n', 'latin1')
+  socket.uncork()
 }
 
 const broken = (cause: unknown): BoxofficeError =>

@@ -1,16 +1,19 @@
 import { createHash, randomBytes } from 'node:crypto'
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
-import type { Socket } from 'node:net'
 import { BoxofficeError, ErrorEnvelope, errorCodeFrom } from '@boxoffice/protocol'
 import type { Passage } from './admission.ts'
-import { toAgent } from './headers.ts'
-import { DialFailed, dialing, type Upstream } from './upstream.ts'
+import type { AgentConnection } from './agent-connection.ts'
+import { AnswerReader } from './answer.ts'
+import { type AnswerHead, headerOf } from './answer-head.ts'
+import type { Borrowed, Connections } from './connections.ts'
+import { requestHead } from './headers.ts'
+import { dialing } from './upstream.ts'
 
-/** An upgraded connection to an agent; `head` is what it has sent already. */
-export type Link = { socket: Socket; head: Buffer }
+/** An upgraded connection to an agent, without a reader; `head` is what it has sent already. */
+export type Link = { connection: AgentConnection; head: Buffer }
 
 export type LinkOptions = {
-  upstream: Upstream
+  connections: Connections
   passage: Passage
   path: string
   /** The client's. */
@@ -25,43 +28,70 @@ const ACCEPT_SUFFIX = '258EAFA5-E914-47DA-95CA-C5AB0DC85B11'
 const MAX_REFUSAL_BYTES = 64 * 1024
 
 /** Opens a WebSocket to the agent, for a client that has been admitted. A refusal of the agent is thrown as it is. */
-export const openLink = (options: LinkOptions): Promise<Link> => dialing(() => upgrade(options), options.signal)
+export async function openLink(options: LinkOptions): Promise<Link> {
+  const { connections, passage, signal } = options
+  const borrowed = await dialing(() => connections.dial(passage.agent), signal)
+  const abort = (): void => borrowed.connection.destroy()
+  if (signal.aborted) abort()
+  signal.addEventListener('abort', abort, { once: true })
+  try {
+    return await upgrade(options, borrowed)
+  } finally {
+    signal.removeEventListener('abort', abort)
+  }
+}
 
-function upgrade({ upstream, passage, path, headers, protocols, requestId, signal }: LinkOptions): Promise<Link> {
+function upgrade({ passage, path, headers, protocols, requestId }: LinkOptions, { connection, endpoint }: Borrowed): Promise<Link> {
   const key = randomBytes(16).toString('base64')
   const accept = createHash('sha1')
     .update(key + ACCEPT_SUFFIX)
     .digest('base64')
-  const request = upstream.request(passage.agent, {
-    own: true,
-    method: 'GET',
-    path,
-    signal,
-    headers: {
-      ...withoutHandshake(toAgent(headers, passage.upstreamToken, requestId)),
-      connection: 'Upgrade',
-      upgrade: 'websocket',
-      'sec-websocket-version': '13',
-      'sec-websocket-key': key,
-      ...(protocols.length === 0 ? {} : { 'sec-websocket-protocol': protocols.join(', ') }),
-    },
-  })
+  const lines = [
+    `GET ${endpoint.basePath}${path} HTTP/1.1`,
+    `host: ${endpoint.host}`,
+    'connection: Upgrade',
+    'upgrade: websocket',
+    'sec-websocket-version: 13',
+    `sec-websocket-key: ${key}`,
+    ...(protocols.length === 0 ? [] : [`sec-websocket-protocol: ${protocols.join(', ')}`]),
+    requestHead(headers, passage.upstreamToken, requestId, (name) => name.startsWith('sec-websocket-')),
+  ]
   return new Promise((resolve, reject) => {
-    let connected = false
-    request.once('socket', (socket) => socket.once('connect', () => (connected = true)))
-    request.on('error', (cause) => reject(connected ? brokeOff(cause) : new DialFailed('no connection', { cause })))
-    request.once('response', (response) => void refusalOf(response).then(reject))
-    request.once('upgrade', (response, socket, head) => {
-      if (response.headers['sec-websocket-accept'] === accept && !signal.aborted) return resolve({ socket: socket as Socket, head })
-      socket.destroy()
-      reject(brokeOff(new Error('the answer to the upgrade is not one to ours')))
+    const chunks: Buffer[] = []
+    let size = 0
+    const refuse = (error: BoxofficeError): void => {
+      reject(error)
+      connection.destroy()
+    }
+    const refused = (): void => refuse(refusalFrom(Buffer.concat(chunks).toString(), headerOf(answer.head as AnswerHead, 'retry-after')))
+    const add = (part: Buffer): void => {
+      size += part.length
+      if (size > MAX_REFUSAL_BYTES) throw new Error('the refusal is too long')
+      chunks.push(Buffer.from(part))
+    }
+    const answer = new AnswerReader('GET', {
+      head(_head, whole) {
+        if (whole === undefined) return
+        add(whole)
+        refused()
+      },
+      piece: add,
+      end: refused,
+      failed: (cause) => refuse(brokeOff(cause)),
+      provisional() {},
+      upgraded(head, rest) {
+        if (headerOf(head, 'sec-websocket-accept') !== accept || headerOf(head, 'upgrade')?.toLowerCase() !== 'websocket')
+          throw new Error('the answer to the upgrade is not one to ours')
+        // Until it has another reader nothing may come: what has come is not nobody's.
+        connection.socket.pause()
+        connection.reader = undefined
+        resolve({ connection, head: Buffer.from(rest) })
+      },
     })
-    request.end()
+    connection.reader = answer
+    connection.socket.write(`${lines.join('\r\n')}\r\n`, 'latin1')
   })
 }
-
-const withoutHandshake = (headers: ReturnType<typeof toAgent>): ReturnType<typeof toAgent> =>
-  Object.fromEntries(Object.entries(headers).filter(([name]) => !name.startsWith('sec-websocket-')))
 
 /** The envelope of a refusal, as an error. */
 export async function refusalOf(response: IncomingMessage): Promise<BoxofficeError> {
@@ -73,8 +103,16 @@ export async function refusalOf(response: IncomingMessage): Promise<BoxofficeErr
       if (size > MAX_REFUSAL_BYTES) throw new Error('the refusal is too long')
       chunks.push(chunk)
     }
-    const { error } = ErrorEnvelope.parse(JSON.parse(Buffer.concat(chunks).toString()))
-    const retryAfter = Number(response.headers['retry-after'])
+    return refusalFrom(Buffer.concat(chunks).toString(), response.headers['retry-after'])
+  } catch (cause) {
+    return brokeOff(cause)
+  }
+}
+
+function refusalFrom(text: string, retryAfterText: string | undefined): BoxofficeError {
+  try {
+    const { error } = ErrorEnvelope.parse(JSON.parse(text))
+    const retryAfter = Number(retryAfterText)
     return new BoxofficeError(errorCodeFrom(error.code) ?? 'BACKEND_UNAVAILABLE', error.message, {
       ...(error.details === undefined ? {} : { details: error.details }),
       ...(Number.isFinite(retryAfter) ? { retryAfter } : {}),

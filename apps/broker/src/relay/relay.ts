@@ -3,6 +3,7 @@ import type { Duplex } from 'node:stream'
 import { fromUnknown } from '@boxoffice/protocol'
 import type { Log } from '../log.ts'
 import type { Admission } from './admission.ts'
+import { createConnections } from './connections.ts'
 import { tokenOf, unauthenticated } from './credentials.ts'
 import { refuseRetargeting } from './headers.ts'
 import { forward } from './http.ts'
@@ -11,7 +12,6 @@ import { createOrigins } from './origins.ts'
 import { refuse, requestIdOf } from './respond.ts'
 import { createRelaySockets } from './sockets.ts'
 import { isAlias, isRelayed, noRoute, parseTarget, sandboxPath } from './target.ts'
-import { createUpstream } from './upstream.ts'
 
 export type RelayOptions = { admission: Admission; corsOrigins: readonly string[]; metrics: RelayMetrics; log: Log }
 
@@ -33,19 +33,19 @@ export interface Relay {
 }
 
 export function createRelay({ admission, corsOrigins, metrics, log }: RelayOptions): Relay {
-  const upstream = createUpstream()
+  const connections = createConnections()
   const origins = createOrigins(corsOrigins)
-  const sockets = createRelaySockets({ admission, origins, upstream, metrics, log })
+  const sockets = createRelaySockets({ admission, origins, connections, metrics, log })
 
   const serve = async (incoming: IncomingMessage, outgoing: ServerResponse, requestId: string): Promise<void> => {
     refuseRetargeting(incoming.headers)
     const { sessionId, path, query } = parseTarget(incoming.url ?? '/')
-    if (origins.answer(incoming, outgoing)) return
+    if (origins.answer(incoming, outgoing, requestId)) return
     const token = tokenOf(incoming.headers)
     if (token === undefined) throw unauthenticated('a session token is required: Authorization: Bearer <token>')
     const passage = await admission.admit(sessionId, token)
     if (path === undefined) throw noRoute()
-    await forward({ incoming, outgoing, passage, requestId, upstream, path: sandboxPath(passage.session.sandboxId, path, query) })
+    await forward({ incoming, outgoing, passage, requestId, connections, path: sandboxPath(passage.session.sandboxId, path, query) })
   }
 
   const fail = (incoming: IncomingMessage, outgoing: ServerResponse, requestId: string, thrown: unknown): void => {
@@ -65,7 +65,6 @@ export function createRelay({ admission, corsOrigins, metrics, log }: RelayOptio
     handle(incoming, outgoing) {
       const started = performance.now()
       const requestId = requestIdOf(incoming)
-      outgoing.setHeader('X-Request-Id', requestId)
       outgoing.once('close', () =>
         metrics.observe(incoming.method ?? '', 'relay', outgoing.statusCode, (performance.now() - started) / 1000),
       )
@@ -73,6 +72,6 @@ export function createRelay({ admission, corsOrigins, metrics, log }: RelayOptio
     },
     upgrade: sockets.upgrade,
     closeSockets: sockets.close,
-    close: upstream.close,
+    close: connections.close,
   }
 }

@@ -1,14 +1,14 @@
 import type { Duplex } from 'node:stream'
-import { countRead } from '@boxoffice/node-http'
 import { BoxofficeError, CLOSE, fromUnknown, LIMITS, TIMES } from '@boxoffice/protocol'
 import { WebSocket } from 'ws'
 import type { Log } from '../log.ts'
 import type { Passage } from './admission.ts'
 import { authTokenOf, mayBeAuth, readEarlyFrame } from './client-frames.ts'
 import { unauthenticated } from './credentials.ts'
-import { clientFrame, closePayload, FrameCutter, OPCODE } from './frames.ts'
+import { clientFrame, closePayload, FrameCutter, OPCODE, type Piece } from './frames.ts'
 import type { Link } from './link.ts'
 import { MessageQueue } from './queue.ts'
+import type { ReadBuffer } from './read-buffers.ts'
 
 export type RelayedSocketOptions = {
   ws: WebSocket
@@ -154,7 +154,7 @@ export class RelayedSocket {
     clearTimeout(this.#authLate)
     this.#claims = passage.claims
     // The agent answers the broker's token with the `auth_ok` that the client waits for.
-    if (this.#closing) link.socket.destroy()
+    if (this.#closing) link.connection.destroy()
     else this.#connect(link)
   }
 
@@ -189,32 +189,32 @@ export class RelayedSocket {
 
   // From the agent.
 
-  #connect({ socket, head }: Link): void {
+  #connect({ connection, head }: Link): void {
+    const { socket } = connection
     this.#agent = socket
-    socket.setTimeout(0)
-    socket.setNoDelay(true)
-    socket.on('error', () => {})
-    socket.on('data', (chunk: Buffer) => this.#onAgentData(chunk))
+    connection.reader = {
+      bytes: (chunk, buffer) => this.#onAgentData(chunk, buffer),
+      closed: () => this.fail(agentGone()),
+    }
     socket.on('drain', () => this.#hold('agent', false))
-    socket.on('close', () => this.fail(agentGone()))
     if (head.length > 0) this.#onAgentData(head)
     if (socket.destroyed) this.fail(agentGone())
+    else if (this.#client.writableLength <= HIGH_WATER_BYTES) socket.resume()
   }
 
-  #onAgentData(chunk: Buffer): void {
-    countRead(chunk.length)
+  #onAgentData(chunk: Buffer, buffer?: ReadBuffer): void {
     try {
-      this.#cutter.push(chunk)
+      this.#cutter.push(chunk, buffer)
     } catch (thrown) {
       this.#options.log.warn({ err: thrown, request_id: this.#options.requestId }, 'an agent sent what is no frame')
       this.#agent?.destroy()
     }
   }
 
-  #toClient(pieces: readonly Buffer[]): void {
+  #toClient(pieces: readonly Piece[]): void {
     if (this.#closing || this.#ws.readyState !== WebSocket.OPEN) return
     if (pieces.length > 1) this.#client.cork()
-    for (const piece of pieces) this.#client.write(piece)
+    for (const { bytes, release } of pieces) this.#client.write(bytes, release)
     if (pieces.length > 1) this.#client.uncork()
     if (this.#client.writableLength <= HIGH_WATER_BYTES) return
     this.#agent?.pause()

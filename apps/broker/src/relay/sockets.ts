@@ -13,7 +13,10 @@ import {
 import { WebSocketServer } from 'ws'
 import type { Log } from '../log.ts'
 import type { Admission, Passage } from './admission.ts'
+
+import type { Connections } from './connections.ts'
 import { subprotocolToken, tokenOf, unauthenticated } from './credentials.ts'
+
 import { refuseRetargeting } from './headers.ts'
 import { type Link, openLink } from './link.ts'
 import type { RelayMetrics } from './metrics.ts'
@@ -21,9 +24,8 @@ import type { Origins } from './origins.ts'
 import { refuseUpgrade, requestIdOf } from './respond.ts'
 import { RelayedSocket } from './socket.ts'
 import { isRelayed, noRoute, parseTarget, sandboxPath } from './target.ts'
-import type { Upstream } from './upstream.ts'
 
-export type RelaySocketsOptions = { admission: Admission; origins: Origins; upstream: Upstream; metrics: RelayMetrics; log: Log }
+export type RelaySocketsOptions = { admission: Admission; origins: Origins; connections: Connections; metrics: RelayMetrics; log: Log }
 
 /** The WebSockets of the relay. */
 export interface RelaySockets {
@@ -43,7 +45,7 @@ const MAX_LINE_MESSAGE_BYTES = PROCESS_LIMITS.lineBytes + 1024
 const CLOSE_WITHIN_MS = 2000
 
 export function createRelaySockets(options: RelaySocketsOptions): RelaySockets {
-  const { admission, origins, upstream, metrics, log } = options
+  const { admission, origins, connections, metrics, log } = options
   const sockets = new Set<RelayedSocket>()
   let closing = false
   const server = (protocols: readonly string[], maxPayload: number): WebSocketServer =>
@@ -69,7 +71,7 @@ export function createRelaySockets(options: RelaySocketsOptions): RelaySockets {
     const offered = request.headers['sec-websocket-protocol']?.split(',').map((name) => name.trim()) ?? []
     const link = (passage: Passage, until: AbortSignal): Promise<Link> =>
       openLink({
-        ...{ upstream, passage, requestId, signal: until, headers: request.headers },
+        ...{ connections, passage, requestId, signal: until, headers: request.headers },
         path: sandboxPath(passage.session.sandboxId, path, query),
         protocols: offered.filter((name) => protocols.includes(name)),
       })
@@ -93,7 +95,7 @@ export function createRelaySockets(options: RelaySocketsOptions): RelaySockets {
     }
     const passage = await admission.admit(sessionId, token)
     const agent = await link(passage, signal)
-    if (socket.destroyed) return void agent.socket.destroy()
+    if (socket.destroyed) return void agent.connection.destroy()
     accept((relayed) => relayed.begin(passage.claims, agent))
   }
 

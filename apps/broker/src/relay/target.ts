@@ -23,6 +23,8 @@ export const isRelayed = (url: string | undefined): boolean => url?.startsWith(P
  * nothing after this reads the original, so nothing can mean one session here and another one there.
  */
 export function parseTarget(url: string): Target {
+  // It is written out as it is; no parser lets anything else in.
+  if (/[^\x21-\xff]/.test(url)) throw new BoxofficeError('INVALID_REQUEST', 'path: has characters that no URL has')
   const mark = url.indexOf('?')
   const { pathname } = new URL(mark === -1 ? url : url.slice(0, mark), 'http://relay.invalid')
   if (!pathname.startsWith(PREFIX)) throw new BoxofficeError('INVALID_REQUEST', 'path: leaves the session that it begins with')

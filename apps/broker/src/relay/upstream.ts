@@ -7,15 +7,15 @@ import type { AgentRecord } from '../store/store.ts'
 /** Where an agent's dataplane is, as `node:http` wants it. */
 type Endpoint = { secure: boolean; basePath: string; options: RequestOptions }
 
-/** Connections to agents. Requests share kept ones; a socket has its own. */
+/** The broker's own requests to agents, over kept connections. What it passes for clients goes by `connections.ts`. */
 export interface Upstream {
   /** Begins one request and says when it has a connection; nothing of a body may be written before. */
   request(agent: AgentRecord, options: UpstreamRequest): ClientRequest
   close(): void
 }
 
-/** `path` is below the agent's base. `own`: a connection of its own, for an upgrade. */
-export type UpstreamRequest = Pick<RequestOptions, 'method' | 'path' | 'headers' | 'signal'> & { own?: boolean }
+/** `path` is below the agent's base. */
+export type UpstreamRequest = Pick<RequestOptions, 'method' | 'path' | 'headers' | 'signal'>
 
 const CONNECT_TIMEOUT_MS = 3000
 /** Waits before the second and the third dial: a restarting agent is back within them, more often than not. */
@@ -33,9 +33,9 @@ export function createUpstream(): Upstream {
     return endpoint
   }
   return {
-    request(agent, { own = false, path = '', ...rest }) {
+    request(agent, { path = '', ...rest }) {
       const { secure, basePath, options } = endpointOf(agent.dataplaneUrl)
-      const pool = own ? false : secure ? pools.https : pools.http
+      const pool = secure ? pools.https : pools.http
       const send = secure ? httpsRequest : httpRequest
       const request = send({ ...options, ...rest, path: basePath + path, agent: pool })
       request.once('socket', (socket) => {

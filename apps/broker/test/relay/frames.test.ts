@@ -29,7 +29,7 @@ const DATA = Buffer.concat(STREAM.filter((frame) => ((frame[0] as number) & 0x0f
 const cut = (chunks: readonly Buffer[]) => {
   const out: (Buffer | string)[] = []
   const cutter = new FrameCutter({
-    data: (pieces) => out.push(Buffer.concat([...pieces])),
+    data: (pieces) => out.push(Buffer.concat(pieces.map(({ bytes }) => bytes))),
     control: (opcode, payload) => out.push(`${opcode}:${payload.toString('latin1')}`),
   })
   for (const chunk of chunks) cutter.push(chunk)
