@@ -231,7 +231,21 @@ async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, p
   const callerOf = knownCallers({ principals, authFailures, controlLimit, addressOf: clientAddress(settings.trustedProxies) })
   const base = '/compat/sbs'
   const box = settings.compat.box
-    ? createBox({ settings, store, profiles, sessions, dataplane, placement, client, principals, authFailures, metrics, log, now })
+    ? createBox({
+        settings,
+        store,
+        profiles,
+        sessions,
+        dataplane,
+        placement,
+        client,
+        principals,
+        authFailures,
+        controlLimit,
+        metrics,
+        log,
+        now,
+      })
     : undefined
   const mounts = [
     mcp.mount,

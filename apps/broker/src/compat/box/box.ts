@@ -1,4 +1,4 @@
-import type { Profile, RateLimit } from '@boxoffice/protocol'
+import type { PrincipalLimit, Profile, RateLimit } from '@boxoffice/protocol'
 import type { Hono } from 'hono'
 import type { Principals } from '../../access/principals.ts'
 import type { AgentClient } from '../../agents/agent-client.ts'
@@ -29,6 +29,7 @@ export type BoxOptions = {
   client: AgentClient
   principals: Principals
   authFailures: RateLimit
+  controlLimit: PrincipalLimit
   metrics: Metrics
   log: Log
   now: () => number
@@ -51,14 +52,14 @@ const BASE = '/compat/box'
 const CONSOLE = '/api/v1/box'
 
 export function createBox(options: BoxOptions): Box {
-  const { settings, store, client, principals, authFailures, metrics, log, dataplane } = options
+  const { settings, store, client, principals, authFailures, controlLimit, metrics, log, dataplane } = options
   const box = new BoxService({
     ...options,
     settings: settings.box,
     agents: store.agents,
     quota: new WorkspaceQuota(store.agents, client),
   })
-  const callers = createCallers(principals, settings.box.controlToken, authFailures)
+  const callers = createCallers({ principals, controlToken: settings.box.controlToken, authFailures, controlLimit })
   const parts = { box, callers, addressOf: clientAddress(settings.trustedProxies), metrics, log }
   const app = createBoxApp(parts)
   const sockets = createBoxSockets({ box, callers, dataplane, corsOrigins: settings.corsOrigins, log })

@@ -1,5 +1,5 @@
 import { timingSafeEqual } from 'node:crypto'
-import { BoxofficeError, newRequestId, type RateLimit, REQUEST_ID_PATTERN } from '@boxoffice/protocol'
+import { BoxofficeError, newRequestId, type PrincipalLimit, type RateLimit, REQUEST_ID_PATTERN } from '@boxoffice/protocol'
 import { Credential } from '../../access/credential.ts'
 import { hashKey, hasRight, type Principal, type Principals, ROOT_TENANT } from '../../access/principals.ts'
 import { authenticate, countFailures, credentialOf, type Headers } from '../../http/auth.ts'
@@ -21,7 +21,15 @@ export type Callers = {
   parent(): BoxCaller
 }
 
-export function createCallers(principals: Principals, controlToken: string | undefined, authFailures: RateLimit): Callers {
+export type CallersOptions = {
+  principals: Principals
+  controlToken: string | undefined
+  authFailures: RateLimit
+  /** As of every other route with a principal. */
+  controlLimit: PrincipalLimit
+}
+
+export function createCallers({ principals, controlToken, authFailures, controlLimit }: CallersOptions): Callers {
   const expected = controlToken === undefined ? undefined : Buffer.from(hashKey(controlToken))
   const byToken = (header: Headers): Principal | undefined => {
     if (expected === undefined) return undefined
@@ -30,6 +38,7 @@ export function createCallers(principals: Principals, controlToken: string | und
   }
   const reader = async (header: Headers, address: string): Promise<BoxCaller> => {
     const principal = await countFailures(authFailures, address, () => byToken(header) ?? authenticate(header, principals))
+    controlLimit.require(principal)
     return callerOf(principal, requestIdOf(header), address)
   }
   const having = async (header: Headers, address: string, allows: (principal: Principal) => boolean, needs: string): Promise<BoxCaller> => {
