@@ -1,22 +1,19 @@
-import { chmodSync, copyFileSync, mkdtempSync, rmSync } from 'node:fs'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, expect, test } from 'vitest'
 import { request } from './support/api.ts'
 import { connectTo, grantOf, type ServerRecord, serversApi } from './support/mcp-servers.ts'
-import { ROOT, startProgram } from './support/program.ts'
+import { openCopies } from './support/open-checkout.ts'
+import { startProgram } from './support/program.ts'
 import { type Stack, startStack } from './support/stack.ts'
 import { eventually } from './support/traces.ts'
 
-// The server runs as an unprivileged user, to whom the directory of the checkout may be closed.
-const directory = mkdtempSync(join(tmpdir(), 'mcp-example-'))
-chmodSync(directory, 0o755)
-const example = join(directory, 'server.py')
-copyFileSync(`${ROOT}test/e2e/example/mcp/server.py`, example)
-afterAll(() => rmSync(directory, { recursive: true }))
+// The server runs as an unprivileged user.
+const example = openCopies('test/e2e/example/mcp/server.py')
+afterAll(() => example.close())
 
-const server = { name: 'here', command: 'python3', args: [example] }
+const server = { name: 'here', command: 'python3', args: [`${example.path}/server.py`] }
 
 /** Where nothing isolates: the agent has no provider but processes of the host. */
 const withoutIsolation = (mcp: Record<string, unknown>): Promise<Stack> =>

@@ -3,21 +3,22 @@ import { readdirSync } from 'node:fs'
 import { chmod, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { brokerApi, dataplane, request } from '../support/api.ts'
 import { containersOf } from '../support/engine.ts'
 import { connectTo, grantOf, type ServerRecord, serversApi } from '../support/mcp-servers.ts'
+import { openCopies } from '../support/open-checkout.ts'
 import { writeProject, writeRequirements } from '../support/python-project.ts'
 import { API_KEY, type ProviderName, type Stack, startStack } from '../support/stack.ts'
 import { eventually } from '../support/traces.ts'
 
-const EXAMPLE = fileURLToPath(new URL('../example/mcp', import.meta.url))
+const EXAMPLE = openCopies('test/e2e/example/mcp/server.py')
+afterAll(() => EXAMPLE.close())
 const OFF = { network: 'off', startup_timeout_sec: 30 }
 
 /** A stdio server that does as its tools are told. */
 const example = (name: string, fields: Record<string, unknown> = {}) => ({
-  ...{ name, pipeline_uuid: name, command: 'python3', args: [`${EXAMPLE}/server.py`], box: OFF },
+  ...{ name, pipeline_uuid: name, command: 'python3', args: [`${EXAMPLE.path}/server.py`], box: OFF },
   ...fields,
 })
 

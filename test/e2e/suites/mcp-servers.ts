@@ -3,22 +3,25 @@ import { createRequire } from 'node:module'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { brokerApi, dataplane, type Grant, request } from '../support/api.ts'
 import { connectTo, grantOf, type ServerRecord, serversApi } from '../support/mcp-servers.ts'
+import { type Open, openCheckout } from '../support/open-checkout.ts'
 import { ROOT } from '../support/program.ts'
 import { API_KEY, type ProviderName, type Stack, startStack } from '../support/stack.ts'
 
-const PROJECT = ROOT.replace(/\/$/, '')
 const require = createRequire(import.meta.url)
 const EVERYTHING = require.resolve('@modelcontextprotocol/server-everything/dist/index.js')
 
+/** A file of this checkout, seen in another place. */
+const within = (checkout: string, path: string): string => path.replace(ROOT, `${checkout}/`)
+
 /** A published stdio server as an administrator configures it: its files are this checkout, shown read-only. */
-const everything = (provider: ProviderName, name: string, fields: Record<string, unknown> = {}) => ({
+const everything = (provider: ProviderName, checkout: string, name: string, fields: Record<string, unknown> = {}) => ({
   name,
   // The image has a Node of its own; what a local sandbox sees of this machine need not.
-  command: provider === 'local' ? realpathSync(process.execPath) : 'node',
-  args: [EVERYTHING, 'stdio'],
+  command: provider === 'local' ? within(checkout, realpathSync(process.execPath)) : 'node',
+  args: [within(checkout, EVERYTHING), 'stdio'],
   env: { MCP_CANARY: 'canary-of-the-environment' },
   pipeline_uuid: 'p1',
-  box: { host_path: PROJECT, network: 'off', memory_mb: 512, pids_limit: 256 },
+  box: { host_path: checkout, network: 'off', memory_mb: 512, pids_limit: 256 },
   ...fields,
 })
 
@@ -27,14 +30,17 @@ export const mcpServersSuite = (provider: ProviderName): void => {
   describe(`${provider}: MCP servers in a sandbox`, () => {
     let stack: Stack
     let servers: ReturnType<typeof serversApi>
+    let checkout: Open
     beforeAll(async () => {
-      stack = await startStack({
-        provider,
-        config: { mcp_servers: [everything(provider, 'server-a'), everything(provider, 'server-b')] },
-      })
+      checkout = openCheckout()
+      const [a, b] = ['server-a', 'server-b'].map((name) => everything(provider, checkout.path, name))
+      stack = await startStack({ provider, config: { mcp_servers: [a, b] } })
       servers = serversApi(stack)
     })
-    afterAll(() => stack?.[Symbol.asyncDispose]())
+    afterAll(async () => {
+      await stack?.[Symbol.asyncDispose]()
+      checkout?.close()
+    })
 
     test('[0-40, 0-41, 0-42, 0-43, 0-44] two configured servers run from the start: one sandbox, two processes, each in its directory', async () => {
       const [a, b] = [await servers.connected('server-a'), await servers.connected('server-b')]
@@ -125,15 +131,15 @@ export const mcpServersSuite = (provider: ProviderName): void => {
       }
       const [user, stranger] = [await key({ principal: 'u' }), await key({ principal: 's', tenant: 'other', role: 'operator' })]
       expect((await servers.call('GET', '/server-a', undefined, user)).body).toMatchObject({ status: 'connected' })
-      expect((await servers.call('POST', '', everything(provider, 'mine'), user)).status).toBe(403)
+      expect((await servers.call('POST', '', everything(provider, checkout.path, 'mine'), user)).status).toBe(403)
       expect((await servers.call('DELETE', '/server-a', undefined, user)).status).toBe(403)
       expect((await servers.call('GET', '', undefined, stranger)).body).toEqual({ servers: [] })
       expect((await servers.call('GET', '/server-a', undefined, stranger)).status).toBe(404)
-      expect((await servers.call('POST', '', everything(provider, 'mine'), stranger)).status).toBe(403)
+      expect((await servers.call('POST', '', everything(provider, checkout.path, 'mine'), stranger)).status).toBe(403)
       // What the settings name stays; another server of a name that is taken is not let in.
       expect((await servers.call('DELETE', '/server-a')).status).toBe(409)
-      expect((await servers.call('POST', '', everything(provider, 'server-a', { args: [] }))).status).toBe(409)
-      expect((await servers.call('POST', '', everything(provider, 'server-a'))).status).toBe(200)
+      expect((await servers.call('POST', '', everything(provider, checkout.path, 'server-a', { args: [] }))).status).toBe(409)
+      expect((await servers.call('POST', '', everything(provider, checkout.path, 'server-a'))).status).toBe(200)
     })
   })
 }

@@ -27,7 +27,11 @@ export const processesSuite = (provider: ProviderName): void => {
 
     test('[2-60, 0-46, 2-61] is started, listed, looked at and stopped by its id', async () => {
       const { processes } = session
-      const one = await processes.start('sh', { processId: 'one', args: ['-c', 'echo oops >&2; cat'], env: { SECRET: 'hunter2', A: 'b' } })
+      const one = await processes.start('sh', {
+        processId: 'one',
+        args: ['-c', 'echo oops >&2; exec sleep 600'],
+        env: { SECRET: 'hunter2', A: 'b' },
+      })
       expect(one).toMatchObject({ processId: 'one', status: 'running', command: 'sh', envKeys: ['A', 'SECRET'], attached: false })
       await processes.start('sleep', { processId: 'two', args: ['600'] })
       expect((await processes.list()).map(({ processId, status }) => [processId, status])).toEqual([
