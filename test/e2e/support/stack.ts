@@ -61,7 +61,9 @@ export const startStack = async ({
   const unlimited = { per_second: 100_000, burst: 100_000 }
   await writeFile(configFile, JSON.stringify({ rate_limits: { create_per_principal: unlimited, create_per_tenant: unlimited }, ...config }))
   const brokerPort = await freePort()
-  const agentPort = await freePort()
+  let agentPort = await freePort()
+  // What was free a moment ago may be offered again.
+  while (agentPort === brokerPort) agentPort = await freePort()
   const proxy = await startProxy()
   proxy.setTarget(agentPort)
   // Clients that are relayed come to the broker by its public URL, and the broker to the agent by the agent's.
