@@ -23,6 +23,15 @@ export const supervisorOf = (pid: number): number => {
   return supervisorOf(parent)
 }
 
+/** Whether the kernel holds a process frozen by its cgroup: version 1 has a hierarchy for that, version 2 a file in each group. */
+export const isFrozen = (pid: number): boolean => {
+  const groups = readFileSync(`/proc/${pid}/cgroup`, 'utf8').split('\n')
+  const pathOf = (pattern: RegExp) => groups.map((line) => pattern.exec(line)?.[1]).find((path) => path !== undefined)
+  const freezer = pathOf(/^\d+:freezer:(.*)$/)
+  if (freezer !== undefined) return readFileSync(`/sys/fs/cgroup/freezer${freezer}/freezer.state`, 'utf8').trim() === 'FROZEN'
+  return /^frozen 1$/m.test(readFileSync(`/sys/fs/cgroup${pathOf(/^0::(.*)$/)}/cgroup.events`, 'utf8'))
+}
+
 /** Every path below a directory, relative and sorted. */
 export const filesBelow = async (directory: string): Promise<string[]> => (await readdir(directory, { recursive: true })).toSorted()
 
