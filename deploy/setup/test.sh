@@ -31,6 +31,13 @@ vitest_status=0
 .tools/node node_modules/vitest/vitest.mjs run --reporter=default --reporter=json --outputFile.json="$results/vitest.json" "$@" || vitest_status=$?
 echo "$vitest_status" >"$results/vitest.status"
 
+# Which test shows which requirement can be said of a whole run only.
+if [ $# -eq 0 ]; then
+  seeds_status=0
+  .tools/node test/conformance/seeds.ts "$results/vitest.json" || seeds_status=$?
+  echo "$seeds_status" >"$results/seeds.status"
+fi
+
 # Cargo knows nothing of vitest's filters: with arguments, only what they name runs.
 if [ $# -eq 0 ] || [ -n "$without_engine" ]; then
   {
