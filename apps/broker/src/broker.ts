@@ -183,7 +183,7 @@ async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, p
   })
   const reaper = new Reaper({
     ...{ store, ledger, provisioner, keys, brokerId, log, now },
-    lostAgents: new LostAgents({ store, ledger, lostAfterMs: settings.agentLostAfter * 1000, now }),
+    lostAgents: new LostAgents({ store, inventory, lostAfterMs: settings.agentLostAfter * 1000, now }),
     lastLook: new LastLook({ client, inventory, placement, log, now }),
     keyRotationMs: settings.keyRotation * 1000,
     intervalMs: settings.reaperIntervalMs,

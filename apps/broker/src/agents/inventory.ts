@@ -41,15 +41,16 @@ export class Inventory {
       decisions.push({ sandbox_id: report.sandbox_id, action: keep && !lost ? 'keep' : 'destroy', ...workspace })
       if (!keep || !isPlaced(session)) continue
       placed.delete(session.id)
-      await (lost ? this.#lost(session, report.reason ?? 'sandbox_lost') : this.#activity(session, report))
+      await (lost ? this.lost(session, report.reason ?? 'sandbox_lost') : this.#activity(session, report))
     }
     if (!complete) return decisions
-    for (const session of placed.values()) if (now() - session.activatedAt > YOUNG_MS) await this.#lost(session, 'sandbox_missing')
+    for (const session of placed.values()) if (now() - session.activatedAt > YOUNG_MS) await this.lost(session, 'sandbox_missing')
     effects.removeWorkspaces(agent)
     return decisions
   }
 
-  async #lost(session: PlacedSession, reason: string): Promise<void> {
+  /** Fails a session whose sandbox is gone [C-78]. */
+  async lost(session: PlacedSession, reason: string): Promise<void> {
     const audit = (after: Session) => [
       auditEntry('sandbox.session.fail', systemOrigin(session.tenant), {
         ts: this.#options.now(),

@@ -1,11 +1,9 @@
-import { auditEntry, systemOrigin } from '../audit/audit.ts'
-import type { SessionLedger } from '../sessions/ledger.ts'
-import { threadOf } from '../sessions/scopes.ts'
 import type { Store } from '../store/store.ts'
+import type { Inventory } from './inventory.ts'
 
 export type LostAgentsOptions = {
   store: Store
-  ledger: SessionLedger
+  inventory: Inventory
   /** Silence after which an agent's sessions are given up. */
   lostAfterMs: number
   now: () => number
@@ -26,21 +24,11 @@ export class LostAgents {
 
   /** One look at all agents. */
   async run(): Promise<void> {
-    const { store, ledger, lostAfterMs, now } = this.#options
+    const { store, inventory, lostAfterMs, now } = this.#options
     for (const agent of await store.agents.list()) {
       // While this broker was down nobody could report to it.
       if (now() - Math.max(agent.lastSeenAt, this.#startedAt) <= lostAfterMs) continue
-      for (const session of await store.sessions.placedOn(agent.id)) {
-        const entry = auditEntry('sandbox.session.fail', systemOrigin(session.tenant), {
-          ts: now(),
-          threadId: threadOf(session.scope),
-          sessionId: session.id,
-          sandboxId: session.sandboxId,
-          outcome: 'failed',
-          code: 'SANDBOX_LOST',
-        })
-        await ledger.change(session, { type: 'sandbox_lost', reason: 'agent_lost' }, { audit: () => [entry] })
-      }
+      for (const session of await store.sessions.placedOn(agent.id)) await inventory.lost(session, 'agent_lost')
     }
   }
 }
