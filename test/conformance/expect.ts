@@ -32,12 +32,3 @@ export function forged(token: string, part: 'header' | 'payload', change: Record
   ).toString('base64url')
   return parts.join('.')
 }
-
-/** Polls until `holds`: for what happens in the background and is told to nobody. The limit is a guard against hanging. */
-export async function eventually(what: string, holds: () => Promise<boolean>, withinMs = 30_000): Promise<void> {
-  const end = performance.now() + withinMs
-  while (!(await holds())) {
-    if (performance.now() > end) throw new Error(`not within ${withinMs} ms: ${what}`)
-    await new Promise((resolve) => setTimeout(resolve, 50))
-  }
-}

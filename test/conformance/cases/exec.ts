@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
+import { eventually } from '../../e2e/support/traces.ts'
 import { type Case, check } from '../case.ts'
-import { eventually, refused } from '../expect.ts'
+import { refused } from '../expect.ts'
 
 /** Contract 3.2: exec over HTTP. */
 export const execCases: readonly Case[] = [

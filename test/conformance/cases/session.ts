@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
+import { eventually } from '../../e2e/support/traces.ts'
 import { type Case, check } from '../case.ts'
-import { claimsOf, eventually, refused } from '../expect.ts'
+import { claimsOf, refused } from '../expect.ts'
 import type { Grant } from '../target.ts'
 
 const UNKNOWN = 'ssn_00000000-0000-4000-8000-000000000000'
