@@ -1,5 +1,6 @@
 import { type IncomingMessage, STATUS_CODES } from 'node:http'
 import type { Duplex } from 'node:stream'
+import type { Origins } from '@boxoffice/node-http'
 import {
   BoxofficeError,
   fromUnknown,
@@ -16,7 +17,6 @@ import type { Access, AccessJournal } from '../http/access-journal.ts'
 import { type Authenticator, tokenOf } from '../http/auth.ts'
 import type { DataplaneLimits } from '../http/dataplane-limits.ts'
 import type { DataplaneMetrics } from '../http/metrics.ts'
-import type { Origins } from '../http/origins.ts'
 import { requestIdOf } from '../http/request-id.ts'
 import type { RevocationStore } from '../http/revocations.ts'
 import { parseTarget, type Target } from '../http/router.ts'

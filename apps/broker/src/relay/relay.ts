@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Duplex } from 'node:stream'
+import { createOrigins } from '@boxoffice/node-http'
 import { fromUnknown } from '@boxoffice/protocol'
 import type { Log } from '../log.ts'
 import type { Admission } from './admission.ts'
@@ -8,7 +9,6 @@ import { tokenOf, unauthenticated } from './credentials.ts'
 import { refuseRetargeting } from './headers.ts'
 import { forward } from './http.ts'
 import type { RelayMetrics } from './metrics.ts'
-import { createOrigins } from './origins.ts'
 import { refuse, requestIdOf } from './respond.ts'
 import { createRelaySockets } from './sockets.ts'
 import { isAlias, isRelayed, noRoute, parseTarget, sandboxPath } from './target.ts'
@@ -40,7 +40,8 @@ export function createRelay({ admission, corsOrigins, metrics, log }: RelayOptio
   const serve = async (incoming: IncomingMessage, outgoing: ServerResponse, requestId: string): Promise<void> => {
     refuseRetargeting(incoming.headers)
     const { sessionId, path, query } = parseTarget(incoming.url ?? '/')
-    if (origins.answer(incoming, outgoing, requestId)) return
+    if (origins.preflight(incoming, outgoing, { 'X-Request-Id': requestId })) return
+    origins.expose(incoming, outgoing)
     const token = tokenOf(incoming.headers)
     if (token === undefined) throw unauthenticated('a session token is required: Authorization: Bearer <token>')
     const passage = await admission.admit(sessionId, token)

@@ -1,5 +1,6 @@
 import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
+import type { Origins } from '@boxoffice/node-http'
 import {
   BoxofficeError,
   fromUnknown,
@@ -13,14 +14,11 @@ import {
 import { WebSocketServer } from 'ws'
 import type { Log } from '../log.ts'
 import type { Admission, Passage } from './admission.ts'
-
 import type { Connections } from './connections.ts'
 import { subprotocolToken, tokenOf, unauthenticated } from './credentials.ts'
-
 import { refuseRetargeting } from './headers.ts'
 import { type Link, openLink } from './link.ts'
 import type { RelayMetrics } from './metrics.ts'
-import type { Origins } from './origins.ts'
 import { refuseUpgrade, requestIdOf } from './respond.ts'
 import { RelayedSocket } from './socket.ts'
 import { isRelayed, noRoute, parseTarget, sandboxPath } from './target.ts'
@@ -64,7 +62,7 @@ export function createRelaySockets(options: RelaySocketsOptions): RelaySockets {
     refuseRetargeting(request.headers)
     const { sessionId, path, query } = parseTarget(request.url ?? '/')
     if (path === undefined || !path.endsWith('/ws')) throw noRoute()
-    origins.require(request)
+    if (!origins.allowed(request)) throw new BoxofficeError('FORBIDDEN', 'this origin may not connect; list it in cors_origins')
     if (closing) throw new BoxofficeError('BACKEND_UNAVAILABLE', 'the broker is restarting; try again', { retryAfter: 1 })
     const lines = LINES.test(path)
     const protocols = lines ? LINE_PROTOCOLS : FRAME_PROTOCOLS

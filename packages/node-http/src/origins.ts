@@ -1,16 +1,17 @@
-import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http'
 import { DATAPLANE_CORS } from '@boxoffice/protocol'
 
-/** Which web pages may talk to the dataplane [C-69]. */
+/** Which web pages may talk to the dataplane, at the agent and through the relay [C-69]. */
 export interface Origins {
   /** A request without `Origin` is no web page's and is allowed; same origin is allowed. */
   allowed(request: IncomingMessage): boolean
   /** Adds the CORS headers for a listed origin. */
   expose(request: IncomingMessage, response: ServerResponse): void
-  /** Answers a preflight. False when it is none, or the origin is not listed. */
-  preflight(request: IncomingMessage, response: ServerResponse): boolean
+  /** Answers a preflight, with `headers` beside the CORS ones. False when it is none, or the origin is not listed. */
+  preflight(request: IncomingMessage, response: ServerResponse, headers?: OutgoingHttpHeaders): boolean
 }
 
+/** `listed`: origins as browsers send them; `*` stands for all. */
 export const createOrigins = (listed: readonly string[]): Origins => {
   const known = new Set(listed)
   const isListed = (origin: string): boolean => known.has(origin) || known.has('*')
@@ -29,11 +30,12 @@ export const createOrigins = (listed: readonly string[]): Origins => {
       return URL.canParse(origin) && new URL(origin).host === host
     },
     expose,
-    preflight(request, response) {
+    preflight(request, response, headers) {
       const { origin, 'access-control-request-method': method } = request.headers
       if (request.method !== 'OPTIONS' || origin === undefined || method === undefined || !isListed(origin)) return false
       expose(request, response)
       response.writeHead(204, {
+        ...headers,
         'Access-Control-Allow-Methods': DATAPLANE_CORS.methods,
         'Access-Control-Allow-Headers': DATAPLANE_CORS.headers,
         'Access-Control-Max-Age': DATAPLANE_CORS.preflightSeconds,
