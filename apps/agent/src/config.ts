@@ -1,6 +1,7 @@
 import { isAbsolute } from 'node:path'
 import { Rate, RelayPreference } from '@boxoffice/protocol'
 import { z } from 'zod'
+import { PROVIDERS, type ProviderName } from './providers/candidates.ts'
 
 const port = z.number().int().min(0).max(65_535)
 const httpUrl = z.url({ protocol: /^https?$/, error: 'must be an http:// or https:// URL' })
@@ -38,7 +39,7 @@ export const AgentConfig = z
       .optional(),
     /** What brokers reach the dataplane by, to relay; default: what clients reach it by. */
     dataplaneUrl: z.url({ protocol: /^(?:https?|unix)$/, error: 'must be an http://, https:// or unix: URL' }).optional(),
-    provider: z.enum(['auto', 'docker', 'local']).default('auto'),
+    provider: z.enum(['auto', ...(Object.keys(PROVIDERS) as ProviderName[])]).default('auto'),
     isolation: z.enum(['auto', 'bubblewrap', 'none']).default('auto'),
     /** Allows isolation `none` behind a listener that others can reach. */
     allowUnsafeLocal: z.boolean().default(false),

@@ -1,10 +1,12 @@
 import type { Logger } from 'pino'
 import { dockerCandidates } from './docker/candidates.ts'
 import { createLocalProvider } from './local/local.ts'
+import type { Provider } from './provider.ts'
 import type { Candidate } from './slot.ts'
 
 export type CandidateOptions = {
-  provider: 'auto' | 'docker' | 'local'
+  /** The name of a registered provider, or `auto`: all of them. */
+  provider: string
   isolation: 'auto' | 'bubblewrap' | 'none'
   sameUser: boolean
   /** Why isolation `none` may not be used here, or null when it may. */
@@ -17,19 +19,39 @@ export type CandidateOptions = {
   log: Logger
 }
 
-/** What to try, in order [2-32]: DOCKER_HOST, a Podman socket, the Docker socket, then what needs no engine. */
-export const providerCandidates = (options: CandidateOptions): Candidate[] => [
-  ...(options.provider === 'local' ? [] : dockerCandidates(options)),
-  ...(options.provider === 'docker' ? [] : [localCandidate(options)]),
-]
+/** Where a provider is looked for: a candidate for each place, in order. */
+export type Registration = (options: CandidateOptions) => Candidate[]
+
+/** Every provider there is, in the order of `auto` [2-32]. A new one is one more line [2-33]. */
+export const PROVIDERS = {
+  docker: dockerCandidates,
+  local: (options) => [localCandidate(options)],
+} satisfies Record<string, Registration>
+export type ProviderName = keyof typeof PROVIDERS
+
+/** What to try, in order: with `auto` DOCKER_HOST, a Podman socket, the Docker socket, then what needs no engine. */
+export const providerCandidates = (
+  options: CandidateOptions,
+  registered: Readonly<Record<string, Registration>> = PROVIDERS,
+): Candidate[] =>
+  Object.entries(registered)
+    .filter(([name]) => options.provider === 'auto' || options.provider === name)
+    .flatMap(([, candidates]) => candidates(options))
+    .map((candidate) => ({ ...candidate, open: () => openSafe(candidate, options) }))
+
+/** Whichever provider it is: one without isolation serves nobody but this machine, unless it is allowed to. */
+const openSafe = async (candidate: Candidate, { unsafeRefused }: CandidateOptions): Promise<Provider> => {
+  const provider = await candidate.open()
+  if (provider.capabilities.isolation !== 'none' || unsafeRefused === null) return provider
+  await provider.close()
+  throw new Error(unsafeRefused)
+}
 
 const localCandidate = ({ unsafeRefused, ...options }: CandidateOptions): Candidate => ({
   name: 'local',
   async open() {
+    // Before it says aloud that it is unsafe.
     if (options.isolation === 'none' && unsafeRefused !== null) throw new Error(unsafeRefused)
-    const provider = await createLocalProvider(options)
-    if (provider.capabilities.isolation !== 'none' || unsafeRefused === null) return provider
-    await provider.close()
-    throw new Error(unsafeRefused)
+    return createLocalProvider(options)
   },
 })

@@ -60,7 +60,8 @@ export type SandboxHandle = {
 
 /** Starts and stops sandboxes in which the supervisor runs as PID 1. Everything above it is written once (architecture, 3). */
 export interface Provider {
-  readonly name: 'docker' | 'local'
+  /** As it is registered (candidates.ts), and as sessions and status show it. */
+  readonly name: string
   readonly capabilities: ProviderCapabilities
   /** Where processes of a sandbox find the workspace that is this directory on the host. */
   workspacePath(workspaceDirectory: string): string
