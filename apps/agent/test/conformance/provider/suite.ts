@@ -3,7 +3,7 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { afterEach, describe, expect, test } from 'vitest'
-import type { SandboxHandle } from '../../../src/providers/provider.ts'
+import type { Provider, SandboxHandle } from '../../../src/providers/provider.ts'
 import type { LiveSandbox } from '../../../src/sandbox/live-sandbox.ts'
 import { run, start } from '../../host/support/exec.ts'
 import { Host, type Kind, type OpenProvider, processesOf, request } from '../../host/support/host.ts'
@@ -23,6 +23,9 @@ const handleOf = async (host: Host, id: string): Promise<SandboxHandle | undefin
   for await (const handle of host.provider.list()) if (handle.id === id) return handle
   return undefined
 }
+
+/** What a provider says that it cannot do is not asked of it; that it refuses it is. */
+const canFreeze = ({ capabilities }: Provider): boolean => capabilities.suspend.includes('freeze')
 
 /** The exam of every provider: what is written once above it must work the same in each. */
 export const providerSuite = ({ kind, open, cycles, accident, remains }: Exam): void => {
@@ -69,8 +72,13 @@ export const providerSuite = ({ kind, open, cycles, accident, remains }: Exam): 
     })
 
     test('a freeze holds processes still and a wake lets them go on', async () => {
-      const { manager } = await begin()
+      const { manager, provider } = await begin()
       const sandbox = await (host as Host).ensure('s1')
+      if (!canFreeze(provider)) {
+        await expect(manager.suspend(sandbox.id, 'freeze')).rejects.toMatchObject({ code: 'UNSUPPORTED' })
+        expect(sandbox.state).toBe('running')
+        return
+      }
       const counter = await start(sandbox.link, 'i=0; while :; do i=$((i+1)); echo $i; sleep 0.02; done', { detach: true })
       await counter.outputMatches(/^3$/m)
       expect(await manager.suspend(sandbox.id, 'freeze')).toMatchObject({ state: 'frozen' })
@@ -83,11 +91,11 @@ export const providerSuite = ({ kind, open, cycles, accident, remains }: Exam): 
     })
 
     test('a stop ends processes with that cause, keeps files, and any request wakes it', async () => {
-      const { manager } = await begin()
+      const { manager, provider } = await begin()
       const sandbox = await (host as Host).ensure('s1')
       await run(sandbox, 'echo kept > note')
       const sleeper = await start(sandbox.link, 'sleep 1000', { detach: true })
-      await manager.suspend(sandbox.id, 'freeze')
+      if (canFreeze(provider)) await manager.suspend(sandbox.id, 'freeze')
       expect(await manager.suspend(sandbox.id, 'stop')).toMatchObject({ state: 'stopped' })
       expect(await sleeper.ended).toMatchObject({ reason: 'killed' })
       expect(await handleOf(host as Host, sandbox.id)).toMatchObject({ state: 'stopped' })
@@ -96,12 +104,13 @@ export const providerSuite = ({ kind, open, cycles, accident, remains }: Exam): 
     })
 
     test('is not suspended while work runs', async () => {
-      const { manager } = await begin()
+      const { manager, provider } = await begin()
       const sandbox = await (host as Host).ensure('s1')
+      const [mode, state] = canFreeze(provider) ? (['freeze', 'frozen'] as const) : (['stop', 'stopped'] as const)
       const done = sandbox.activity.run()
-      await expect(manager.suspend(sandbox.id, 'freeze')).rejects.toMatchObject({ code: 'BINDING_CONFLICT' })
+      await expect(manager.suspend(sandbox.id, mode)).rejects.toMatchObject({ code: 'BINDING_CONFLICT' })
       done()
-      expect(await manager.suspend(sandbox.id, 'freeze')).toMatchObject({ state: 'frozen' })
+      expect(await manager.suspend(sandbox.id, mode)).toMatchObject({ state })
     })
 
     test('one that dies outside is lost within five seconds, and says so', async () => {
@@ -216,6 +225,7 @@ export const providerSuite = ({ kind, open, cycles, accident, remains }: Exam): 
       const before = await begin()
       const sandbox = await before.ensure('s1')
       await run(sandbox, 'echo kept > note')
+      if (!canFreeze(before.provider)) return expect(before.provider.capabilities.suspend).toEqual(['stop'])
       await before.manager.suspend(sandbox.id, 'freeze')
       host = await before.restart()
       expect(host.manager.report(sandbox.id)).toMatchObject({ state: 'frozen' })
