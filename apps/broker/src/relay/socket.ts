@@ -1,5 +1,5 @@
 import type { Duplex } from 'node:stream'
-import { BoxofficeError, CLOSE, fromUnknown, LIMITS, TIMES } from '@boxoffice/protocol'
+import { BoxofficeError, CLOSE, fromUnknown, LIMITS, SUBPROTOCOL_LINES, TIMES } from '@boxoffice/protocol'
 import { WebSocket } from 'ws'
 import type { Log } from '../log.ts'
 import type { Passage } from './admission.ts'
@@ -100,8 +100,15 @@ export class RelayedSocket {
     if (error.code === 'INTERNAL')
       this.#options.log.error({ err: error.cause ?? error, request_id: this.#options.requestId }, 'a relayed socket failed')
     const { error: body } = error.envelope(this.#options.requestId)
-    if (this.#ws.readyState === WebSocket.OPEN) this.#ws.send(JSON.stringify({ type: 'error', error: body }))
+    this.#tell({ type: 'error', error: body })
     this.close(error.closeCode, error.code)
+  }
+
+  /** Among the lines of a process a text message would be one more of them: they have their control frames, or the close alone. */
+  #tell(frame: object): void {
+    if (this.#ws.readyState !== WebSocket.OPEN) return
+    if (!this.#options.lines) this.#ws.send(JSON.stringify(frame))
+    else if (this.#ws.protocol === SUBPROTOCOL_LINES) this.#ws.send(Buffer.from(JSON.stringify(frame)), { binary: true })
   }
 
   close(code: number, reason = ''): void {

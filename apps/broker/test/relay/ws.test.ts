@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import { request as httpRequest, type IncomingMessage } from 'node:http'
-import type { NegotiateResponse } from '@boxoffice/protocol'
+import { type NegotiateResponse, SUBPROTOCOL_LINES } from '@boxoffice/protocol'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { WebSocket } from 'ws'
 import { startCapture } from '../support/capture-dataplane.ts'
@@ -210,6 +210,19 @@ describe('[4-152] what crosses', () => {
     expect(client.heard[0]).toBe('{"type":"ready"}')
     expect(errorOf(client.heard[1])).toMatchObject({ code: 'BACKEND_UNAVAILABLE', retryable: true })
     expect(client.heard).toHaveLength(2)
+  })
+
+  test('[2-43, 2-65] an agent that is gone from under the lines of a process: none is added, only those with control frames are told why', async () => {
+    for (const protocol of [SUBPROTOCOL_LINES, 'mcp']) {
+      const { client, agent } = await pair({ route: '/processes/p/ws', protocols: [protocol] })
+      agent.ws.send('one')
+      await client.message()
+      plane.cut()
+      expect(await client.closed).toEqual({ code: 4503, reason: 'BACKEND_UNAVAILABLE' })
+      const [line, ...frames] = client.heard
+      expect([line, frames.every((heard) => Buffer.isBuffer(heard))]).toEqual(['one', true])
+      expect(frames.map((frame) => errorOf(frame).code)).toEqual(protocol === SUBPROTOCOL_LINES ? ['BACKEND_UNAVAILABLE'] : [])
+    }
   })
 
   test("the agent's refusals are the client's: before the upgrade, or as error and close", async () => {
