@@ -1,15 +1,12 @@
 import { execFileSync } from 'node:child_process'
 import { readdirSync, readFileSync } from 'node:fs'
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { brokerApi, dataplane } from '../support/api.ts'
+import { containersOf } from '../support/engine.ts'
 import { type ProviderName, startStack } from '../support/stack.ts'
-import { eventually, filesBelow, processesWith } from '../support/traces.ts'
-
-/** Containers of any state that carry the product's label; none for the local provider. */
-const containers = (provider: ProviderName): string[] =>
-  provider === 'docker'
-    ? execFileSync('docker', ['ps', '-aq', '--filter', 'label=boxoffice.managed=true'], { encoding: 'utf8' }).split('\n').filter(Boolean)
-    : []
+import { eventually, filesBelow, isBelow, processesWith } from '../support/traces.ts'
 
 const volumes = (provider: ProviderName): string[] =>
   provider === 'docker' ? execFileSync('docker', ['volume', 'ls', '-q'], { encoding: 'utf8' }).split('\n').filter(Boolean) : []
@@ -33,13 +30,16 @@ export const cleanupSuite = (provider: ProviderName): void => {
         'the first sandbox is gone',
         () => processesWith(first.sandbox.id).length === 0 && openSockets(first.sandbox.id).length === 0,
       )
-      const before = {
-        containers: containers(provider),
+      // Only what is this agent's: others may be at work on the same machine.
+      const installId = await readFile(join(stack.agentDataDir, 'install-id'), 'utf8')
+      const held = async () => ({
+        containers: provider === 'docker' ? containersOf(installId) : [],
         volumes: volumes(provider),
-        supervisors: processesWith('/.boxoffice/link').length,
+        supervisors: processesWith('/.boxoffice/link').filter((pid) => isBelow(pid, stack.agent().ready.pid)).length,
         files: await filesBelow(stack.agentDataDir),
         sockets: openSockets(stack.agentDataDir).length,
-      }
+      })
+      const before = await held()
       const descriptors = openFiles(stack.agent().ready.pid)
       for (let i = 0; i < 200; i++) {
         const grant = await broker.ensure(`cycle-${i}`)
@@ -47,20 +47,7 @@ export const cleanupSuite = (provider: ProviderName): void => {
         expect(ran.body).toMatchObject({ stdout: `${i}\n`, exit_code: 0 })
         expect((await broker.release(grant.session_id)).status).toBe(204)
       }
-      await eventually(
-        'everything is as before',
-        async () => {
-          const now = {
-            containers: containers(provider),
-            volumes: volumes(provider),
-            supervisors: processesWith('/.boxoffice/link').length,
-            files: await filesBelow(stack.agentDataDir),
-            sockets: openSockets(stack.agentDataDir).length,
-          }
-          return JSON.stringify(now) === JSON.stringify(before)
-        },
-        60_000,
-      )
+      await expect.poll(held, { timeout: 60_000 }).toEqual(before)
       await eventually('the agent holds no more descriptors than before', () => openFiles(stack.agent().ready.pid) <= descriptors + 4)
     })
   })

@@ -96,8 +96,9 @@ export const eventsSuite = (provider: ProviderName): void => {
 
     test('[C-53] a request wakes a frozen sandbox: the follower sees it sleep and wake', async () => {
       const session = await open('wakes', { profile: 'freezes' })
-      await session.exec('sleep 86404 > /dev/null 2>&1 &')
-      const [pid = 0] = processesWith('sleep 86404')
+      const seconds = 1_000_000 + Math.floor(Math.random() * 1_000_000)
+      await session.exec(`sleep ${seconds} > /dev/null 2>&1 &`)
+      const [pid = 0] = processesWith(`sleep ${seconds}`)
       const follower = follow(session)
       await eventually('it is suspended', () => types(follower.events).includes('state suspended'))
       // The session is suspended before its agent has been asked to freeze: a request in between has nothing to wake.

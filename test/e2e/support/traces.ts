@@ -14,12 +14,27 @@ export const processesWith = (text: string): number[] =>
       }
     })
 
+/** The id of the process above one; undefined when it has ended. */
+const parentOf = (pid: number): number | undefined => {
+  try {
+    return Number(/^PPid:\t(\d+)$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1])
+  } catch {
+    return
+  }
+}
+
+/** Whether `ancestor` started a process, or one above it. */
+export const isBelow = (pid: number, ancestor: number): boolean => {
+  const parent = parentOf(pid)
+  return parent === ancestor || (parent !== undefined && parent > 1 && isBelow(parent, ancestor))
+}
+
 /** The supervisor above a process: the nearest ancestor of that name. */
 export const supervisorOf = (pid: number): number => {
   const status = readFileSync(`/proc/${pid}/status`, 'utf8')
   if (/^Name:\tsupervisor$/m.test(status)) return pid
-  const parent = Number(/^PPid:\t(\d+)$/m.exec(status)?.[1])
-  if (!(parent > 1)) throw new Error(`process ${pid} has no supervisor above it`)
+  const parent = parentOf(pid)
+  if (parent === undefined || parent <= 1) throw new Error(`process ${pid} has no supervisor above it`)
   return supervisorOf(parent)
 }
 
