@@ -1,5 +1,5 @@
 // Adds up what vitest and cargo counted. A run that ended badly without counting a failure is itself one: a crash must not look green.
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 
 type Count = { passed: number; failed: number; skipped: number }
@@ -14,7 +14,8 @@ type Report = {
 const [directory = '.', ...flags] = process.argv.slice(2)
 const read = (name: string) => (existsSync(join(directory, name)) ? readFileSync(join(directory, name), 'utf8') : undefined)
 
-const counts = [honest(countVitest(read('vitest.json')), read('vitest.status'))]
+const lanes = readdirSync(directory).flatMap((name) => (name.endsWith('.vitest.status') ? [name.slice(0, -'.status'.length)] : []))
+const counts = lanes.map((lane) => honest(countVitest(read(`${lane}.json`)), read(`${lane}.status`)))
 const cargoStatus = read('cargo.status')
 if (cargoStatus !== undefined) counts.push(honest(countCargo(read('cargo.log') ?? ''), cargoStatus))
 if (!['0', undefined].includes(read('seeds.status')?.trim())) counts.push({ passed: 0, failed: 1, skipped: 0 })

@@ -9,12 +9,12 @@ type Report = {
 }
 type Row = { tests: Set<string>; passed: number; runs: number }
 
-const [reportFile, tableFile = new URL('seeds.md', import.meta.url).pathname] = process.argv.slice(2)
-if (reportFile === undefined) throw new Error('usage: seeds.ts <report of vitest, JSON> [table]')
-const report: Report = JSON.parse(readFileSync(reportFile, 'utf8'))
+const reports = process.argv.slice(2)
+if (reports.length === 0) throw new Error('usage: seeds.ts <report of vitest, JSON>...')
+const results = reports.flatMap((file) => (JSON.parse(readFileSync(file, 'utf8')) as Report).testResults)
 
 const rows = new Map<string, Row>(SEED_NUMBERS.map((number) => [number, { tests: new Set(), passed: 0, runs: 0 }]))
-for (const { name, assertionResults } of report.testResults) {
+for (const { name, assertionResults } of results) {
   for (const { title, ancestorTitles, status } of assertionResults) {
     const cited = [...ancestorTitles, title].flatMap((text) => [...text.matchAll(/\[([^\]]+)\]/g)].map(([, inner = '']) => inner))
     for (const number of new Set(cited.flatMap(numbersIn))) {
@@ -27,7 +27,7 @@ for (const { name, assertionResults } of report.testResults) {
 }
 
 writeFileSync(
-  tableFile,
+  new URL('seeds.md', import.meta.url),
   [
     '# The seeds 000 to 003, number by number',
     '',
