@@ -1,4 +1,5 @@
 export { drainable } from './drain.ts'
+export { OpenSockets } from './open-sockets.ts'
 export { createOrigins, type Origins } from './origins.ts'
 export { refuseInEnvelope, refuseUnparsed, requireHost, SERVER_OPTIONS } from './refuse.ts'
 export { countRead } from './young-buffers.ts'

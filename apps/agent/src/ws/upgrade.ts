@@ -1,6 +1,6 @@
 import { type IncomingMessage, STATUS_CODES } from 'node:http'
 import type { Duplex } from 'node:stream'
-import type { Origins } from '@boxoffice/node-http'
+import { OpenSockets, type Origins } from '@boxoffice/node-http'
 import {
   BoxofficeError,
   fromUnknown,
@@ -47,16 +47,10 @@ export interface SocketServer {
 
 const KINDS: Readonly<Record<string, SocketKind>> = { 'exec/ws': 'exec', 'shell/ws': 'shell' }
 
-/** What all sockets have in common, once they are open. */
-type OpenSocket = Pick<ClientSocket, 'recheck' | 'shutdown' | 'terminate'>
-
-/** How long a closing client may take when the agent goes down. */
-const CLOSE_WITHIN_MS = 2000
-
 export const createSocketServer = (options: SocketServerOptions): SocketServer => {
   const { auth, origins, revocations, metrics, access, log, now, limits } = options
   const attachments = createAttachments()
-  const clients = new Set<OpenSocket>()
+  const clients = new OpenSockets<Pick<ClientSocket, 'recheck' | 'shutdown' | 'terminate'>>()
   const wss = new WebSocketServer({
     noServer: true,
     clientTracking: false,
@@ -65,9 +59,8 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
     handleProtocols: (offered) => (offered.has(SUBPROTOCOL_BINARY) ? SUBPROTOCOL_BINARY : offered.has(SUBPROTOCOL) ? SUBPROTOCOL : false),
   })
   const lines = lineServer()
-  let closing = false
   const offRevocations = revocations.onChange(() => {
-    for (const client of [...clients]) client.recheck()
+    for (const client of clients) client.recheck()
   })
 
   /** What must hold before the upgrade; with a token that includes a sandbox that can be spoken to [C-38]. */
@@ -78,7 +71,7 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
     if (target === undefined || kind === undefined)
       throw new BoxofficeError('NOT_FOUND', 'No such socket; ws_base_url ends in /v1, append /exec/ws, /shell/ws or /processes/{id}/ws')
     if (!origins.allowed(request)) throw new BoxofficeError('FORBIDDEN', 'This origin may not connect; list it in cors_origins')
-    if (closing) throw new BoxofficeError('BACKEND_UNAVAILABLE', 'The agent is restarting; try again', { retryAfter: 1 })
+    if (clients.closing) throw new BoxofficeError('BACKEND_UNAVAILABLE', 'The agent is restarting; try again', { retryAfter: 1 })
     caller.requires = kind
     const token = tokenOf(request) ?? subprotocolToken(request)
     caller.token = token
@@ -131,8 +124,7 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
         now,
       })
       client = opening
-      clients.add(opening)
-      ws.on('close', () => clients.delete(opening))
+      clients.add(opening, ws)
     })
     // Its handshake was not one of a WebSocket, and has been refused.
     if (client === undefined) seat.leave({ written: seat.before, lost: true })
@@ -177,8 +169,7 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
           limits,
           log,
         })
-        clients.add(client)
-        ws.on('close', () => clients.delete(client))
+        clients.add(client, ws)
       })
     } catch (thrown) {
       const error = fromUnknown(thrown)
@@ -195,14 +186,8 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
   return {
     upgrade: (request, socket, head) => void open(request, socket, head),
     async close() {
-      closing = true
       offRevocations()
-      const late = setTimeout(() => {
-        for (const client of clients) client.terminate()
-      }, CLOSE_WITHIN_MS)
-      for (const client of [...clients]) client.shutdown()
-      while (clients.size > 0) await new Promise((resolve) => setTimeout(resolve, 5))
-      clearTimeout(late)
+      await clients.close()
       wss.close()
       lines.close()
     },

@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
-import type { Origins } from '@boxoffice/node-http'
+import { OpenSockets, type Origins } from '@boxoffice/node-http'
 import {
   BoxofficeError,
   fromUnknown,
@@ -40,12 +40,10 @@ const LINES = /^processes\/[^/]+\/ws$/
 const FRAME_PROTOCOLS = [SUBPROTOCOL_BINARY, SUBPROTOCOL]
 const LINE_PROTOCOLS = [SUBPROTOCOL_LINES, SUBPROTOCOL_MCP]
 const MAX_LINE_MESSAGE_BYTES = PROCESS_LIMITS.lineBytes + 1024
-const CLOSE_WITHIN_MS = 2000
 
 export function createRelaySockets(options: RelaySocketsOptions): RelaySockets {
   const { admission, origins, connections, metrics, log } = options
-  const sockets = new Set<RelayedSocket>()
-  let closing = false
+  const sockets = new OpenSockets<RelayedSocket>()
   const server = (protocols: readonly string[], maxPayload: number): WebSocketServer =>
     new WebSocketServer({
       noServer: true,
@@ -63,7 +61,7 @@ export function createRelaySockets(options: RelaySocketsOptions): RelaySockets {
     const { sessionId, path, query } = parseTarget(request.url ?? '/')
     if (path === undefined || !path.endsWith('/ws')) throw noRoute()
     if (!origins.allowed(request)) throw new BoxofficeError('FORBIDDEN', 'this origin may not connect; list it in cors_origins')
-    if (closing) throw new BoxofficeError('BACKEND_UNAVAILABLE', 'the broker is restarting; try again', { retryAfter: 1 })
+    if (sockets.closing) throw new BoxofficeError('BACKEND_UNAVAILABLE', 'the broker is restarting; try again', { retryAfter: 1 })
     const lines = LINES.test(path)
     const protocols = lines ? LINE_PROTOCOLS : FRAME_PROTOCOLS
     const offered = request.headers['sec-websocket-protocol']?.split(',').map((name) => name.trim()) ?? []
@@ -79,9 +77,8 @@ export function createRelaySockets(options: RelaySocketsOptions): RelaySockets {
           ...{ ws, socket, requestId, log, lines, open: link },
           admit: (token, renews) => admission.admit(sessionId, token, renews),
         })
-        sockets.add(relayed)
-        ws.on('close', () => sockets.delete(relayed))
         begin(relayed)
+        sockets.add(relayed, ws)
       })
 
     const token = tokenOf(request.headers) ?? subprotocolToken(offered)
@@ -117,13 +114,7 @@ export function createRelaySockets(options: RelaySocketsOptions): RelaySockets {
   return {
     upgrade: (request, socket, head) => void serve(request, socket, head),
     async close() {
-      closing = true
-      const late = setTimeout(() => {
-        for (const relayed of sockets) relayed.terminate()
-      }, CLOSE_WITHIN_MS)
-      for (const relayed of [...sockets]) relayed.shutdown()
-      while (sockets.size > 0) await new Promise((resolve) => setTimeout(resolve, 5))
-      clearTimeout(late)
+      await sockets.close()
       ofFrames.close()
       ofLines.close()
     },

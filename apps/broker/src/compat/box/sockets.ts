@@ -1,6 +1,7 @@
 import type { IncomingMessage } from 'node:http'
 import { STATUS_CODES } from 'node:http'
 import type { Duplex } from 'node:stream'
+import { OpenSockets } from '@boxoffice/node-http'
 import { BoxofficeError, fromUnknown, PROCESS_LIMITS, SUBPROTOCOL_MCP } from '@boxoffice/protocol'
 import { type WebSocket, WebSocketServer } from 'ws'
 import type { DataplaneClient } from '../../agents/dataplane-client.ts'
@@ -23,11 +24,10 @@ export interface BoxSockets {
 const ATTACH = /^\/v1\/sessions\/([^/]+)\/managed-process(?:\/([^/]+))?\/ws$/
 const PING_MS = 30_000
 const HIGH_WATER_BYTES = 1024 * 1024
-const CLOSE_WITHIN_MS = 2000
 const CLOSE = { done: 1000, goingAway: 1001, unsupported: 1003, internal: 1011 }
 
 export function createBoxSockets({ box, callers, dataplane, corsOrigins, log }: BoxSocketsOptions): BoxSockets {
-  const sockets = new Set<WebSocket>()
+  const sockets = new OpenSockets()
   const wss = new WebSocketServer({
     ...{ noServer: true, clientTracking: false, perMessageDeflate: false },
     maxPayload: PROCESS_LIMITS.lineBytes,
@@ -37,13 +37,10 @@ export function createBoxSockets({ box, callers, dataplane, corsOrigins, log }: 
   const accept = (request: IncomingMessage, socket: Duplex, head: Buffer): Promise<WebSocket> =>
     new Promise((resolve) =>
       wss.handleUpgrade(request, socket, head, (ws) => {
-        sockets.add(ws)
         const ping = setInterval(() => ws.ping(), PING_MS)
         ws.on('error', () => ws.terminate())
-        ws.on('close', () => {
-          clearInterval(ping)
-          sockets.delete(ws)
-        })
+        ws.on('close', () => clearInterval(ping))
+        sockets.add({ shutdown: () => ws.close(CLOSE.goingAway), terminate: () => ws.terminate() }, ws)
         resolve(ws)
       }),
     )
@@ -165,15 +162,7 @@ export function createBoxSockets({ box, callers, dataplane, corsOrigins, log }: 
       answer().catch((thrown: unknown) => refuse(socket, thrown))
       return true
     },
-    async close() {
-      for (const ws of sockets) ws.close(CLOSE.goingAway)
-      const gone = [...sockets].map((ws) => new Promise<void>((resolve) => ws.once('close', () => resolve())))
-      const late = setTimeout(() => {
-        for (const ws of sockets) ws.terminate()
-      }, CLOSE_WITHIN_MS)
-      await Promise.all(gone)
-      clearTimeout(late)
-    },
+    close: () => sockets.close(),
   }
 }
 
