@@ -1,8 +1,8 @@
 import { Credentials, HeartbeatResponse, NegotiateResponse, RefreshResponse } from '@boxoffice/protocol'
-import type { CallToolResult, McpServer, ServerContext } from '@modelcontextprotocol/server'
+import type { McpServer } from '@modelcontextprotocol/server'
 import { z } from 'zod'
+import { answeringWith } from './answering.ts'
 import type { Broker } from './broker.ts'
-import { type ErrorData, toProtocolError } from './errors.ts'
 import { AcquireParams, acquire, HeartbeatParams, heartbeat, perform, RefreshParams, ReleaseParams, refresh, release } from './methods.ts'
 
 const IncludeToken = z.object({
@@ -92,23 +92,6 @@ export const mountTools = (server: McpServer, broker: Broker, report: (error: Er
     }),
   )
 }
-
-type Answer = { text: string[]; structuredContent: Record<string, unknown> }
-
-/** A refusal is a result that the model reads, not a JSON-RPC error. */
-const answeringWith =
-  (report: (error: Error) => void) =>
-  <A>(work: (args: A, context: ServerContext) => Promise<Answer>) =>
-  async (args: A, context: ServerContext): Promise<CallToolResult> => {
-    try {
-      const { text, structuredContent } = await work(args, context)
-      return { content: [{ type: 'text', text: text.join('\n') }], structuredContent }
-    } catch (thrown) {
-      const error = toProtocolError(thrown, report)
-      const code = (error.data as ErrorData | undefined)?.error.code
-      return { isError: true, content: [{ type: 'text', text: code === undefined ? error.message : `${code}: ${error.message}` }] }
-    }
-  }
 
 type WithToken = { token?: string | undefined; credentials?: { access_token?: string | undefined } | undefined }
 
