@@ -252,7 +252,8 @@ describe('a stranger at the door', () => {
     [['sessions', '--api-key', 'wrong'], /^boxoffice: the credential is not a valid API key.*UNAUTHENTICATED/, 1],
     [['keys', 'revoke', 'nope'], /^boxoffice: no such key.*NOT_FOUND/, 1],
   ]
-  test.each(commands)('types %.60j: one line and its exit code', async (args, line, code) => {
+  const typed = commands.map((command) => [command[0].join(' ').slice(0, 60), ...command] as const)
+  test.each(typed)('types %s: one line and its exit code', async (_, args, line, code) => {
     const ran = await runProgram(args, { BOXOFFICE_URL: stack.brokerUrl, BOXOFFICE_API_KEY: API_KEY })
     expect(ran.stderr.trimEnd().split('\n')).toHaveLength(1)
     expect(ran.stderr).toMatch(line)
