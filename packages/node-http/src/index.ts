@@ -1,5 +1,6 @@
 export { drainable } from './drain.ts'
 export { OpenSockets } from './open-sockets.ts'
 export { createOrigins, type Origins } from './origins.ts'
+export { readAtMost } from './read-at-most.ts'
 export { refuseInEnvelope, refuseUnparsed, requireHost, SERVER_OPTIONS } from './refuse.ts'
 export { countRead } from './young-buffers.ts'

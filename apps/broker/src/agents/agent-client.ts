@@ -1,6 +1,7 @@
 import { type ClientRequest, Agent as HttpAgent, request as httpRequest, type IncomingMessage } from 'node:http'
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'
 import type { Socket } from 'node:net'
+import { readAtMost } from '@boxoffice/node-http'
 import {
   BoxofficeError,
   type CreateSandboxRequest,
@@ -101,7 +102,8 @@ async function exchange<T>(pools: Pools, call: Call<T>, retry = true): Promise<{
       request.on('socket', (socket) => failSlowConnect(socket, request))
       request.end(payload)
     })
-    return { status: response.statusCode ?? 0, text: await readText(response) }
+    const body = await readAtMost(response, { limit: MAX_ANSWER_BYTES, tooLong: () => new Error('the answer is too large') })
+    return { status: response.statusCode ?? 0, text: body.toString() }
   } catch (thrown) {
     // The agent closed a kept connection just as we used it; every call here is idempotent.
     if (retry && request.reusedSocket && !signal.aborted) return exchange(pools, call, false)
@@ -115,17 +117,6 @@ function failSlowConnect(socket: Socket, request: ClientRequest): void {
   const timer = setTimeout(() => request.destroy(new Error('the connection was not made in time')), CONNECT_TIMEOUT_MS)
   const stop = () => clearTimeout(timer)
   socket.once('connect', stop).once('close', stop)
-}
-
-async function readText(response: IncomingMessage): Promise<string> {
-  const chunks: Buffer[] = []
-  let size = 0
-  for await (const chunk of response as AsyncIterable<Buffer>) {
-    size += chunk.length
-    if (size > MAX_ANSWER_BYTES) throw new Error('the answer is too large')
-    chunks.push(chunk)
-  }
-  return Buffer.concat(chunks).toString('utf8')
 }
 
 const parseJson = (text: string): unknown => {

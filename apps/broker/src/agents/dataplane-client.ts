@@ -1,6 +1,7 @@
 import type { IncomingMessage } from 'node:http'
 import type { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
+import { readAtMost } from '@boxoffice/node-http'
 import {
   BoxofficeError,
   CAPABILITIES,
@@ -190,18 +191,12 @@ const query = (fields: Record<string, string | number | boolean | undefined>): s
 }
 
 async function readAll(response: IncomingMessage, limit: number): Promise<Buffer> {
-  const chunks: Buffer[] = []
-  let size = 0
+  const tooLong = (): Error => new BoxofficeError('PAYLOAD_TOO_LARGE', `the answer is longer than ${limit} bytes`)
   try {
-    for await (const chunk of response as AsyncIterable<Buffer>) {
-      size += chunk.length
-      if (size > limit) throw new BoxofficeError('PAYLOAD_TOO_LARGE', `the answer is longer than ${limit} bytes`)
-      chunks.push(chunk)
-    }
+    return await readAtMost(response, { limit, tooLong })
   } catch (thrown) {
     throw thrown instanceof BoxofficeError ? thrown : broken(thrown)
   }
-  return Buffer.concat(chunks)
 }
 
 const broken = (cause: unknown): BoxofficeError =>

@@ -1,3 +1,4 @@
+import { readAtMost } from '@boxoffice/node-http'
 import { BoxofficeError, describeIssues } from '@boxoffice/protocol'
 import type { HonoRequest } from 'hono'
 import type { z } from 'zod'
@@ -42,15 +43,7 @@ async function readText(request: HonoRequest, limit: number): Promise<string> {
     return length === '0' ? '' : decode(await request.arrayBuffer())
   }
   const { body } = request.raw
-  if (body === null) return ''
-  const chunks: Uint8Array[] = []
-  let size = 0
-  for await (const chunk of body) {
-    size += chunk.byteLength
-    if (size > limit) throw tooLarge(limit)
-    chunks.push(chunk)
-  }
-  return decode(Buffer.concat(chunks))
+  return body === null ? '' : decode(await readAtMost(body, { limit, tooLong: () => tooLarge(limit) }))
 }
 
 const utf8 = new TextDecoder('utf-8', { fatal: true })

@@ -2,6 +2,7 @@ import { lookup } from 'node:dns'
 import { request as httpRequest, type IncomingMessage } from 'node:http'
 import { request as httpsRequest } from 'node:https'
 import type { LookupFunction } from 'node:net'
+import { readAtMost } from '@boxoffice/node-http'
 import { literalAddress, permits, type TargetPolicy } from './targets.ts'
 
 export type OutboundRequest = {
@@ -34,7 +35,8 @@ export const outboundCall =
     const response = await new Promise<IncomingMessage>((resolve, reject) => {
       request.on('response', resolve).on('error', reject).end(body)
     })
-    return { status: response.statusCode ?? 0, text: await readText(response) }
+    const answer = await readAtMost(response, { limit: MAX_ANSWER_BYTES, tooLong })
+    return { status: response.statusCode ?? 0, text: answer.toString() }
   }
 
 const checkedLookup =
@@ -52,13 +54,4 @@ const checkedLookup =
 const notPermitted = (host: string): NodeJS.ErrnoException =>
   new Error(`${host} is, or leads to, an address that is not public; --allow-private-urls permits it`)
 
-async function readText(response: IncomingMessage): Promise<string> {
-  const chunks: Buffer[] = []
-  let size = 0
-  for await (const chunk of response as AsyncIterable<Buffer>) {
-    size += chunk.length
-    if (size > MAX_ANSWER_BYTES) throw new Error(`the answer has more than ${MAX_ANSWER_BYTES} bytes`)
-    chunks.push(chunk)
-  }
-  return Buffer.concat(chunks).toString('utf8')
-}
+const tooLong = (): Error => new Error(`the answer has more than ${MAX_ANSWER_BYTES} bytes`)

@@ -1,5 +1,6 @@
 import { createHash, randomBytes } from 'node:crypto'
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
+import { readAtMost } from '@boxoffice/node-http'
 import { BoxofficeError, ErrorEnvelope, errorCodeFrom } from '@boxoffice/protocol'
 import type { Passage } from './admission.ts'
 import type { AgentConnection } from './agent-connection.ts'
@@ -66,7 +67,7 @@ function upgrade({ passage, path, headers, protocols, requestId }: LinkOptions, 
     const refused = (): void => refuse(refusalFrom(Buffer.concat(chunks).toString(), headerOf(answer.head as AnswerHead, 'retry-after')))
     const add = (part: Buffer): void => {
       size += part.length
-      if (size > MAX_REFUSAL_BYTES) throw new Error('the refusal is too long')
+      if (size > MAX_REFUSAL_BYTES) throw tooLong()
       chunks.push(Buffer.from(part))
     }
     const answer = new AnswerReader('GET', {
@@ -96,14 +97,8 @@ function upgrade({ passage, path, headers, protocols, requestId }: LinkOptions, 
 /** The envelope of a refusal, as an error. */
 export async function refusalOf(response: IncomingMessage): Promise<BoxofficeError> {
   try {
-    const chunks: Buffer[] = []
-    let size = 0
-    for await (const chunk of response as AsyncIterable<Buffer>) {
-      size += chunk.length
-      if (size > MAX_REFUSAL_BYTES) throw new Error('the refusal is too long')
-      chunks.push(chunk)
-    }
-    return refusalFrom(Buffer.concat(chunks).toString(), response.headers['retry-after'])
+    const body = await readAtMost(response, { limit: MAX_REFUSAL_BYTES, tooLong })
+    return refusalFrom(body.toString(), response.headers['retry-after'])
   } catch (cause) {
     return brokeOff(cause)
   }
@@ -121,6 +116,8 @@ function refusalFrom(text: string, retryAfterText: string | undefined): Boxoffic
     return brokeOff(cause)
   }
 }
+
+const tooLong = (): Error => new Error('the refusal is too long')
 
 const brokeOff = (cause: unknown): BoxofficeError =>
   new BoxofficeError('BACKEND_UNAVAILABLE', 'the agent of this session did not open the socket; try again', { retryAfter: 1, cause })
