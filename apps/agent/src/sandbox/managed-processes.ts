@@ -5,7 +5,7 @@ import { ProcessRecord } from '../supervisor/payloads.ts'
 import { toExitFields } from './exit.ts'
 import { loadManaged, type ManagedFile, removeManaged, saveManaged } from './managed-file.ts'
 import { restartAfter, shortRuns } from './managed-restart.ts'
-import { newRun, processIdOf } from './managed-run.ts'
+import { isRun, newRun, processIdOf } from './managed-run.ts'
 import { ProcessStream } from './process.ts'
 import type { Sandbox } from './sandbox.ts'
 import { managedStart } from './start.ts'
@@ -30,6 +30,14 @@ export interface Seat {
   leave(end: { written: Promise<void>; lost: boolean }): void
 }
 
+export type SitOptions = {
+  takeover: boolean
+  /** Only this one. */
+  run: string | undefined
+  /** Its client goes on where it was: what is left of `run` is for it, also when that has ended meanwhile. */
+  resumes: boolean
+}
+
 /** The managed processes of one sandbox (contract 4.5): named, long-lived, started again as they were asked to be. */
 export interface ManagedProcesses {
   start(request: z.output<typeof StartProcessRequest>, signal: AbortSignal): Promise<ManagedProcess>
@@ -38,8 +46,8 @@ export interface ManagedProcesses {
   get(processId: string): Promise<ManagedProcess>
   /** Resolves when it has ended; one that is not there, or has ended, is fine. */
   stop(processId: string): Promise<void>
-  /** Throws PROCESS_NOT_FOUND, PROCESS_NOT_RUNNING, ALREADY_ATTACHED [2-64, 2-66]. `run`: only that one. */
-  sit(processId: string, holder: LineHolder, options: { takeover: boolean; run: string | undefined }): Seat
+  /** Throws PROCESS_NOT_FOUND, PROCESS_NOT_RUNNING, ALREADY_ATTACHED [2-64, 2-66]. */
+  sit(processId: string, holder: LineHolder, options: SitOptions): Seat
   /** Knows what an earlier run of the agent has started. */
   adopt(): void
 }
@@ -140,9 +148,11 @@ class SandboxProcesses implements ManagedProcesses {
     await entry.over.promise
   }
 
-  sit(processId: string, holder: LineHolder, { takeover, run }: { takeover: boolean; run: string | undefined }): Seat {
+  sit(processId: string, holder: LineHolder, { takeover, run, resumes }: SitOptions): Seat {
     const entry = this.#known(processId)
     const name = JSON.stringify(processId)
+    const isOver = run !== entry.file.run || entry.state === 'waiting' || entry.state === 'exited'
+    if (isOver && resumes && run !== undefined && isRun(run) && processIdOf(run) === processId) return endedSeat(processId, run)
     if (entry.state !== 'running' || (run !== undefined && run !== entry.file.run))
       throw new BoxofficeError('PROCESS_NOT_RUNNING', `process ${name} has ended; GET /processes/${processId} tells how`)
     if (entry.holder !== undefined && !takeover)
@@ -416,6 +426,15 @@ class SandboxProcesses implements ManagedProcesses {
     if (this.#sandbox.lost === undefined) saveManaged(this.#sandbox.directory, entry.file)
   }
 }
+
+/** A run that has ended is nobody's: what it left is read by whoever asks for it. */
+const endedSeat = (processId: string, run: string): Seat => ({
+  processId,
+  run,
+  position: undefined,
+  before: Promise.resolve(),
+  leave() {},
+})
 
 const newEntry = (file: ManagedFile): Entry => ({
   file,

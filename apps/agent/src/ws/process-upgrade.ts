@@ -30,7 +30,7 @@ export const seatAt = async (sandbox: Sandbox, processId: string, search: string
   const takeover = query.flag('takeover', false)
   const asked = query.integer('stdout_offset', { min: 0, max: Number.MAX_SAFE_INTEGER, fallback: -1 })
   const run = query.get('run')
-  const seat = managedProcesses(sandbox).sit(processId, holder, { takeover, run })
+  const seat = managedProcesses(sandbox).sit(processId, holder, { takeover, run, resumes: asked !== -1 })
   try {
     return { seat, ...(await startOf(sandbox, seat, asked === -1 ? seat.position : asked)) }
   } catch (error) {
@@ -47,7 +47,10 @@ const startOf = async ({ link }: Sandbox, { run }: Seat, wanted: number | undefi
     try {
       return OutputPage.parse(await link.call('output', { id: run, stream: 'stdout', offset: wanted, limit }))
     } catch (error) {
-      if (!(error instanceof BoxofficeError) || error.code !== 'INVALID_REQUEST') throw error
+      if (!(error instanceof BoxofficeError)) throw error
+      if (error.code === 'EXEC_NOT_FOUND')
+        throw new BoxofficeError('PROCESS_NOT_RUNNING', `run: ${JSON.stringify(run)} has ended, and its output is not kept any more`)
+      if (error.code !== 'INVALID_REQUEST') throw error
       throw new BoxofficeError('INVALID_REQUEST', 'stdout_offset: beyond what the process has written', { cause: error })
     }
   }
