@@ -1,9 +1,9 @@
-import { CLOSE, LineLedger, LinesServerFrame, SUBPROTOCOL_BEARER_PREFIX, SUBPROTOCOL_LINES } from '@boxoffice/protocol'
+import { CLOSE, LineLedger } from '@boxoffice/protocol'
 import type { Dataplane } from '../dataplane.ts'
-import { BoxofficeError, errorFromWire, GapError, isCode } from '../errors.ts'
+import { BoxofficeError, GapError, isCode } from '../errors.ts'
 import { anySignal, sleep } from '../signals.ts'
+import { type LineConnection, type LinesReady, openLineConnection } from './line-connection.ts'
 import { afterDrop, type Drop, leadsNowhere } from './reconnect.ts'
-import { openSocket, type Socket } from './socket.ts'
 
 export type LinesOptions = {
   /** Sends the client away that is attached now. Default: that is a conflict. */
@@ -13,16 +13,13 @@ export type LinesOptions = {
 }
 
 const CONFIRM_EVERY_MS = 1_000
-const PROBE_EVERY_MS = 15_000
-const SILENT_FOR_MS = 45_000
-const READY_WITHIN_MS = 30_000
 /** A writer waits while so much is not known to have reached the process. */
 const MAX_UNCONFIRMED_BYTES = 1024 * 1024
 /** Lines that wait for the reader; beyond, the server is told no more of what has come, and so stops. */
 const MAX_WAITING_BYTES = 256 * 1024
-
-type Frame = LinesServerFrame
-type Ready = Extract<Frame, { type: 'ready' }>
+/** So often an attach that goes on may be refused while the process is spoken of; then what is left to read is not kept any more. */
+const MAX_REFUSALS = 3
+const LOST = 1006
 
 /**
  * One client's hold on a managed process's stdin and stdout, as lines, over as many connections as it takes: no line twice, none
@@ -35,9 +32,10 @@ export class Lines implements AsyncIterable<string> {
   readonly #life = new AbortController()
   /** Resolves at the first `ready`. */
   readonly attached = Promise.withResolvers<void>()
-  #socket: Socket | undefined
+  #connection: LineConnection | undefined
   #run: string | undefined
   #takeover: boolean
+  #refusals = 0
   #waiting: (string | GapError)[] = []
   #taken = 0
   #waitingBytes = 0
@@ -62,7 +60,7 @@ export class Lines implements AsyncIterable<string> {
     while (this.#ended === undefined && this.#ledger.unconfirmedBytes > MAX_UNCONFIRMED_BYTES) await this.#wake.promise
     if (this.#ended !== undefined) throw this.#ended.error ?? new BoxofficeError('STDIN_CLOSED', `the process ${this.processId} has ended`)
     this.#ledger.sent(line)
-    this.#socket?.send(line)
+    this.#connection?.send(line)
     if (this.#ledger.unconfirmedBytes > MAX_UNCONFIRMED_BYTES / 4) this.#ping()
   }
 
@@ -101,32 +99,39 @@ export class Lines implements AsyncIterable<string> {
     let attempt = 0
     let failingSince = performance.now()
     let renewed = false
+    let fellBack = false
+    let rejected: string | undefined
     while (this.#ended === undefined) {
-      const { ways, token, reconnectWindowMs: windowMs } = this.#dataplane
+      const { ways, reconnectWindowMs: windowMs } = this.#dataplane
       const way = ways.current
       try {
-        const used = await token.current()
-        const { drop, wasReady } = await this.#connect(`${way.wsBaseUrl}/processes/${encodeURIComponent(this.processId)}/ws`, used)
+        const { token, drop, wasReady } = await this.#attempt(rejected)
         if (this.#ended !== undefined) return
+        if (drop.code === CLOSE.done) return this.#end()
+        if (token !== undefined) rejected = undefined
         if (wasReady) {
           ways.worked(way)
           this.#takeover = true
+          this.#refusals = 0
           attempt = 0
           failingSince = performance.now()
           renewed = false
+        } else {
+          // A browser does not tell why an upgrade was refused; the same question over HTTP does.
+          if (drop.unopened) await this.#whyRefused()
+          if (token !== undefined && leadsNowhere(way, drop)) await ways.failed(way, drop.unopened === true)
+          // Another way has a window of its own; the next ones have not, or two that lead nowhere would be tried for ever.
+          if (!fellBack && ways.current !== way) {
+            fellBack = true
+            failingSince = performance.now()
+          }
         }
-        if (drop.code === CLOSE.done) return this.#end()
-        // A browser does not tell why an upgrade was refused; the same question over HTTP does.
-        if (drop.unopened) await this.#whyRefused()
-        if (leadsNowhere(way, drop) && (await ways.failed(way, drop.unopened === true))) continue
-        const next = afterDrop(drop, { attempt, failingForMs: performance.now() - failingSince, windowMs, renewed })
+        const next = afterDrop(drop, { attempt: attempt++, failingForMs: performance.now() - failingSince, windowMs, renewed })
         if (next.type === 'fail') return this.#end(next.error)
+        if (next.type === 'reconnect') await sleep(next.delayMs, this.#life.signal)
         if (next.type === 'renew') {
           renewed = true
-          await token.renew(used)
-        } else {
-          attempt++
-          await sleep(next.delayMs, this.#life.signal)
+          rejected = token
         }
       } catch (error) {
         return this.#end(error)
@@ -134,15 +139,27 @@ export class Lines implements AsyncIterable<string> {
     }
   }
 
+  /** One token and one connection, to its end. A broker that does not answer counts as a drop like any other. */
+  async #attempt(rejected: string | undefined): Promise<{ token?: string; drop: Drop; wasReady: boolean }> {
+    const { token: tokens, ways } = this.#dataplane
+    let token: string
+    try {
+      token = await (rejected === undefined ? tokens.current() : tokens.renew(rejected))
+    } catch (error) {
+      if (!isCode(error, 'CONNECTION_FAILED')) throw error
+      return { drop: { code: LOST, reason: error.message, url: ways.current.httpBaseUrl }, wasReady: false }
+    }
+    return { token, ...(await this.#connect(token)) }
+  }
+
   /** Throws what cannot be mended: no such process, one that has ended, or somebody else's. */
   async #whyRefused(): Promise<void> {
     try {
       const response = await this.#dataplane.request(`/processes/${encodeURIComponent(this.processId)}`, { signal: this.#life.signal })
       const { status, attached } = (await response.json()) as { status?: string; attached?: boolean }
-      if (status !== 'running') {
-        if (this.#run !== undefined) return this.#end()
-        throw new BoxofficeError('PROCESS_NOT_RUNNING', `the process ${this.processId} has ended`, { status: 409 })
-      }
+      // Of the run that this client is attached to the rest can be had, also when that has ended; only not for ever.
+      const over = this.#run === undefined ? status !== 'running' : ++this.#refusals >= MAX_REFUSALS
+      if (over) throw new BoxofficeError('PROCESS_NOT_RUNNING', `the process ${this.processId} has ended`, { status: 409 })
       if (attached && !this.#takeover)
         throw new BoxofficeError('ALREADY_ATTACHED', `the process ${this.processId} has another client; take over to replace it`, {
           status: 409,
@@ -152,69 +169,47 @@ export class Lines implements AsyncIterable<string> {
     }
   }
 
-  #connect(base: string, token: string): Promise<{ drop: Drop; wasReady: boolean }> {
+  #connect(token: string): Promise<{ drop: Drop; wasReady: boolean }> {
+    const { ways } = this.#dataplane
     const search = new URLSearchParams({ takeover: String(this.#takeover) })
     if (this.#run !== undefined) {
       search.set('run', this.#run)
       search.set('stdout_offset', String(this.#ledger.received))
     }
-    const url = `${base}?${search}`
-    return new Promise((resolve) => {
-      let opened = false
-      let wasReady = false
-      let error: BoxofficeError | undefined
-      let heardAt = performance.now()
-      const late = setTimeout(() => socket.drop(), READY_WITHIN_MS)
-      const confirm = setInterval(() => this.#ledger.unconfirmedBytes > 0 && this.#ping(), CONFIRM_EVERY_MS)
-      const probe = setInterval(() => {
-        if (performance.now() - heardAt > SILENT_FOR_MS) socket.drop()
-        else this.#ping()
-      }, PROBE_EVERY_MS)
-      let renewal: ReturnType<typeof setTimeout> | undefined
-      const renewLater = (): void => {
-        renewal = setTimeout(() => {
-          this.#dataplane.token.current().then(
-            (fresh) => {
-              control(socket, { type: 'auth', token: fresh })
-              renewLater()
-            },
-            () => {},
-          )
-        }, this.#dataplane.token.renewInMs() + 100)
-      }
-      const socket = openSocket(this.#dataplane.WebSocket, url, [SUBPROTOCOL_LINES, SUBPROTOCOL_BEARER_PREFIX + token], {
-        open() {
-          opened = true
+    const { promise, resolve } = Promise.withResolvers<{ drop: Drop; wasReady: boolean }>()
+    let wasReady = false
+    const confirm = setInterval(() => this.#ledger.unconfirmedBytes > 0 && this.#ping(), CONFIRM_EVERY_MS)
+    const leave = (): void => connection.close(CLOSE.done)
+    const connection = openLineConnection({
+      dataplane: this.#dataplane,
+      url: `${ways.current.wsBaseUrl}/processes/${encodeURIComponent(this.processId)}/ws?${search}`,
+      token,
+      handlers: {
+        ready: (frame, ready) => {
+          wasReady = true
+          this.#onReady(frame, ready)
         },
-        text: (line) => {
-          heardAt = performance.now()
-          this.#onLine(line)
+        line: (line) => this.#onLine(line),
+        pong: (offset) => this.#confirmed(offset),
+        probe: () => this.#ping(),
+        ended: (drop) => {
+          clearInterval(confirm)
+          this.#life.signal.removeEventListener('abort', leave)
+          this.#connection = undefined
+          resolve({ drop, wasReady })
         },
-        bytes: (message) => {
-          heardAt = performance.now()
-          const frame = parse(message)
-          if (frame?.type === 'ready') {
-            wasReady = true
-            clearTimeout(late)
-            this.#onReady(socket, frame)
-            renewLater()
-          } else if (frame?.type === 'pong') this.#confirmed(frame.stdin_offset)
-          else if (frame?.type === 'error') error = errorFromWire(frame.error)
-        },
-        closed: (code, reason) => {
-          for (const timer of [late, confirm, probe, renewal]) clearTimeout(timer)
-          if (this.#socket === socket) this.#socket = undefined
-          resolve({ drop: { code, reason, error, url: base, unopened: !opened }, wasReady })
-        },
-      })
-      this.#life.signal.addEventListener('abort', () => socket.close(CLOSE.done), { once: true })
+      },
     })
+    this.#life.signal.addEventListener('abort', leave, { once: true })
+    // It was left while a token was on its way.
+    if (this.#life.signal.aborted) leave()
+    return promise
   }
 
-  #onReady(socket: Socket, { run, stdout, stdin }: Ready): void {
-    this.#socket = socket
+  #onReady({ run, stdout, stdin }: LinesReady, connection: LineConnection): void {
+    this.#connection = connection
     if (this.#run === undefined) this.#ledger.begin(stdout.offset, stdin.offset)
-    else for (const bytes of this.#ledger.resume(stdout.offset, stdin.offset)) control(socket, { type: 'stdin', data: toBase64(bytes) })
+    else for (const bytes of this.#ledger.resume(stdout.offset, stdin.offset)) connection.stdin(bytes)
     if (stdout.gap !== undefined) this.#deliver(new GapError('stdout', stdout.gap.from, stdout.gap.to))
     this.#run = run
     this.attached.resolve()
@@ -240,7 +235,7 @@ export class Lines implements AsyncIterable<string> {
   }
 
   #ping(): void {
-    if (this.#socket !== undefined) control(this.#socket, { type: 'ping', stdout_offset: this.#reportLater ? 0 : this.#ledger.received })
+    this.#connection?.ping(this.#reportLater ? 0 : this.#ledger.received)
   }
 
   #deliver(next: string | GapError): void {
@@ -267,17 +262,4 @@ export const attachLines = async (dataplane: Dataplane, processId: string, optio
   const lines = new Lines(dataplane, processId, options)
   await lines.attached.promise
   return lines
-}
-
-const encoder = new TextEncoder()
-const decoder = new TextDecoder()
-
-const control = (socket: Socket, frame: object): void => socket.send(encoder.encode(JSON.stringify(frame)))
-
-const parse = (message: Uint8Array): Frame | undefined => LinesServerFrame.safeParse(JSON.parse(decoder.decode(message))).data
-
-const toBase64 = (bytes: Uint8Array): string => {
-  let binary = ''
-  for (let at = 0; at < bytes.length; at += 0x8000) binary += String.fromCharCode(...bytes.subarray(at, at + 0x8000))
-  return btoa(binary)
 }
