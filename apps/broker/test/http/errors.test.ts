@@ -253,6 +253,12 @@ test.each([
   expect(ErrorEnvelope.parse(JSON.parse(answer.slice(answer.indexOf('{')))).error.code).toBe('INVALID_REQUEST')
 })
 
+test.each(['//', '//[/', '//x:y'])('[4-160] an upgrade to %s, which makes no URL: 404, and the broker goes on', async (path) => {
+  const answer = await raw(`GET ${path} HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n`)
+  expect(answer).toMatch(/^HTTP\/1.1 404 /)
+  expect(ErrorEnvelope.parse(JSON.parse(answer.slice(answer.indexOf('{')))).error.code).toBe('NOT_FOUND')
+})
+
 test('[C-80] a compressed body is refused by the header that says so', async () => {
   const { body } = await broker.refused({ thread_id: 't', mode: 'get' }, { 'content-encoding': 'br' })
   expect(body.error.message).toMatch(/^Content-Encoding must be identity, not br/)

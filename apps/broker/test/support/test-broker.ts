@@ -18,7 +18,7 @@ export async function startTestBroker(config: Partial<BrokerConfig> = {}, overri
   let offset = 0
   const settings = { port: 0, createApiKey: true, logLevel: 'silent', ...config, dataDir } as const
   const broker = createBroker(settings, { now: () => Date.now() + offset, ...overrides })
-  const { url, enrollToken, apiKeyCreated } = await broker.start()
+  const { url, enrollToken, apiKeyCreated, boxRpcPort } = await broker.start()
   const key = config.apiKey ?? apiKeyCreated ?? ''
   const agents: Awaited<ReturnType<typeof startFakeAgent>>[] = []
   const as = (apiKey: string) => caller(url, apiKey)
@@ -29,6 +29,7 @@ export async function startTestBroker(config: Partial<BrokerConfig> = {}, overri
     key,
     dataDir,
     enrollToken,
+    boxRpcPort,
     as,
     /** The broker's clock, in Unix seconds. */
     now: () => Math.floor((Date.now() + offset) / 1000),

@@ -22,6 +22,8 @@ export interface BoxSockets {
 }
 
 const ATTACH = /^\/v1\/sessions\/([^/]+)\/managed-process(?:\/([^/]+))?\/ws$/
+/** Of paths such as `//`. */
+const NO_URL = { pathname: '//', searchParams: new URLSearchParams() }
 const PING_MS = 30_000
 const HIGH_WATER_BYTES = 1024 * 1024
 const CLOSE = { done: 1000, goingAway: 1001, unsupported: 1003, internal: 1011 }
@@ -147,7 +149,7 @@ export function createBoxSockets({ box, callers, dataplane, corsOrigins, log }: 
 
   return {
     upgrade(request, socket, head, { base, rpcAtRoot = false }) {
-      const { pathname, searchParams } = new URL(request.url ?? '/', 'http://localhost')
+      const { pathname, searchParams } = URL.parse(request.url ?? '/', 'http://localhost') ?? NO_URL
       if (!pathname.startsWith(`${base}/`)) return false
       const path = pathname.slice(base.length)
       const [matched, id = '', pid = 'default'] = ATTACH.exec(path) ?? []
