@@ -1,6 +1,6 @@
 import { type IncomingMessage, type RequestListener, type Server, type ServerResponse, STATUS_CODES } from 'node:http'
 import type { Duplex } from 'node:stream'
-import { BoxofficeError, newRequestId, REQUEST_ID_PATTERN } from '@boxoffice/protocol'
+import { BoxofficeError, newRequestId, requestIdFrom } from '@boxoffice/protocol'
 
 /** For `createServer`: what Node would refuse by itself, with an empty body, is left to `requireHost`. */
 export const SERVER_OPTIONS = { requireHostHeader: false } as const
@@ -40,8 +40,7 @@ export function refuseUnparsed(thrown: NodeJS.ErrnoException, socket: Duplex): v
 
 /** The connection goes with it: a body that was never asked for may follow. */
 function refuse(request: IncomingMessage, response: ServerResponse, error: BoxofficeError, status: number): void {
-  const inbound = request.headers['x-request-id']
-  const requestId = typeof inbound === 'string' && REQUEST_ID_PATTERN.test(inbound) ? inbound : newRequestId()
+  const requestId = requestIdFrom(request.headers['x-request-id'])
   const body = JSON.stringify(error.envelope(requestId))
   const headers = { 'content-type': 'application/json', 'x-request-id': requestId, 'content-length': Buffer.byteLength(body) }
   response.writeHead(status, { ...headers, connection: 'close' }).end(request.method === 'HEAD' ? undefined : body)

@@ -5,12 +5,16 @@ const UUID = '[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12
 
 export const SESSION_ID_PATTERN = new RegExp(`^ssn_${UUID}$`)
 export const SANDBOX_ID_PATTERN = new RegExp(`^sb_${UUID}$`)
-export const REQUEST_ID_PATTERN = /^[A-Za-z0-9_.-]{1,128}$/
+const REQUEST_ID_PATTERN = /^[A-Za-z0-9_.-]{1,128}$/
 export const EXEC_ID_PATTERN = /^[A-Za-z0-9_-]{1,64}$/
 
 export const newSessionId = (): string => `ssn_${crypto.randomUUID()}`
 export const newSandboxId = (): string => `sb_${crypto.randomUUID()}`
 export const newRequestId = (): string => `req_${crypto.randomUUID()}`
+
+/** A request's id: the caller's where it is well formed, so that one id runs through its log and ours [4-163]. */
+export const requestIdFrom = (given: string | readonly string[] | null | undefined): string =>
+  typeof given === 'string' && REQUEST_ID_PATTERN.test(given) ? given : newRequestId()
 
 export const hasControlCharacter = (text: string): boolean => {
   for (let i = 0; i < text.length; i++) {

@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { createOrigins } from '@boxoffice/node-http'
-import { BoxofficeError, type Capability, fromUnknown, type SessionTokenClaims } from '@boxoffice/protocol'
+import { BoxofficeError, type Capability, fromUnknown, requestIdFrom, type SessionTokenClaims } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
 import type { Registry } from 'prom-client'
 import type { SandboxDirectory } from '../sandbox/sandbox.ts'
@@ -16,7 +16,6 @@ import type { KeySource } from './keys.ts'
 import { createDataplaneMetrics } from './metrics.ts'
 import { processRoutes } from './processes.ts'
 import { Query } from './query.ts'
-import { requestIdOf } from './request-id.ts'
 import { sendError } from './respond.ts'
 import type { RevocationStore } from './revocations.ts'
 import { createRouter, parseTarget } from './router.ts'
@@ -130,7 +129,7 @@ export const createDataplane = (options: DataplaneOptions): Dataplane => {
       if (target === undefined) return false
       const context: RequestContext = {
         target,
-        requestId: requestIdOf(incoming),
+        requestId: requestIdFrom(incoming.headers['x-request-id']),
         route: undefined,
         requires: undefined,
         token: undefined,

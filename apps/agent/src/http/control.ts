@@ -4,8 +4,8 @@ import {
   describeIssues,
   fromUnknown,
   LIMITS,
-  newRequestId,
   Revocations,
+  requestIdFrom,
   SuspendRequest,
 } from '@boxoffice/protocol'
 import { type Context, Hono, type MiddlewareHandler } from 'hono'
@@ -97,4 +97,4 @@ const tooLarge = (): never => {
 }
 
 const refusal = (c: Context, error: BoxofficeError): Response =>
-  c.json(error.envelope(c.req.header('x-request-id') ?? newRequestId()), error.status as ContentfulStatusCode)
+  c.json(error.envelope(requestIdFrom(c.req.header('x-request-id'))), error.status as ContentfulStatusCode)

@@ -5,6 +5,7 @@ import {
   BoxofficeError,
   fromUnknown,
   LIMITS,
+  requestIdFrom,
   type SessionTokenClaims,
   SUBPROTOCOL,
   SUBPROTOCOL_BEARER_PREFIX,
@@ -17,7 +18,6 @@ import type { Access, AccessJournal } from '../http/access-journal.ts'
 import { type Authenticator, tokenOf } from '../http/auth.ts'
 import type { DataplaneLimits } from '../http/dataplane-limits.ts'
 import type { DataplaneMetrics } from '../http/metrics.ts'
-import { requestIdOf } from '../http/request-id.ts'
 import type { RevocationStore } from '../http/revocations.ts'
 import { parseTarget, type Target } from '../http/router.ts'
 import { createAttachments } from './attachments.ts'
@@ -131,7 +131,7 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
   }
 
   const open = async (request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> => {
-    const requestId = requestIdOf(request)
+    const requestId = requestIdFrom(request.headers['x-request-id'])
     const caller: Access = {
       ...{ sandboxId: parseTarget(request.url ?? '/')?.sandboxId ?? '', requestId, transport: 'ws', ip: request.socket.remoteAddress },
       ...{ requires: undefined, token: undefined, claims: undefined },

@@ -1,13 +1,4 @@
-import {
-  BoxofficeError,
-  type ErrorNaming,
-  fromUnknown,
-  LIMITS,
-  newRequestId,
-  type PrincipalLimit,
-  RateLimit,
-  REQUEST_ID_PATTERN,
-} from '@boxoffice/protocol'
+import { BoxofficeError, type ErrorNaming, fromUnknown, LIMITS, type PrincipalLimit, RateLimit, requestIdFrom } from '@boxoffice/protocol'
 import { type Context, Hono } from 'hono'
 import type { Principal, Principals } from '../access/principals.ts'
 import { auditEntry, type Origin } from '../audit/audit.ts'
@@ -169,11 +160,7 @@ function refuser({ log, metrics, store, now }: AppOptions, addressOf: AddressOf)
   }
 }
 
-/** An inbound id is kept when it is harmless, so that one id runs through the caller's log and ours [4-163]. */
-function requestIdOf(c: Context<Env>): string {
-  const inbound = c.req.header('x-request-id')
-  return inbound !== undefined && REQUEST_ID_PATTERN.test(inbound) ? inbound : newRequestId()
-}
+const requestIdOf = (c: Context<Env>): string => requestIdFrom(c.req.header('x-request-id'))
 
 /** The path without one trailing slash [C-80]. */
 function pathOf(request: Request): string {

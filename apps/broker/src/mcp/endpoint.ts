@@ -1,4 +1,4 @@
-import { BoxofficeError, fromUnknown, newRequestId, type SessionTokenClaims } from '@boxoffice/protocol'
+import { BoxofficeError, fromUnknown, requestIdFrom, type SessionTokenClaims } from '@boxoffice/protocol'
 import { createMcpHandler, type JSONRPCRequest, Server, type ServerCapabilities, type ServerContext } from '@modelcontextprotocol/server'
 import { z } from 'zod'
 import { refusalResponse } from '../http/errors.ts'
@@ -69,7 +69,7 @@ export function createMcpEndpoint({ find, credentials, store }: EndpointOptions)
         const handler = createMcpHandler(() => serverOf(runtime, connected), { maxRequestBodySize: MAX_BODY_BYTES })
         return await handler.fetch(request)
       } catch (thrown) {
-        return refusalResponse(fromUnknown(thrown), inbound ?? newRequestId(), 'full')
+        return refusalResponse(fromUnknown(thrown), requestIdFrom(inbound), 'full')
       }
     },
   }

@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { createOrigins } from '@boxoffice/node-http'
-import { fromUnknown } from '@boxoffice/protocol'
+import { fromUnknown, requestIdFrom } from '@boxoffice/protocol'
 import type { Log } from '../log.ts'
 import type { Admission } from './admission.ts'
 import { createConnections } from './connections.ts'
@@ -9,7 +9,7 @@ import { tokenOf, unauthenticated } from './credentials.ts'
 import { refuseRetargeting } from './headers.ts'
 import { forward } from './http.ts'
 import type { RelayMetrics } from './metrics.ts'
-import { refuse, requestIdOf } from './respond.ts'
+import { refuse } from './respond.ts'
 import { createRelaySockets } from './sockets.ts'
 import { isAlias, isRelayed, noRoute, parseTarget, sandboxPath } from './target.ts'
 
@@ -65,7 +65,7 @@ export function createRelay({ admission, corsOrigins, metrics, log }: RelayOptio
     owns: ({ url }) => isRelayed(url),
     handle(incoming, outgoing) {
       const started = performance.now()
-      const requestId = requestIdOf(incoming)
+      const requestId = requestIdFrom(incoming.headers['x-request-id'])
       outgoing.once('close', () =>
         metrics.observe(incoming.method ?? '', 'relay', outgoing.statusCode, (performance.now() - started) / 1000),
       )

@@ -1,17 +1,11 @@
 import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http'
 import type { Duplex } from 'node:stream'
-import { type BoxofficeError, newRequestId, REQUEST_ID_PATTERN } from '@boxoffice/protocol'
+import type { BoxofficeError } from '@boxoffice/protocol'
 import { refusalHeaders } from '../http/errors.ts'
 
 /** How long, and for how many bytes, a client may go on sending a body that nobody wants before its connection is cut. */
 const LINGER_MS = 1000
 const LINGER_BYTES = 64 * 1024 * 1024
-
-/** The client's id is kept when it is well formed [4-163]. */
-export function requestIdOf({ headers }: IncomingMessage): string {
-  const given = headers['x-request-id']
-  return typeof given === 'string' && REQUEST_ID_PATTERN.test(given) ? given : newRequestId()
-}
 
 export type RefusalOptions = {
   requestId: string

@@ -6,6 +6,7 @@ import {
   fromUnknown,
   LIMITS,
   PROCESS_LIMITS,
+  requestIdFrom,
   SUBPROTOCOL,
   SUBPROTOCOL_BINARY,
   SUBPROTOCOL_LINES,
@@ -19,7 +20,7 @@ import { subprotocolToken, tokenOf, unauthenticated } from './credentials.ts'
 import { refuseRetargeting } from './headers.ts'
 import { type Link, openLink } from './link.ts'
 import type { RelayMetrics } from './metrics.ts'
-import { refuseUpgrade, requestIdOf } from './respond.ts'
+import { refuseUpgrade } from './respond.ts'
 import { RelayedSocket } from './socket.ts'
 import { isRelayed, noRoute, parseTarget, sandboxPath } from './target.ts'
 
@@ -95,7 +96,7 @@ export function createRelaySockets(options: RelaySocketsOptions): RelaySockets {
   }
 
   const serve = async (request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> => {
-    const requestId = requestIdOf(request)
+    const requestId = requestIdFrom(request.headers['x-request-id'])
     const aborter = new AbortController()
     const gone = (): void => aborter.abort()
     socket.on('close', gone).on('error', gone)

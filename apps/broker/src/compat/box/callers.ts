@@ -1,5 +1,5 @@
 import { timingSafeEqual } from 'node:crypto'
-import { BoxofficeError, newRequestId, type PrincipalLimit, type RateLimit, REQUEST_ID_PATTERN } from '@boxoffice/protocol'
+import { BoxofficeError, newRequestId, type PrincipalLimit, type RateLimit, requestIdFrom } from '@boxoffice/protocol'
 import { Credential } from '../../access/credential.ts'
 import { hashKey, hasRight, type Principal, type Principals, ROOT_TENANT } from '../../access/principals.ts'
 import { authenticate, countFailures, credentialOf, type Headers } from '../../http/auth.ts'
@@ -39,7 +39,7 @@ export function createCallers({ principals, controlToken, authFailures, controlL
   const reader = async (header: Headers, address: string): Promise<BoxCaller> => {
     const principal = await countFailures(authFailures, address, () => byToken(header) ?? authenticate(header, principals))
     controlLimit.require(principal)
-    return callerOf(principal, requestIdOf(header), address)
+    return callerOf(principal, requestIdFrom(header('x-request-id')), address)
   }
   const having = async (header: Headers, address: string, allows: (principal: Principal) => boolean, needs: string): Promise<BoxCaller> => {
     const caller = await reader(header, address)
@@ -59,8 +59,3 @@ const callerOf = (principal: Principal, requestId: string, ip: string | null): B
   principal,
   origin: { requestId, tenant: principal.tenant, caller: principal.id, actor: principal.id, ip },
 })
-
-const requestIdOf = (header: Headers): string => {
-  const inbound = header('x-request-id')
-  return inbound !== undefined && REQUEST_ID_PATTERN.test(inbound) ? inbound : newRequestId()
-}
