@@ -10,7 +10,7 @@ export type ServeOptions = {
 
 /**
  * Starts what `start` puts on the stack, tells that it is ready, and waits for SIGTERM or SIGINT. Then everything is closed
- * in reverse order, and the program ends with 0. A second signal ends it at once. What was started is closed too when
+ * in reverse order, and the program ends with 0. A second signal, a moment later, ends it at once. What was started is closed too when
  * starting the rest fails, or a part does later.
  */
 export const serve = async (start: Starting, announce: (ready: ReadyLine) => void, options: ServeOptions = {}): Promise<never> => {
@@ -44,13 +44,16 @@ const endOfStdin = (): Promise<void> =>
 
 const NUMBERS = { SIGINT: 2, SIGTERM: 15 } as const
 
+/** What reaches us twice within this time is one wish: a terminal tells all of its programs, and npm passes on what it was told. */
+const SAME_STOP_MS = 1000
+
 const stopSignal = (): Promise<void> =>
   new Promise((resolve) => {
-    let stopping = false
+    let since: number | undefined
     for (const [signal, number] of Object.entries(NUMBERS)) {
       process.on(signal, () => {
-        if (stopping) process.exit(128 + number)
-        stopping = true
+        if (since !== undefined && performance.now() - since > SAME_STOP_MS) process.exit(128 + number)
+        since ??= performance.now()
         resolve()
       })
     }
