@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
-import type { AgentHeartbeatRequest, JournalEntry, RegisterAgentRequest } from '@boxoffice/protocol'
+import type { AgentHeartbeatRequest, JournalEntry, RegisterAgentRequest, SandboxReport } from '@boxoffice/protocol'
 import { getRequestListener } from '@hono/node-server'
 import { type Logger, pino } from 'pino'
 import { Registry } from 'prom-client'
@@ -20,8 +20,8 @@ import { operations } from './operations.ts'
 import { providerCandidates } from './providers/candidates.ts'
 import { type Candidate, createProviderSlot } from './providers/slot.ts'
 import { createLayout } from './sandbox/layout.ts'
-import { createSandboxManager } from './sandbox/manager.ts'
-import { createRecovery } from './sandbox/recovery.ts'
+import { createSandboxManager, type SandboxManager } from './sandbox/manager.ts'
+import { createRecovery, type Recovery } from './sandbox/recovery.ts'
 import { claimOwners, createUids } from './sandbox/uids.ts'
 import { createWatch } from './sandbox/watch.ts'
 import { type BrokerClient, createBrokerClient } from './uplink/broker-client.ts'
@@ -135,13 +135,51 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
       journal: countEnds(metrics, journal),
       log,
     })
+    const recovery = createRecovery({ manager, revocations, dataDirectory: directory.path, log })
+    const heartbeat = (partial: boolean, entries: JournalEntry[], ended: readonly SandboxReport[] = []): AgentHeartbeatRequest => {
+      // A wake is news of the session's state, too.
+      const woken = new Set(entries.filter(({ type }) => type === 'wake').map(({ sandbox_id: id }) => id))
+      const sandboxes = manager.reports().filter(({ state, sandbox_id: id }) => !partial || state === 'lost' || woken.has(id))
+      return { instance_id: instanceId, provider: slot.report(), sandboxes: [...sandboxes, ...ended], partial, journal: entries }
+    }
+    const inventory = (): RegisterAgentRequest => ({
+      install_id: installId,
+      instance_id: instanceId,
+      public_url: config.publicUrl ?? url,
+      control_url: config.controlUrl ?? controlUrl,
+      ...(config.dataplaneUrl === undefined ? {} : { dataplane_url: config.dataplaneUrl }),
+      relay: config.relay,
+      provider: slot.report(),
+      sandboxes: manager.reports(),
+      clock: new Date(wall()).toISOString(),
+      version: VERSION,
+    })
+    const uplink = createUplink({
+      broker,
+      inventory,
+      heartbeat,
+      journal,
+      onRegistered: async ({ issuer: signer, jwks }) => {
+        trust = { issuer: signer, jwks, clock_offset_ms: clock.offsetMs }
+        keys.seed(jwks)
+        await saveTrust(directory.path, trust)
+      },
+      onInstructions: async (instructions) => {
+        revocations.apply(instructions.revocations)
+        manager.pool.setTargets(slot.provider === undefined ? [] : instructions.pools)
+        await recovery.settle(instructions.decisions)
+      },
+      onRefused: overrides.onRefused ?? (() => {}),
+      log,
+    })
+    // After the listeners have drained, and before the broker hears the last of this agent.
     teardown.defer(async () => {
-      if (config.destroyOnExit) await manager.destroyAll()
+      const ended = config.destroyOnExit ? await endSandboxes(manager, recovery, log) : []
       await manager.close()
+      await uplink.sayLast(ended)
     })
     countSandboxes(metrics, manager)
 
-    const recovery = createRecovery({ manager, revocations, dataDirectory: directory.path, log })
     const watch = createWatch({ slot, manager, recovery, log })
     teardown.defer(() => watch.close())
     await watch.start()
@@ -187,43 +225,7 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
     const controlUrl = await listen(control, hostOf(config.controlListen), portOf(config.controlListen), controlTls)
     teardown.defer(drainControl)
 
-    const heartbeat = (partial: boolean, entries: JournalEntry[]): AgentHeartbeatRequest => {
-      // A wake is news of the session's state, too.
-      const woken = new Set(entries.filter(({ type }) => type === 'wake').map(({ sandbox_id: id }) => id))
-      const sandboxes = manager.reports().filter(({ state, sandbox_id: id }) => !partial || state === 'lost' || woken.has(id))
-      return { instance_id: instanceId, provider: slot.report(), sandboxes, partial, journal: entries }
-    }
-    const inventory = (): RegisterAgentRequest => ({
-      install_id: installId,
-      instance_id: instanceId,
-      public_url: config.publicUrl ?? url,
-      control_url: config.controlUrl ?? controlUrl,
-      ...(config.dataplaneUrl === undefined ? {} : { dataplane_url: config.dataplaneUrl }),
-      relay: config.relay,
-      provider: slot.report(),
-      sandboxes: manager.reports(),
-      clock: new Date(wall()).toISOString(),
-      version: VERSION,
-    })
-    const uplink = createUplink({
-      broker,
-      inventory,
-      heartbeat,
-      journal,
-      onRegistered: async ({ issuer: signer, jwks }) => {
-        trust = { issuer: signer, jwks, clock_offset_ms: clock.offsetMs }
-        keys.seed(jwks)
-        await saveTrust(directory.path, trust)
-      },
-      onInstructions: async (instructions) => {
-        revocations.apply(instructions.revocations)
-        manager.pool.setTargets(slot.provider === undefined ? [] : instructions.pools)
-        await recovery.settle(instructions.decisions)
-      },
-      onRefused: overrides.onRefused ?? (() => {}),
-      log,
-    })
-    teardown.defer(() => uplink.close())
+    teardown.defer(() => uplink.stop())
     manager.onLost(() => uplink.reportNow())
     await uplink.start()
 
@@ -241,6 +243,14 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
     },
     close: () => teardown.disposeAsync(),
   }
+}
+
+/** Leaves nothing of this install running [2-27]; those of which no record says anything included. */
+const endSandboxes = async (manager: SandboxManager, recovery: Recovery, log: Logger): Promise<SandboxReport[]> => {
+  const ended = await manager.destroyAll()
+  await recovery.settle([])
+  log.info({ sandboxes: ended.length }, 'the sandboxes have ended with the agent (--destroy-on-exit)')
+  return ended
 }
 
 const socketOf = (dockerHost: string | undefined): string[] =>

@@ -8,14 +8,20 @@ export type EndReason = Extract<End, { lost: false }>['reason']
 /** The end of one making of a sandbox; its session goes on with another under the same id [C-23]. */
 export const REMADE = 'remade'
 
+/** The end of a sandbox with its agent; its session has lost it. */
+export const AGENT_STOPPED = 'agent_stopped'
+
+export type EndCause = EndReason | typeof REMADE | typeof AGENT_STOPPED
+
 /** What processes that the end kills have as their cause. */
-export const KILL_CAUSES: Record<EndReason | typeof REMADE, KillCause> = {
+export const KILL_CAUSES: Record<EndCause, KillCause> = {
   released: 'released',
   hard_ttl: 'expired',
   lease: 'expired',
   idle: 'expired',
   failed: 'closed',
   [REMADE]: 'stopped',
+  [AGENT_STOPPED]: 'shutdown',
 }
 
 export const lostError = (reason: string): BoxofficeError =>

@@ -5,7 +5,7 @@ import type { Provider, SandboxHandle } from '../providers/provider.ts'
 import type { SupervisorLink } from '../supervisor/link.ts'
 import type { Journal } from '../uplink/journal.ts'
 import { createActivity } from './activity.ts'
-import { type End, type EndReason, KILL_CAUSES, lostError, REMADE, startingError } from './end.ts'
+import { AGENT_STOPPED, type End, type EndCause, KILL_CAUSES, lostError, REMADE, startingError } from './end.ts'
 import { abortOf, firstDial } from './first-dial.ts'
 import { managedProcesses } from './managed-processes.ts'
 import { type SandboxFile, saveSandboxFile } from './record-file.ts'
@@ -177,13 +177,13 @@ export class LiveSandbox implements Sandbox {
   }
 
   /** Ends it for good: processes get TERM, sockets their close, the engine its order. Directories are the manager's. */
-  async end(reason: EndReason | typeof REMADE): Promise<void> {
+  async end(reason: EndCause): Promise<void> {
     this.#ending = true
     const shutdown = this.#shutdown(KILL_CAUSES[reason], this.profile.end_grace_seconds * 1000)
     // Processes that end at once have their true exit told before their sockets close; nobody waits longer for it.
     await Promise.race([shutdown, delay(1000, undefined, { ref: false })])
     // Whoever negotiates again finds the session with its next sandbox.
-    this.#tell(reason === REMADE ? { lost: true, reason } : { lost: false, reason })
+    this.#tell(reason === REMADE || reason === AGENT_STOPPED ? { lost: true, reason } : { lost: false, reason })
     await shutdown
     await this.#exclusive(async () => {
       this.#life.abort()

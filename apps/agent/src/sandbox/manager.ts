@@ -18,7 +18,7 @@ import { workspaceUsage } from '../mounts/workspace-usage.ts'
 import type { Provider, SandboxHandle } from '../providers/provider.ts'
 import { createSupervisorLink } from '../supervisor/supervisor-link.ts'
 import type { Journal } from '../uplink/journal.ts'
-import { type EndReason, lostError, REMADE } from './end.ts'
+import { AGENT_STOPPED, type EndCause, type EndReason, lostError, REMADE } from './end.ts'
 import { isRoot, type Layout, type Owner } from './layout.ts'
 import { LiveSandbox } from './live-sandbox.ts'
 import { createPool, type Pool } from './pool.ts'
@@ -66,8 +66,8 @@ export interface SandboxManager extends SandboxDirectory {
   verifyAll(): Promise<void>
   /** Hears of each sandbox that is lost. */
   onLost(listener: (report: SandboxReport) => void): () => void
-  /** Ends every sandbox; for an agent that shall leave nothing running. */
-  destroyAll(): Promise<void>
+  /** Takes no more work and ends every sandbox, for an agent that shall leave nothing running; says what has ended. */
+  destroyAll(): Promise<SandboxReport[]>
   close(): Promise<void>
 }
 
@@ -280,7 +280,7 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
     }
   }
 
-  const destroy = (id: string, reason: EndReason, { keepWorkspace = false }: { keepWorkspace?: boolean } = {}): Promise<void> => {
+  const destroy = (id: string, reason: EndCause, { keepWorkspace = false }: { keepWorkspace?: boolean } = {}): Promise<void> => {
     const sandbox = sandboxes.get(id)
     if (sandbox === undefined) return ending.get(id)?.ending.ended ?? Promise.resolve()
     sandboxes.delete(id)
@@ -291,7 +291,7 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
     return ended
   }
 
-  const endAndRemove = async (sandbox: LiveSandbox, reason: EndReason, keepWorkspace: boolean): Promise<void> => {
+  const endAndRemove = async (sandbox: LiveSandbox, reason: EndCause, keepWorkspace: boolean): Promise<void> => {
     try {
       await sandbox.end(reason)
       // Before the record goes: what a crash interrupts here, the next start does again.
@@ -325,6 +325,16 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
     concurrency: options.poolConcurrency,
     log,
   })
+
+  /** Nothing more begins, and what is under way has come to its end. */
+  const settle = async (): Promise<void> => {
+    closing.abort(new BoxofficeError('BACKEND_UNAVAILABLE', 'the agent is stopping'))
+    await pool.close()
+    await Promise.allSettled([
+      ...[...provisioning.values()].map(({ record }) => record),
+      ...[...ending.values()].map(({ ending: { ended } }) => ended),
+    ])
+  }
 
   return {
     pool,
@@ -364,17 +374,20 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
       return () => lostListeners.delete(listener)
     },
     async destroyAll() {
-      pool.setTargets([])
-      const results = await Promise.allSettled([...sandboxes.keys()].map((id) => destroy(id, 'released')))
-      for (const result of results) if (result.status === 'rejected') log.error({ err: result.reason }, 'a sandbox could not be removed')
+      // First what is being made: an end in the middle of it would find nothing to end, and the engine would go on.
+      await settle()
+      const ended: SandboxReport[] = []
+      const end = async (sandbox: LiveSandbox): Promise<void> => {
+        const report = reportOf(sandbox)
+        await destroy(sandbox.id, AGENT_STOPPED)
+        ended.push({ ...report, state: 'lost', reason: AGENT_STOPPED })
+      }
+      for (const result of await Promise.allSettled([...sandboxes.values()].map(end)))
+        if (result.status === 'rejected') log.error({ err: result.reason }, 'a sandbox could not be removed')
+      return ended
     },
     async close() {
-      closing.abort(new BoxofficeError('BACKEND_UNAVAILABLE', 'the agent is stopping'))
-      await pool.close()
-      await Promise.allSettled([
-        ...[...provisioning.values()].map(({ record }) => record),
-        ...[...ending.values()].map(({ ending: { ended } }) => ended),
-      ])
+      await settle()
       await Promise.all([...sandboxes.values()].map((sandbox) => sandbox.release()))
     },
   }

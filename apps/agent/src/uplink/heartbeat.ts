@@ -6,6 +6,7 @@ import {
   type JournalEntry,
   type RegisterAgentRequest,
   type RegisterAgentResponse,
+  type SandboxReport,
 } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
 import type { BrokerClient } from './broker-client.ts'
@@ -15,7 +16,7 @@ import { register } from './register.ts'
 export type UplinkOptions = {
   broker: BrokerClient
   inventory: () => RegisterAgentRequest
-  heartbeat: (partial: boolean, journal: JournalEntry[]) => AgentHeartbeatRequest
+  heartbeat: (partial: boolean, journal: JournalEntry[], ended?: readonly SandboxReport[]) => AgentHeartbeatRequest
   journal: Journal
   /** Called before `onInstructions`, with what a registration says beyond them. */
   onRegistered: (registered: RegisterAgentResponse) => Promise<void>
@@ -32,13 +33,16 @@ export interface Uplink {
   start(): Promise<void>
   /** Reports what has changed without waiting for the next turn. */
   reportNow(): void
-  close(): Promise<void>
+  /** Neither reports nor takes instructions any more. */
+  stop(): Promise<void>
+  /** After the stop: what the broker has not heard yet, and these sandboxes, which have ended with the agent. */
+  sayLast(ended: readonly SandboxReport[]): Promise<void>
 }
 
 /** What happens within this time goes with one report; it arrives within 250 ms. */
 const GATHER_MS = 150
 /** At the end of the agent: how long the broker may take to hear what is still to be told. */
-const LAST_WORD_MS = 1000
+const LAST_WORD_MS = 3000
 
 export const createUplink = ({
   broker,
@@ -155,15 +159,19 @@ export const createUplink = ({
       await firstTry.promise
     },
     reportNow,
-    async close() {
+    async stop() {
       closing.abort()
       clearTimeout(gathering)
       wake()
       await running
-      if (identity === undefined || journal.isEmpty) return
-      await report(identity, true, AbortSignal.timeout(LAST_WORD_MS)).catch((err: unknown) =>
-        log.warn({ err }, 'the broker could not be told what has happened last'),
-      )
+    },
+    async sayLast(ended) {
+      // What the ends of sandboxes have made it want to tell comes with this.
+      clearTimeout(gathering)
+      if (identity === undefined || (journal.isEmpty && ended.length === 0)) return
+      await broker
+        .heartbeat(identity, heartbeat(true, journal.batch(), ended), AbortSignal.timeout(LAST_WORD_MS))
+        .catch((err: unknown) => log.warn({ err }, 'the broker could not be told what has happened last'))
     },
   }
 }

@@ -1,0 +1,3 @@
+import { shutdownSuite } from './suites/shutdown.ts'
+
+shutdownSuite('docker')
