@@ -1,7 +1,7 @@
 import { LIMITS } from '@boxoffice/protocol'
 
 /** What a message can need: its payload and the longest head. */
-const SLAB_BYTES = LIMITS.chunkBytes + 16
+const SLAB_BYTES = LIMITS.chunkBytes
 /** Enough for the backlog of a few fast streams; what is beyond them is the garbage collector's. */
 const KEPT = 32
 

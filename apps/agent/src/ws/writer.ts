@@ -3,12 +3,16 @@ import { LIMITS } from '@boxoffice/protocol'
 import { WebSocket } from 'ws'
 import { giveSlab, takeSlab } from './slabs.ts'
 
-/** Payload of one binary message: with its stream byte below 64 KiB, which also is what a 16-bit length can say [C-36]. */
-const MAX_PAYLOAD_BYTES = LIMITS.chunkBytes - 2
+const HEAD_BYTES = 5
+
+/**
+ * Payload of one binary message [C-36]. With its head it is what Node reads at once: a reader that is in step finds a whole message
+ * in each read, and `ws` hands that on as it is. Three bytes more, and every message is put together from two reads.
+ */
+const MAX_PAYLOAD_BYTES = LIMITS.chunkBytes - HEAD_BYTES
 
 /** From here on a piece begins a stream of bulk, which is worth waiting a moment for the rest of a message. */
 const BULK_BYTES = 16 * 1024
-const HEAD_BYTES = 5
 
 /** A binary message in the making; `slab` holds the bytes of bulk behind room for a head. */
 type Message = { stream: 1 | 2; bytes: number; flushed: (bytes: number) => void } & ({ pieces: Buffer[] } | { slab: Buffer })
