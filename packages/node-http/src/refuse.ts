@@ -1,6 +1,7 @@
-import { type IncomingMessage, type RequestListener, type Server, type ServerResponse, STATUS_CODES } from 'node:http'
+import type { IncomingMessage, RequestListener, Server, ServerResponse } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { BoxofficeError, newRequestId, requestIdFrom } from '@boxoffice/protocol'
+import { rawAnswer } from './raw-answer.ts'
 
 /** For `createServer`: what Node would refuse by itself, with an empty body, is left to `requireHost`. */
 export const SERVER_OPTIONS = { requireHostHeader: false } as const
@@ -33,9 +34,8 @@ export function refuseUnparsed(thrown: NodeJS.ErrnoException, socket: Duplex): v
   const message = late ? 'the request did not arrive in time' : 'the request is not valid HTTP, or its headers are too large'
   const error = new BoxofficeError(late ? 'TIMEOUT' : 'INVALID_REQUEST', message)
   const requestId = newRequestId()
-  const body = JSON.stringify(error.envelope(requestId))
-  const head = [`HTTP/1.1 ${error.status} ${STATUS_CODES[error.status]}`, 'Content-Type: application/json', `X-Request-Id: ${requestId}`]
-  socket.end([...head, `Content-Length: ${Buffer.byteLength(body)}`, 'Connection: close', '', body].join('\r\n'))
+  const headers = { 'Content-Type': 'application/json', 'X-Request-Id': requestId }
+  rawAnswer(socket, error.status, headers, JSON.stringify(error.envelope(requestId)))
 }
 
 /** The connection goes with it: a body that was never asked for may follow. */

@@ -16,7 +16,7 @@ import type { KeySource } from './keys.ts'
 import { createDataplaneMetrics } from './metrics.ts'
 import { processRoutes } from './processes.ts'
 import { Query } from './query.ts'
-import { sendError } from './respond.ts'
+import { refuse } from './respond.ts'
 import type { RevocationStore } from './revocations.ts'
 import { createRouter, parseTarget } from './router.ts'
 
@@ -120,7 +120,7 @@ export const createDataplane = (options: DataplaneOptions): Dataplane => {
     if (outgoing.destroyed) return
     const allow = error.code === 'METHOD_NOT_ALLOWED' ? error.details?.allow : undefined
     if (Array.isArray(allow) && !outgoing.headersSent) outgoing.setHeader('Allow', allow.join(', '))
-    sendError(incoming, outgoing, error, context)
+    refuse(incoming, outgoing, { error, requestId: context.requestId, alias: context.alias })
   }
 
   return {

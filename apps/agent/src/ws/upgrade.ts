@@ -1,4 +1,4 @@
-import { type IncomingMessage, STATUS_CODES } from 'node:http'
+import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { OpenSockets, type Origins } from '@boxoffice/node-http'
 import {
@@ -18,6 +18,7 @@ import type { Access, AccessJournal } from '../http/access-journal.ts'
 import { type Authenticator, tokenOf } from '../http/auth.ts'
 import type { DataplaneLimits } from '../http/dataplane-limits.ts'
 import type { DataplaneMetrics } from '../http/metrics.ts'
+import { refuseUpgrade } from '../http/respond.ts'
 import type { RevocationStore } from '../http/revocations.ts'
 import { parseTarget, type Target } from '../http/router.ts'
 import { createAttachments } from './attachments.ts'
@@ -176,7 +177,7 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
       metrics.errors.labels(error.code).inc()
       access.refused(caller, error)
       if (error.code === 'INTERNAL') log.error({ err: error.cause ?? error, request_id: requestId }, 'upgrade failed')
-      refuse(socket, error, requestId)
+      refuseUpgrade(socket, error, requestId)
     } finally {
       socket.off('close', gone)
       socket.off('error', gone)
@@ -204,20 +205,3 @@ const subprotocolToken = ({ headers }: IncomingMessage): string | undefined =>
     .map((name) => name.trim())
     .find((name) => name.startsWith(SUBPROTOCOL_BEARER_PREFIX))
     ?.slice(SUBPROTOCOL_BEARER_PREFIX.length)
-
-/** A refusal before the upgrade is an HTTP answer with the usual envelope. */
-const refuse = (socket: Duplex, error: BoxofficeError, requestId: string): void => {
-  if (socket.destroyed) return
-  socket.on('error', () => {})
-  const body = JSON.stringify(error.envelope(requestId))
-  const lines = [
-    `HTTP/1.1 ${error.status} ${STATUS_CODES[error.status] ?? ''}`,
-    'Connection: close',
-    'Content-Type: application/json',
-    `Content-Length: ${Buffer.byteLength(body)}`,
-    `X-Request-Id: ${requestId}`,
-    ...(error.status === 401 ? ['WWW-Authenticate: Bearer'] : []),
-    ...(error.retryable ? [`Retry-After: ${error.retryAfter ?? 1}`] : []),
-  ]
-  socket.end(`${lines.join('\r\n')}\r\n\r\n${body}`)
-}

@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { countRead } from '@boxoffice/node-http'
+import { countRead, finish, hasBody, hasUnread } from '@boxoffice/node-http'
 import { BoxofficeError } from '@boxoffice/protocol'
 import type { Passage } from './admission.ts'
 import { AnswerReader } from './answer.ts'
@@ -7,7 +7,6 @@ import type { AnswerHead } from './answer-head.ts'
 import type { Borrowed, Connections } from './connections.ts'
 import { requestHead, toClient } from './headers.ts'
 import type { ReadBuffer } from './read-buffers.ts'
-import { finish, hasBody, hasUnread } from './respond.ts'
 import { dialing } from './upstream.ts'
 
 export type Exchange = {

@@ -58,7 +58,7 @@ export function createRelay({ admission, corsOrigins, metrics, log }: RelayOptio
         { err: error.cause ?? error, request_id: requestId, code: error.code },
         error.message,
       )
-    refuse(incoming, outgoing, error, { requestId, alias: isAlias(incoming.url) })
+    refuse(incoming, outgoing, { error, requestId, alias: isAlias(incoming.url) })
   }
 
   return {

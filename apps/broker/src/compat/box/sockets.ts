@@ -1,7 +1,6 @@
 import type { IncomingMessage } from 'node:http'
-import { STATUS_CODES } from 'node:http'
 import type { Duplex } from 'node:stream'
-import { OpenSockets } from '@boxoffice/node-http'
+import { OpenSockets, rawAnswer } from '@boxoffice/node-http'
 import { BoxofficeError, fromUnknown, PROCESS_LIMITS, SUBPROTOCOL_MCP } from '@boxoffice/protocol'
 import { type WebSocket, WebSocketServer } from 'ws'
 import type { DataplaneClient } from '../../agents/dataplane-client.ts'
@@ -136,15 +135,7 @@ export function createBoxSockets({ box, callers, dataplane, corsOrigins, log }: 
   const refuse = (socket: Duplex, thrown: unknown): void => {
     const { status, code, message } = toBoxRefusal(fromUnknown(thrown))
     if (status >= 500) log.warn({ code, err: thrown }, message)
-    if (socket.destroyed) return
-    const body = JSON.stringify({ error: { code, message } })
-    const head = [
-      `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}`,
-      'content-type: application/json',
-      `content-length: ${Buffer.byteLength(body)}`,
-      'connection: close',
-    ]
-    socket.end([...head, '', body].join('\r\n'))
+    rawAnswer(socket, status, { 'content-type': 'application/json' }, JSON.stringify({ error: { code, message } }))
   }
 
   return {
