@@ -48,9 +48,12 @@ test('[2-81, 0-44] availability: without a provider the product starts; the serv
   await stack.startBroker()
   expect((await request(`${stack.brokerUrl}/healthz`)).status).toBe(200)
   await eventually('it is told', async () => (await servers.get('here')).status === 'unavailable')
-  expect(await servers.get('here')).toMatchObject({ error_phase: 'session_create', error_message: /^box_unavailable: no agent/ })
+  // Of the agent's last heartbeat the broker still knows, so that it may be one that does not answer: that is no failure of the server.
+  expect(await servers.get('here')).toMatchObject({
+    ...{ error_phase: 'session_create', error_message: /^box_unavailable: (no agent|agent \S+ cannot be reached)/, retry_count: 0 },
+  })
   await stack.startAgent()
-  expect(((await servers.connected('here')) satisfies ServerRecord).tool_count).toBe(4)
+  expect((await servers.connected('here')) satisfies ServerRecord).toMatchObject({ tool_count: 4, retry_count: 0 })
 })
 
 test.each([

@@ -199,7 +199,7 @@ async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, p
   const credentials = new Credentials({ verify, issuer, now })
 
   let url = ''
-  const mcp = createMcp({ settings, sessions, dataplane, placement, store, credentials, url: () => url, log })
+  const mcp = createMcp({ settings, sessions, dataplane, placement, client, store, credentials, url: () => url, log })
   const routes = [
     ...sessionRoutes(
       sessions,

@@ -4,12 +4,13 @@ import { BoxofficeError } from '@boxoffice/protocol'
 import { readWanted } from '../access/capabilities.ts'
 import { Credential } from '../access/credential.ts'
 import { type Principal, ROOT_TENANT } from '../access/principals.ts'
+import { type AgentClient, AgentUnreachable } from '../agents/agent-client.ts'
 import type { DataplaneClient } from '../agents/dataplane-client.ts'
 import type { Placement } from '../agents/placement.ts'
 import type { Origin } from '../audit/audit.ts'
 import type { Log } from '../log.ts'
 import type { NegotiateRequest, SessionService } from '../sessions/service.ts'
-import type { Store } from '../store/store.ts'
+import type { AgentRecord, Store } from '../store/store.ts'
 import { installCommand } from './dependencies.ts'
 import type { McpHost, ServerBox } from './host.ts'
 import { rewriteInvocation } from './host-path.ts'
@@ -22,6 +23,7 @@ export type BoxHostOptions = {
   sessions: SessionService
   dataplane: DataplaneClient
   placement: Pick<Placement, 'choose'>
+  client: Pick<AgentClient, 'list'>
   store: Pick<Store, 'scopes' | 'sessions'>
   /** Whether servers may run where nothing isolates them [2-81]. */
   hostFallback: boolean
@@ -120,8 +122,8 @@ export class BoxHost implements McpHost {
 
   /** What would keep a sandbox in that is made now; `box_unavailable` when there is none, or none that may be used [2-81]. */
   async #available({ name }: McpServerConfig): Promise<string> {
-    const { placement, hostFallback, log } = this.#options
-    const agent = await placement.choose().catch((thrown: unknown) => {
+    const { hostFallback, log } = this.#options
+    const agent = await this.#reachable().catch((thrown: unknown) => {
       throw unavailable(messageOf(thrown))
     })
     const isolation = agent.provider.isolation ?? 'none'
@@ -129,6 +131,21 @@ export class BoxHost implements McpHost {
     if (!hostFallback) throw unavailable('no provider isolates here, and mcp.host_fallback is off')
     log.warn({ mcp_server: name, isolation }, 'an MCP server runs on the host without isolation, as mcp.host_fallback allows')
     return isolation
+  }
+
+  /** One that went a moment ago counts as there until its heartbeats are missed: asked for a sandbox, it would cost a retry [2-90]. */
+  async #reachable(): Promise<AgentRecord> {
+    const { placement, client } = this.#options
+    const agent = await placement.choose()
+    const gone = await client.list(agent).then(
+      () => undefined,
+      (thrown: unknown) => (thrown instanceof AgentUnreachable ? thrown : undefined),
+    )
+    if (gone === undefined) return agent
+    // Another one may do; where there is none, this one says why.
+    return placement.choose({ except: new Set([agent.id]) }).catch(() => {
+      throw gone
+    })
   }
 
   /** Whoever was first with the thread's name would have the servers, and what they know, in a sandbox of theirs. */

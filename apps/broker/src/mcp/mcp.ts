@@ -1,4 +1,5 @@
 import { Hono } from 'hono'
+import type { AgentClient } from '../agents/agent-client.ts'
 import type { DataplaneClient } from '../agents/dataplane-client.ts'
 import type { Placement } from '../agents/placement.ts'
 import { isExposed, type ResolvedBrokerConfig } from '../config.ts'
@@ -21,6 +22,7 @@ export type McpOptions = {
   sessions: SessionService
   dataplane: DataplaneClient
   placement: Placement
+  client: AgentClient
   store: Store
   credentials: Credentials
   url: () => string
