@@ -9,7 +9,7 @@ import { LIMITS } from './limits.ts'
  * The socket carries one text message per line: from the client to stdin (the newline is added), from stdout to the client
  * (without it). It opens only for a credential in the headers or the subprotocols, and only for one socket at a time; the query
  * may say `takeover=true`, and `run=R&stdout_offset=N` to go on at byte N of stdout, which is where the lines that were received end:
- * also when that run has ended meanwhile, for as long as its output is kept (10 min), and whether or not another one has begun.
+ * also when that run has ended meanwhile, for as long as it is known, and whether or not another one has begun.
  * A line that was longer than what is kept for replay (1 MiB) when its reader was lost cannot be had again: `gap` says so.
  * At the end of the process it closes with 1000.
  *

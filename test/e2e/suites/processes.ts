@@ -83,6 +83,44 @@ export const processesSuite = (provider: ProviderName): void => {
       expect(await session.processes.get('kept')).toMatchObject({ status: 'exited', restarting: false })
     })
 
+    test('[2-65, 2-43] whose agent is killed in mid-stream loses no line and repeats none, on stdout and on stdin', {
+      timeout: 120_000,
+    }, async () => {
+      // Counts until it has read `end`, and says again what it reads.
+      const count = 'i=0; while [ ! -e over ]; do echo "n $i"; i=$((i+1)); sleep 0.002; done'
+      const script = `(${count}) & while read -r line; do echo "e $line"; if [ "$line" = end ]; then touch over; wait; exit 0; fi; done`
+      await session.processes.start('sh', { processId: 'both', args: ['-c', script] })
+      const lines = await session.processes.attach('both')
+      const counted: string[] = []
+      const echoed: string[] = []
+      const reading = (async () => {
+        for await (const line of lines) (line.startsWith('e ') ? echoed : counted).push(line.slice(2))
+      })()
+      let sent = 0
+      let enough = false
+      const sending = (async () => {
+        for (; !enough; sent++) {
+          await lines.send(String(sent))
+          await new Promise((resolve) => setTimeout(resolve, 1))
+        }
+        await lines.send('end')
+      })()
+      const bothGoOn = async (): Promise<void> => {
+        const goals = [counted.length + 100, echoed.length + 100] as const
+        const ended = reading.then(() => Promise.reject(new Error(`ended after ${counted.length} and ${echoed.length} lines`)))
+        const reached = () => expect(counted.length >= goals[0] && echoed.length >= goals[1]).toBe(true)
+        await Promise.race([ended, vi.waitFor(reached, { timeout: 60_000 })])
+      }
+      await bothGoOn()
+      await restartAgent()
+      await bothGoOn()
+      enough = true
+      await Promise.all([sending, reading])
+      const numbers = (length: number): string[] => Array.from({ length }, (_, i) => String(i))
+      expect(same(echoed, [...numbers(sent), 'end'])).toBe(true)
+      expect(same(counted, numbers(counted.length))).toBe(true)
+    })
+
     test('[4.5] that has ended while the agent was away is started again when it is back, and its end is told once', {
       timeout: 120_000,
     }, async () => {
