@@ -1,42 +1,16 @@
-import { BoxofficeError, type ManagedProcess, PROCESS_LIMITS, type StartProcessRequest } from '@boxoffice/protocol'
+import { BoxofficeError, type ManagedProcess, type StartProcessRequest } from '@boxoffice/protocol'
 import type { z } from 'zod'
 import type { SupervisorExit } from '../supervisor/link.ts'
 import { ProcessRecord } from '../supervisor/payloads.ts'
-import { toExitFields } from './exit.ts'
-import { loadManaged, type ManagedFile, removeManaged, saveManaged } from './managed-file.ts'
+import { ManagedEntries } from './managed-entries.ts'
+import { describeEntry, type ManagedEntry, newEntry } from './managed-entry.ts'
+import { loadManaged } from './managed-file.ts'
 import { restartAfter, shortRuns } from './managed-restart.ts'
-import { isRun, newRun, processIdOf } from './managed-run.ts'
-import { ProcessStream } from './process.ts'
+import { newRun, processIdOf } from './managed-run.ts'
+import { type LineHolder, LOST_CLIENT_MS, letFlow, type Seat, type SitOptions, takeSeat } from './managed-seat.ts'
+import { closeStdin, spawnRun } from './managed-spawn.ts'
 import type { Sandbox } from './sandbox.ts'
-import { managedStart } from './start.ts'
-import { stderrPreview } from './stderr-preview.ts'
 import { processTracker } from './tracker.ts'
-
-/** The socket that has a process's lines. */
-export interface LineHolder {
-  /** Another one has them now. */
-  takenOver(): void
-}
-
-/** A socket's hold on one run; one at a time. */
-export interface Seat {
-  readonly processId: string
-  readonly run: string
-  /** Where a client goes on that does not say: the first line that nobody got; undefined where that is not known any more. */
-  position: number | undefined
-  /** What an earlier socket wrote has reached the process. */
-  readonly before: Promise<void>
-  /** `written` resolves when the process has what this one wrote. `lost`: its client may be back in a moment. */
-  leave(end: { written: Promise<void>; lost: boolean }): void
-}
-
-export type SitOptions = {
-  takeover: boolean
-  /** Only this one. */
-  run: string | undefined
-  /** Its client goes on where it was: what is left of `run` is for it, also when that has ended meanwhile. */
-  resumes: boolean
-}
 
 /** The managed processes of one sandbox (contract 4.5): named, long-lived, started again as they were asked to be. */
 export interface ManagedProcesses {
@@ -52,24 +26,6 @@ export interface ManagedProcesses {
   adopt(): void
 }
 
-type Entry = {
-  file: ManagedFile
-  /** `waiting`: for its next start. */
-  state: 'starting' | 'running' | 'waiting' | 'exited'
-  /** Monotonic, for what is kept. */
-  endedAt: number
-  over: PromiseWithResolvers<void>
-  launched: Promise<void>
-  holder: LineHolder | undefined
-  position: number | undefined
-  written: Promise<void>
-  timer: NodeJS.Timeout | undefined
-  /** While it waits, the session is not idle [0-45]. */
-  release: (() => void) | undefined
-}
-
-/** How long the output of a process whose client was lost is kept from being overwritten. */
-const LOST_CLIENT_MS = 30_000
 const KILL_GRACE_MS = 5000
 
 const managers = new WeakMap<Sandbox, ManagedProcesses>()
@@ -85,21 +41,22 @@ export const managedProcesses = (sandbox: Sandbox): ManagedProcesses => {
 
 class SandboxProcesses implements ManagedProcesses {
   readonly #sandbox: Sandbox
-  readonly #entries = new Map<string, Entry>()
+  readonly #entries: ManagedEntries
   /** The link whose ends are listened to: a stop and a wake make another one. */
   #heard: Sandbox['link'] | undefined
 
   constructor(sandbox: Sandbox) {
     this.#sandbox = sandbox
+    this.#entries = new ManagedEntries(sandbox)
     sandbox.onEnd(() => {
-      for (const entry of this.#entries.values()) this.#rest(entry)
+      for (const entry of this.#entries.all()) this.#rest(entry)
     })
   }
 
   async start(request: z.output<typeof StartProcessRequest>, signal: AbortSignal): Promise<ManagedProcess> {
     const { process_id: id, command, args, env, cwd, restart, max_restarts, replace } = request
-    this.#forgetOld()
-    for (let entry = this.#entries.get(id); entry !== undefined && entry.state !== 'exited'; entry = this.#entries.get(id)) {
+    this.#entries.forgetOld()
+    for (let entry = this.#entries.find(id); entry !== undefined && entry.state !== 'exited'; entry = this.#entries.find(id)) {
       if (!replace)
         throw new BoxofficeError(
           'PROCESS_CONFLICT',
@@ -107,80 +64,49 @@ class SandboxProcesses implements ManagedProcesses {
         )
       await this.stop(id)
     }
-    this.#refuseTooMany()
+    this.#entries.refuseTooMany()
     const entry = newEntry({
       ...{ process_id: id, command, args, env, cwd: cwd ?? null, restart, max_restarts },
       ...{ run: newRun(id), started_at: new Date().toISOString(), restarts: 0, short_runs: 0 },
       ...{ stopped: false, exited_at: null, exit: null },
     })
-    this.#entries.set(id, entry)
+    this.#entries.add(entry)
     try {
       await this.#launch(entry, signal)
     } catch (error) {
-      if (this.#entries.get(id) === entry) this.#forget(id)
+      if (this.#entries.find(id) === entry) this.#entries.forget(id)
       entry.over.resolve()
       throw error
     }
-    return this.#describe(entry)
+    return describeEntry(this.#sandbox, entry)
   }
 
   list(): Promise<ManagedProcess[]> {
-    this.#forgetOld()
-    return Promise.all([...this.#entries.values()].map((entry) => this.#describe(entry)))
+    this.#entries.forgetOld()
+    return Promise.all(this.#entries.all().map((entry) => describeEntry(this.#sandbox, entry)))
   }
 
   async get(processId: string): Promise<ManagedProcess> {
-    return this.#describe(this.#known(processId))
+    return describeEntry(this.#sandbox, this.#entries.known(processId))
   }
 
   async stop(processId: string): Promise<void> {
-    const entry = this.#entries.get(processId)
+    const entry = this.#entries.find(processId)
     if (entry === undefined || entry.state === 'exited') return
-    this.#change(entry, { stopped: true })
+    this.#entries.change(entry, { stopped: true })
     if (entry.state === 'waiting') return this.#settle(entry)
     await entry.launched.catch(() => {})
     if (!isUp(entry)) return
     const { run } = entry.file
-    await this.#closeStdin(run)
+    await closeStdin(this.#sandbox, entry)
     await this.#sandbox.link.call('kill', { id: run, cause: 'stopped', grace_ms: KILL_GRACE_MS }).catch((error: unknown) => {
       if (!isGone(error)) throw error
     })
     await entry.over.promise
   }
 
-  sit(processId: string, holder: LineHolder, { takeover, run, resumes }: SitOptions): Seat {
-    const entry = this.#known(processId)
-    const name = JSON.stringify(processId)
-    const isOver = run !== entry.file.run || entry.state === 'waiting' || entry.state === 'exited'
-    if (isOver && resumes && run !== undefined && isRun(run) && processIdOf(run) === processId) return endedSeat(processId, run)
-    if (entry.state !== 'running' || (run !== undefined && run !== entry.file.run))
-      throw new BoxofficeError('PROCESS_NOT_RUNNING', `process ${name} has ended; GET /processes/${processId} tells how`)
-    if (entry.holder !== undefined && !takeover)
-      throw new BoxofficeError('ALREADY_ATTACHED', `process ${name} has another socket; pass takeover=true to replace it`)
-    const before = entry.holder
-    entry.holder = holder
-    clearTimeout(entry.timer)
-    before?.takenOver()
-    // An ended run's seat says nothing about the next one.
-    const of = entry.file.run
-    return {
-      processId,
-      run: of,
-      before: entry.written,
-      get position() {
-        return entry.file.run === of ? entry.position : undefined
-      },
-      set position(position) {
-        if (entry.file.run === of) entry.position = position
-      },
-      leave: ({ written, lost }) => {
-        if (entry.file.run !== of) return
-        entry.written = written
-        if (entry.holder !== holder) return
-        entry.holder = undefined
-        if (entry.state === 'running') this.#letFlow(entry, lost ? LOST_CLIENT_MS : 0)
-      },
-    }
+  sit(processId: string, holder: LineHolder, options: SitOptions): Seat {
+    return takeSeat(this.#sandbox, this.#entries.known(processId), holder, options)
   }
 
   adopt(): void {
@@ -188,7 +114,7 @@ class SandboxProcesses implements ManagedProcesses {
     for (const file of loadManaged(this.#sandbox.directory)) {
       const entry = newEntry(file)
       entry.position = undefined
-      this.#entries.set(file.process_id, entry)
+      this.#entries.add(entry)
       entry.state = file.exited_at === null ? 'running' : 'exited'
       if (entry.state === 'running') continue
       entry.endedAt = performance.now() - Math.max(0, Date.now() - Date.parse(file.exited_at ?? ''))
@@ -209,13 +135,13 @@ class SandboxProcesses implements ManagedProcesses {
 
   /** Those that are said to run: the supervisor tells of their ends by itself, unless it knows them no more. */
   #recognise(): void {
-    for (const entry of this.#entries.values()) {
+    for (const entry of this.#entries.all()) {
       if (entry.state !== 'running') continue
       const { run } = entry.file
       this.#sandbox.link.call('get', { id: run }).then(
         (answer) => {
           const record = ProcessRecord.safeParse(answer).data
-          if (record?.state === 'running' && !record.detach && entry.holder === undefined) this.#letFlow(entry, LOST_CLIENT_MS)
+          if (record?.state === 'running' && !record.detach && entry.holder === undefined) letFlow(this.#sandbox, entry, LOST_CLIENT_MS)
           if (record?.state === 'running' && entry.file.stopped) void this.stop(entry.file.process_id).catch(() => {})
         },
         (error: unknown) => {
@@ -225,32 +151,15 @@ class SandboxProcesses implements ManagedProcesses {
     }
   }
 
-  #launch(entry: Entry, signal: AbortSignal): Promise<void> {
+  #launch(entry: ManagedEntry, signal: AbortSignal): Promise<void> {
     entry.launched = this.#spawn(entry, signal)
     return entry.launched
   }
 
-  async #spawn(entry: Entry, signal: AbortSignal): Promise<void> {
+  async #spawn(entry: ManagedEntry, signal: AbortSignal): Promise<void> {
     this.#listen()
-    saveManaged(this.#sandbox.directory, entry.file)
-    const { promise, resolve, reject } = Promise.withResolvers<void>()
-    const stream = new ProcessStream(
-      this.#sandbox,
-      { type: 'start', payload: managedStart(this.#sandbox, entry.file) },
-      {
-        ready: () => {
-          if (entry.state === 'starting') entry.state = 'running'
-          stream.leave()
-          resolve()
-        },
-        output: () => {},
-        // The tracker has told of it already.
-        exit: () => resolve(),
-        failed: reject,
-      },
-    )
-    await stream.open('process', signal)
-    await promise
+    this.#entries.save(entry)
+    await spawnRun(this.#sandbox, entry, signal)
   }
 
   #listen(): void {
@@ -258,17 +167,17 @@ class SandboxProcesses implements ManagedProcesses {
     if (this.#heard === link) return
     this.#heard = link
     processTracker(this.#sandbox).onProcessEnd((run, exit, ageMs) => {
-      const entry = this.#entries.get(processIdOf(run))
+      const entry = this.#entries.find(processIdOf(run))
       if (entry?.file.run === run && entry.state !== 'exited' && entry.state !== 'waiting') this.#onEnd(entry, exit, ageMs)
     })
   }
 
   /** `undefined`: the sandbox went with it. `null`: nobody saw the end, and the sandbox is still there. */
-  #onEnd(entry: Entry, exit: SupervisorExit | null | undefined, ageMs: number): void {
+  #onEnd(entry: ManagedEntry, exit: SupervisorExit | null | undefined, ageMs: number): void {
     clearTimeout(entry.timer)
     entry.endedAt = performance.now() - ageMs
     const wait = exit === undefined || this.#sandbox.lost !== undefined ? null : restartAfter({ ...entry.file, exit })
-    this.#change(entry, {
+    this.#entries.change(entry, {
       exit: exit ?? null,
       exited_at: new Date(Date.now() - ageMs).toISOString(),
       short_runs: shortRuns({ ...entry.file, exit: exit ?? null }),
@@ -277,14 +186,14 @@ class SandboxProcesses implements ManagedProcesses {
     this.#again(entry, wait)
   }
 
-  #again(entry: Entry, wait = restartAfter(entry.file)): void {
+  #again(entry: ManagedEntry, wait = restartAfter(entry.file)): void {
     if (wait === null) return this.#settle(entry)
     entry.state = 'waiting'
     entry.release ??= this.#sandbox.activity.run()
     entry.timer = setTimeout(() => void this.#restart(entry), wait)
   }
 
-  async #restart(entry: Entry): Promise<void> {
+  async #restart(entry: ManagedEntry): Promise<void> {
     const { process_id: id, restarts, short_runs } = entry.file
     entry.state = 'starting'
     entry.position = 0
@@ -303,156 +212,28 @@ class SandboxProcesses implements ManagedProcesses {
       entry.release = undefined
     } catch {
       // The sandbox did not answer. If it is gone, `onEnd` has said so; else it is tried again like a run that failed.
-      if (this.#entries.get(id) !== entry || entry.state !== 'starting') return
+      if (this.#entries.find(id) !== entry || entry.state !== 'starting') return
       entry.file = { ...entry.file, short_runs: short_runs + 1 }
       this.#onEnd(entry, this.#sandbox.lost === undefined ? null : undefined, 0)
     }
   }
 
-  #settle(entry: Entry): void {
+  #settle(entry: ManagedEntry): void {
     this.#rest(entry)
     entry.state = 'exited'
     entry.over.resolve()
-    this.#forgetOld()
+    this.#entries.forgetOld()
   }
 
-  #rest(entry: Entry): void {
+  #rest(entry: ManagedEntry): void {
     clearTimeout(entry.timer)
     entry.release?.()
     entry.release = undefined
   }
-
-  /** With nobody to read it the process is not held up: the last MiB of its output is kept, and older output gives way. */
-  #letFlow(entry: Entry, afterMs: number): void {
-    const { run } = entry.file
-    const flow = (): void => void this.#sandbox.link.call('detach', { id: run, detach: true }).catch(() => {})
-    clearTimeout(entry.timer)
-    if (afterMs === 0) return flow()
-    entry.timer = setTimeout(flow, afterMs)
-    entry.timer.unref()
-  }
-
-  /** By a reader of its own, because only readers can. */
-  async #closeStdin(run: string): Promise<void> {
-    const { promise, resolve } = Promise.withResolvers<void>()
-    const read = [0, 0, 0]
-    const stream = new ProcessStream(
-      this.#sandbox,
-      { type: 'attach', payload: { id: run, stdout: 'end', stderr: 'end' } },
-      {
-        ready({ stdout, stderr }) {
-          read[1] = stdout.offset
-          read[2] = stderr.offset
-          resolve()
-        },
-        output(of, piece) {
-          read[of] = (read[of] as number) + piece.length
-          stream.acknowledge(of, read[of])
-        },
-        exit: () => resolve(),
-        failed: () => resolve(),
-      },
-    )
-    await stream.open('process').catch(resolve)
-    await promise
-    stream.write(Buffer.alloc(0))
-    await stream.drained()
-    // The kill comes on another connection, and may come first: the process ends either way.
-    void processGone(this.#entries.get(processIdOf(run))).then(() => stream.leave())
-  }
-
-  async #describe(entry: Entry): Promise<ManagedProcess> {
-    const { file, state, holder } = entry
-    const exit = file.exit === null || state === 'running' ? undefined : toExitFields(file.exit)
-    return {
-      process_id: file.process_id,
-      status: state === 'running' || state === 'starting' ? 'running' : 'exited',
-      command: file.command,
-      args: file.args,
-      cwd: file.cwd ?? this.#sandbox.workspacePath,
-      env_keys: Object.keys(file.env).sort(),
-      attached: holder !== undefined,
-      started_at: file.started_at,
-      exited_at: file.exited_at,
-      exit_code: exit?.exit_code ?? null,
-      signal: exit?.signal ?? null,
-      reason: exit?.reason ?? (file.exited_at === null ? null : 'sandbox_lost'),
-      kill_cause: exit?.kill_cause ?? null,
-      spawn_error: exit?.spawn_error ?? null,
-      stderr_preview: exit?.spawn_error?.message ?? (await stderrPreview(this.#sandbox, file.run, exit?.stderr_bytes)),
-      restarts: file.restarts,
-      restarting: state === 'waiting',
-      restart: file.restart,
-      max_restarts: file.max_restarts,
-    }
-  }
-
-  #known(processId: string): Entry {
-    this.#forgetOld()
-    const entry = this.#entries.get(processId)
-    if (entry !== undefined) return entry
-    throw new BoxofficeError(
-      'PROCESS_NOT_FOUND',
-      `There is no process ${JSON.stringify(processId)} in this sandbox; GET /processes lists those that run or ended lately`,
-    )
-  }
-
-  #refuseTooMany(): void {
-    const running = [...this.#entries.values()].filter(({ state }) => state !== 'exited').length
-    if (running < PROCESS_LIMITS.running) return
-    throw new BoxofficeError('RATE_LIMITED', `The sandbox runs ${running} managed processes, as many as it may; stop one first`, {
-      retryAfter: 1,
-      details: { limit: 'max_managed_processes', max_managed_processes: PROCESS_LIMITS.running },
-    })
-  }
-
-  #forgetOld(): void {
-    const ended = [...this.#entries.values()].filter(({ state }) => state === 'exited').sort((a, b) => a.endedAt - b.endedAt)
-    const before = performance.now() - PROCESS_LIMITS.completedKeptSeconds * 1000
-    const many = ended.length - PROCESS_LIMITS.completed
-    ended.forEach(({ endedAt, file }, at) => {
-      if (at < many || endedAt < before) this.#forget(file.process_id)
-    })
-  }
-
-  #forget(processId: string): void {
-    this.#entries.delete(processId)
-    removeManaged(this.#sandbox.directory, processId)
-  }
-
-  #change(entry: Entry, change: Partial<ManagedFile>): void {
-    entry.file = { ...entry.file, ...change }
-    // The directory goes with the sandbox.
-    if (this.#sandbox.lost === undefined) saveManaged(this.#sandbox.directory, entry.file)
-  }
 }
 
-/** A run that has ended is nobody's: what it left is read by whoever asks for it. */
-const endedSeat = (processId: string, run: string): Seat => ({
-  processId,
-  run,
-  position: undefined,
-  before: Promise.resolve(),
-  leave() {},
-})
-
-const newEntry = (file: ManagedFile): Entry => ({
-  file,
-  state: 'starting',
-  endedAt: 0,
-  over: Promise.withResolvers(),
-  launched: Promise.resolve(),
-  holder: undefined,
-  position: 0,
-  written: Promise.resolve(),
-  timer: undefined,
-  release: undefined,
-})
-
 /** Others may have changed it meanwhile. */
-const isUp = ({ state }: Entry): boolean => state !== 'exited'
-
-const processGone = (entry: Entry | undefined): Promise<void> => entry?.over.promise ?? Promise.resolve()
+const isUp = ({ state }: ManagedEntry): boolean => state !== 'exited'
 
 const isGone = (error: unknown): boolean =>
   error instanceof BoxofficeError && (error.code === 'EXEC_NOT_FOUND' || error.code === 'PROCESS_NOT_RUNNING')

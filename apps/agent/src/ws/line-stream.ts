@@ -1,6 +1,6 @@
 import { BoxofficeError, PROCESS_LIMITS, TIMES } from '@boxoffice/protocol'
 import type { WebSocket } from 'ws'
-import type { Seat } from '../sandbox/managed-processes.ts'
+import type { Seat } from '../sandbox/managed-seat.ts'
 import { type ProcessReader, ProcessStream } from '../sandbox/process.ts'
 import type { Sandbox } from '../sandbox/sandbox.ts'
 import type { Ready } from '../supervisor/payloads.ts'

@@ -1,7 +1,7 @@
 import { BoxofficeError, CLOSE, fromUnknown, LinesClientFrame, type SessionTokenClaims, TIMES } from '@boxoffice/protocol'
 import type { WebSocket } from 'ws'
 import type { Authenticator } from '../http/auth.ts'
-import type { LineHolder, Seat } from '../sandbox/managed-processes.ts'
+import type { LineHolder, Seat } from '../sandbox/managed-seat.ts'
 import type { Sandbox } from '../sandbox/sandbox.ts'
 import { LineStream } from './line-stream.ts'
 import { Messages } from './messages.ts'

@@ -1,7 +1,8 @@
 import { BoxofficeError, PROCESS_LIMITS, SUBPROTOCOL_LINES, SUBPROTOCOL_MCP } from '@boxoffice/protocol'
 import { WebSocketServer } from 'ws'
 import { Query } from '../http/query.ts'
-import { type LineHolder, managedProcesses, type Seat } from '../sandbox/managed-processes.ts'
+import { managedProcesses } from '../sandbox/managed-processes.ts'
+import type { LineHolder, Seat } from '../sandbox/managed-seat.ts'
 import type { Sandbox } from '../sandbox/sandbox.ts'
 import { OutputPage } from '../supervisor/payloads.ts'
 
