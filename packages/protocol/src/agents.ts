@@ -48,6 +48,8 @@ export const SandboxReport = z.object({
   activity: SandboxActivity,
   /** Why it is `lost`, else null. */
   reason: z.string().nullable(),
+  /** With `lost`: its agent has ended it with itself, so there is nothing to destroy, and nobody to be told [2-27]. */
+  gone: z.boolean().optional(),
 })
 export type SandboxReport = z.infer<typeof SandboxReport>
 

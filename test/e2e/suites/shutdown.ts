@@ -10,6 +10,12 @@ import { eventually, processesWith } from '../support/traces.ts'
 type Binding = { binding: { state: string; reason: string | null } }
 type Line = { level: number; msg: string; sandboxes?: number }
 
+const linesOf = (log: string): Line[] =>
+  log
+    .split('\n')
+    .filter((line) => line !== '')
+    .map((line) => JSON.parse(line))
+
 /** [2-27] One shutdown path, once. */
 export const shutdownSuite = (provider: ProviderName): void => {
   describe(`${provider}: SIGTERM to an agent with --destroy-on-exit`, () => {
@@ -36,10 +42,7 @@ export const shutdownSuite = (provider: ProviderName): void => {
       expect(containersOf(installId)).toEqual([])
       expect([...ids, time].flatMap(processesWith)).toEqual([])
       expect(await sandboxes()).toEqual([])
-      const lines: Line[] = stderr()
-        .split('\n')
-        .filter((line) => line !== '')
-        .map((line) => JSON.parse(line))
+      const lines = linesOf(stderr())
       expect(lines.filter(({ msg }) => msg.includes('--destroy-on-exit'))).toMatchObject([{ sandboxes: 3 }])
       expect(lines.filter(({ level }) => level > 30)).toEqual([])
 
@@ -47,6 +50,8 @@ export const shutdownSuite = (provider: ProviderName): void => {
         const { body } = await broker.get(`/v1/sandbox/sessions/${id}?token=false`)
         expect((body as Binding).binding).toMatchObject({ state: 'failed', reason: 'agent_stopped' })
       }
+      // Nor does the broker try what there is nobody left for.
+      expect(linesOf(stack.broker().stderr()).filter(({ level }) => level > 30)).toEqual([])
       await stack.startAgent()
       const next = await broker.ensure('busy')
       expect(next.sandbox.id).not.toBe(busy.sandbox.id)

@@ -380,7 +380,7 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
       const end = async (sandbox: LiveSandbox): Promise<void> => {
         const report = reportOf(sandbox)
         await destroy(sandbox.id, AGENT_STOPPED)
-        ended.push({ ...report, state: 'lost', reason: AGENT_STOPPED })
+        ended.push({ ...report, state: 'lost', reason: AGENT_STOPPED, gone: true })
       }
       for (const result of await Promise.allSettled([...sandboxes.values()].map(end)))
         if (result.status === 'rejected') log.error({ err: result.reason }, 'a sandbox could not be removed')

@@ -58,7 +58,7 @@ describe('[2-27] an agent that ends its sandboxes with itself', () => {
     const { partial, sandboxes, journal } = broker.heartbeats.at(-1) ?? {}
     expect({ partial, sandboxes }).toMatchObject({
       partial: true,
-      sandboxes: [{ sandbox_id: id, session_id: 's1', state: 'lost', reason: 'agent_stopped' }],
+      sandboxes: [{ sandbox_id: id, session_id: 's1', state: 'lost', reason: 'agent_stopped', gone: true }],
     })
     expect(journal).toContainEqual(
       expect.objectContaining({ sandbox_id: id, data: expect.objectContaining({ reason: 'killed', kill_cause: 'shutdown' }) }),

@@ -41,7 +41,7 @@ export class Inventory {
       decisions.push({ sandbox_id: report.sandbox_id, action: keep && !lost ? 'keep' : 'destroy', ...workspace })
       if (!keep || !isPlaced(session)) continue
       placed.delete(session.id)
-      await (lost ? this.lost(session, report.reason ?? 'sandbox_lost') : this.#activity(session, report))
+      await (lost ? this.lost(session, report.reason ?? 'sandbox_lost', report.gone) : this.#activity(session, report))
     }
     if (!complete) return decisions
     for (const session of placed.values()) if (now() - session.activatedAt > YOUNG_MS) await this.lost(session, 'sandbox_missing')
@@ -50,7 +50,7 @@ export class Inventory {
   }
 
   /** Fails a session whose sandbox is gone [C-78]. */
-  async lost(session: PlacedSession, reason: string): Promise<void> {
+  async lost(session: PlacedSession, reason: string, gone = false): Promise<void> {
     const audit = (after: Session) => [
       auditEntry('sandbox.session.fail', systemOrigin(session.tenant), {
         ts: this.#options.now(),
@@ -61,7 +61,7 @@ export class Inventory {
         code: 'SANDBOX_LOST',
       }),
     ]
-    await this.#options.ledger.change(session, { type: 'sandbox_lost', reason }, { audit })
+    await this.#options.ledger.change(session, { type: 'sandbox_lost', reason, gone }, { audit })
   }
 
   async #activity(session: PlacedSession, { activity, state }: SandboxReport): Promise<void> {

@@ -43,7 +43,8 @@ export type SessionEvent =
   /** The agent says that its provider cannot suspend after all. */
   | { type: 'suspend_refused' }
   | { type: 'released'; keepWorkspace?: boolean }
-  | { type: 'sandbox_lost'; reason: string }
+  /** `gone`: nothing is left of it, and its agent has stopped [2-27]. */
+  | { type: 'sandbox_lost'; reason: string; gone?: boolean }
 
 export type SessionEffect =
   | { type: 'suspend'; mode: SuspendMode }
@@ -114,7 +115,7 @@ function whenRunning(session: ActiveSession | IdleSession, event: SessionEvent, 
     case 'released':
       return step(terminate(session, 'released', now, event.keepWorkspace), revoke, destroy)
     case 'sandbox_lost':
-      return step(fail(session, event.reason, now), revoke, destroy)
+      return step(fail(session, event.reason, now), ...(event.gone ? [] : [revoke, destroy]))
     case 'created':
     case 'create_failed':
     case 'taken_over':
@@ -142,7 +143,7 @@ function whenSuspended(session: SuspendedSession, event: SessionEvent, now: numb
     case 'released':
       return step(terminate(session, 'released', now, event.keepWorkspace), revoke, destroy)
     case 'sandbox_lost':
-      return step(fail(session, event.reason, now), revoke, destroy)
+      return step(fail(session, event.reason, now), ...(event.gone ? [] : [revoke, destroy]))
     case 'created':
     case 'create_failed':
     case 'taken_over':

@@ -106,6 +106,16 @@ describe('[4-95] a sandbox that dies outside', () => {
     expect(agent.revoked.get(session_id)).toBe('failed')
   })
 
+  test('[2-27] ended with its agent: failed at once, and nobody is asked to end it again', async () => {
+    const { session_id, sandbox } = await broker.ensure('t')
+    const activity = { running: 0, attached: 0, idle_ms: 0 }
+    const report = { sandbox_id: sandbox.id, session_id, generation: 1, profile_hash: '0'.repeat(16), activity }
+    await agent.heartbeat([{ ...report, state: 'lost', reason: 'agent_stopped', gone: true }])
+    expect(await binding(session_id)).toMatchObject({ state: 'failed', reason: 'agent_stopped' })
+    await broker.broker.settled()
+    expect(agent.calls.filter((call) => /revocations|DELETE/.test(call))).toEqual([])
+  })
+
   test('missing from a full report: failed, unless it is so new that the report may be older', async () => {
     const { session_id, sandbox } = await broker.ensure('t')
     agent.sandboxes.delete(sandbox.id)
