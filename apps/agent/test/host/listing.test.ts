@@ -1,3 +1,5 @@
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { createLocalProvider } from '../../src/providers/local/local.ts'
 import type { Provider } from '../../src/providers/provider.ts'
@@ -28,4 +30,13 @@ test('[2-30] a start whose cleanup fails, because sandboxes cannot be listed, go
   expect(asked).toBe(1)
   await host.recovery.settle([])
   expect(await run(await host.ensure('s1'), 'echo up')).toMatchObject({ stdout: 'up\n' })
+})
+
+test('a sandbox that the agent holds is listed without a look at its state file', async () => {
+  await using host = await Host.start(({ path, installId }) =>
+    createLocalProvider({ dataDirectory: path, installId, isolation: 'auto', log: silent }),
+  )
+  const { id } = await host.ensure('s1')
+  writeFileSync(join(host.dataDirectory, 'local', `${id}.json`), 'nothing that could be read')
+  expect(await Array.fromAsync(host.provider.list())).toMatchObject([{ id, state: 'running' }])
 })

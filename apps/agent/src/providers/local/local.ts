@@ -1,5 +1,6 @@
 import { chown, mkdir, readFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
+import { setImmediate } from 'node:timers/promises'
 import { BoxofficeError, SANDBOX_ID_PATTERN } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
 import { closedOnTheWay } from '../../mounts/ownership.ts'
@@ -23,6 +24,8 @@ export type LocalProviderOptions = {
   sameUser?: boolean
   log: Logger
 }
+
+const LOOKS_AT_ONCE = 32
 
 /** Sandboxes without a container engine: bubblewrap, or plain processes where there is none. */
 export const createLocalProvider = async (options: LocalProviderOptions): Promise<Provider> => {
@@ -49,7 +52,10 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
   const sandboxes = new Map<string, LocalSandbox>()
   const groups = new Set<string>()
   const unreadable = new Map<string, unknown>()
-  for await (const { group } of files.load((id, error) => unreadable.set(id, error))) groups.add(group)
+  for (const id of await files.ids()) {
+    const state = await files.read(id).catch((error: unknown) => void unreadable.set(id, error))
+    if (state !== undefined) groups.add(state.group)
+  }
   // Without its file a sandbox can neither be found again nor be ended by the broker: it ends here, by what still names it.
   const ended = (await cgroups?.sweep(groups)) ?? []
   for (const [id, err] of unreadable) {
@@ -104,6 +110,11 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
     sandboxes.set(state.id, sandbox)
     return sandbox
   }
+  const adoptById = async (id: string): Promise<LocalSandbox | undefined> => {
+    const state = await files.read(id).catch((err: unknown) => void log.warn({ sandbox_id: id, err }, 'a state file cannot be read'))
+    // It may have ended meanwhile, or be one that has been made meanwhile.
+    return state === undefined ? undefined : (sandboxes.get(id) ?? adopt(state))
+  }
   const known = (handle: SandboxHandle): LocalSandbox => {
     const sandbox = sandboxes.get(handle.id)
     if (sandbox === undefined) throw new BoxofficeError('SANDBOX_LOST', `sandbox ${handle.id} is not there any more`)
@@ -150,8 +161,12 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
       }
     },
     async *list() {
-      for await (const state of files.load((id, err) => log.warn({ sandbox_id: id, err }, 'a state file cannot be read'))) {
-        yield await (sandboxes.get(state.id) ?? adopt(state)).handle()
+      let looked = 0
+      for (const id of await files.ids()) {
+        // Each look is a few calls to the kernel that wait for nothing: between them the dataplane has its turn.
+        if (++looked % LOOKS_AT_ONCE === 0) await setImmediate()
+        const sandbox = sandboxes.get(id) ?? (await adoptById(id))
+        if (sandbox !== undefined) yield await sandbox.handle()
       }
     },
     inspect: async (handle) => sandboxes.get(handle.id)?.handle(),

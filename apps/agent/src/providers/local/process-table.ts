@@ -9,8 +9,9 @@ type Stat = { state: string; parent: number; startTime: string }
 /** `/proc/PID/stat`, or undefined when there is no such process. The name in parentheses may contain anything, so read from its end. */
 const statOf = (pid: number): Stat | undefined => {
   try {
-    // Kernel memory: the call is shorter than a trip to the thread pool.
-    const text = readFileSync(`/proc/${pid}/stat`, 'latin1')
+    // Kernel memory: the call is shorter than a trip to the thread pool. As UTF-8, whatever the name is made of: only that spares
+    // Node a buffer of 64 KiB for a file that the kernel says is empty.
+    const text = readFileSync(`/proc/${pid}/stat`, 'utf8')
     const fields = text.slice(text.lastIndexOf(')') + 2).split(' ')
     return { state: fields[0] ?? '', parent: Number(fields[1]), startTime: fields[19] ?? '' }
   } catch {

@@ -52,19 +52,19 @@ export const stateFiles = (directory: string) => {
       await rm(`${pathOf(id)}.new`, { force: true })
       await rm(pathOf(id), { force: true })
     },
-    /** All that can be read. A sandbox whose file cannot is named to `onBad`. */
-    async *load(onBad: (id: string, error: unknown) => void): AsyncGenerator<LocalState> {
-      for (const name of await readdir(directory)) {
-        if (!name.endsWith(SUFFIX)) continue
-        const id = name.slice(0, -SUFFIX.length)
-        try {
-          const state = LocalState.parse(JSON.parse(await readFile(pathOf(id), 'utf8')))
-          if (state.id !== id) throw new Error(`it is the file of ${state.id}`)
-          yield state
-        } catch (error) {
-          if ((error as NodeJS.ErrnoException).code !== 'ENOENT') onBad(id, error)
-        }
-      }
+    /** The sandboxes that have a file, readable or not. */
+    async ids(): Promise<string[]> {
+      return (await readdir(directory)).flatMap((name) => (name.endsWith(SUFFIX) ? [name.slice(0, -SUFFIX.length)] : []))
+    },
+    /** One file; undefined when it has gone. Throws where it cannot be read. */
+    async read(id: string): Promise<LocalState | undefined> {
+      const text = await readFile(pathOf(id), 'utf8').catch((error: NodeJS.ErrnoException) => {
+        if (error.code !== 'ENOENT') throw error
+      })
+      if (text === undefined) return undefined
+      const state = LocalState.parse(JSON.parse(text))
+      if (state.id !== id) throw new Error(`it is the file of ${state.id}`)
+      return state
     },
   }
 }
