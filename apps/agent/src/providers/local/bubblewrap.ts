@@ -7,6 +7,8 @@ import { bindsOf, type SandboxSpec } from '../provider.ts'
 
 const run = promisify(execFile)
 
+/** As Docker has it. */
+const SHM_BYTES = 64 * 2 ** 20
 const TMP_BYTES = 64 * 1024 * 1024
 /** The only user there is inside. Outside it is the uid that owns the workspace. */
 const INSIDE_ID = '1000'
@@ -75,7 +77,8 @@ export const bubblewrapArguments = (paths: BubblewrapPaths, spec: SandboxSpec): 
   ...['--setenv', 'PATH', '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'],
   ...['--ro-bind', '/usr', '/usr', ...SYSTEM_LINKS],
   ...['--ro-bind', paths.etc, '/etc'],
-  ...['--proc', '/proc', '--dev', '/dev'],
+  // What is written to memory needs no disk and, where there are no control groups, has no other bound.
+  ...['--proc', '/proc', '--dev', '/dev', '--perms', '1777', '--size', String(SHM_BYTES), '--tmpfs', '/dev/shm', '--remount-ro', '/dev'],
   ...['--size', String(TMP_BYTES), '--tmpfs', '/tmp', '--dir', '/run', '--dir', '/var', '--symlink', '../tmp', '/var/tmp'],
   ...bindsOf(spec).flatMap(({ source, target, readOnly }) => [readOnly ? '--ro-bind' : '--bind', source, target]),
   ...['--ro-bind', paths.supervisor, '/.boxoffice/supervisor', '--ro-bind', paths.link, '/.boxoffice/link'],
