@@ -7,7 +7,7 @@ import { describeEntry, type ManagedEntry, newEntry } from './managed-entry.ts'
 import { loadManaged } from './managed-file.ts'
 import { restartAfter, shortRuns } from './managed-restart.ts'
 import { newRun, processIdOf } from './managed-run.ts'
-import { type LineHolder, LOST_CLIENT_MS, letFlow, type Seat, type SitOptions, takeSeat } from './managed-seat.ts'
+import { type LineHolder, LOST_CLIENT_MS, letFlow, mayTake, type Seat, type SitOptions, takeSeat } from './managed-seat.ts'
 import { closeStdin, spawnRun } from './managed-spawn.ts'
 import type { Sandbox } from './sandbox.ts'
 import { processTracker } from './tracker.ts'
@@ -20,7 +20,9 @@ export interface ManagedProcesses {
   get(processId: string): Promise<ManagedProcess>
   /** Resolves when it has ended; one that is not there, or has ended, is fine. */
   stop(processId: string): Promise<void>
-  /** Throws PROCESS_NOT_FOUND, PROCESS_NOT_RUNNING, ALREADY_ATTACHED [2-64, 2-66]. */
+  /** The run that `sit` would give a seat at. Throws PROCESS_NOT_FOUND, PROCESS_NOT_RUNNING, ALREADY_ATTACHED [2-64, 2-66]. */
+  mayTake(processId: string, options: SitOptions): string
+  /** Throws the same. */
   sit(processId: string, holder: LineHolder, options: SitOptions): Seat
   /** Knows what an earlier run of the agent has started. */
   adopt(): void
@@ -103,6 +105,10 @@ class SandboxProcesses implements ManagedProcesses {
       if (!isGone(error)) throw error
     })
     await entry.over.promise
+  }
+
+  mayTake(processId: string, options: SitOptions): string {
+    return mayTake(this.#entries.known(processId), options)
   }
 
   sit(processId: string, holder: LineHolder, options: SitOptions): Seat {

@@ -32,22 +32,30 @@ export type SitOptions = {
 /** How long the output of a process whose client was lost is kept from being overwritten. */
 export const LOST_CLIENT_MS = 30_000
 
-/** Takes the one seat at a process. Throws PROCESS_NOT_RUNNING, ALREADY_ATTACHED [2-64, 2-66]. */
-export const takeSeat = (sandbox: Sandbox, entry: ManagedEntry, holder: LineHolder, { takeover, run, resumes }: SitOptions): Seat => {
-  const { process_id: processId } = entry.file
+/** The run that a client would have the seat at, who sits there being sent away. Throws PROCESS_NOT_RUNNING, ALREADY_ATTACHED [2-64, 2-66]. */
+export const mayTake = (entry: ManagedEntry, { takeover, run, resumes }: SitOptions): string => {
+  const { process_id: processId, run: current } = entry.file
   const name = JSON.stringify(processId)
-  const isOver = run !== entry.file.run || entry.state === 'waiting' || entry.state === 'exited'
-  if (isOver && resumes && run !== undefined && isRun(run) && processIdOf(run) === processId) return endedSeat(processId, run)
-  if (entry.state !== 'running' || (run !== undefined && run !== entry.file.run))
+  if (isLeftOver(entry, run) && resumes) return run
+  if (run !== undefined && run !== current)
+    throw new BoxofficeError('PROCESS_NOT_RUNNING', `run: process ${name} is not in that run any more; leave run out to attach to this one`)
+  if (entry.state !== 'running')
     throw new BoxofficeError('PROCESS_NOT_RUNNING', `process ${name} has ended; GET /processes/${processId} tells how`)
   if (entry.holder !== undefined && !takeover)
     throw new BoxofficeError('ALREADY_ATTACHED', `process ${name} has another socket; pass takeover=true to replace it`)
+  return current
+}
+
+/** Takes the one seat at a process, if one may. */
+export const takeSeat = (sandbox: Sandbox, entry: ManagedEntry, holder: LineHolder, options: SitOptions): Seat => {
+  const { process_id: processId } = entry.file
+  const of = mayTake(entry, options)
+  if (isLeftOver(entry, of)) return endedSeat(processId, of)
   const before = entry.holder
   entry.holder = holder
   clearTimeout(entry.timer)
   before?.takenOver()
   // An ended run's seat says nothing about the next one.
-  const of = entry.file.run
   return {
     processId,
     run: of,
@@ -77,6 +85,10 @@ export const letFlow = ({ link }: Sandbox, entry: ManagedEntry, afterMs: number)
   entry.timer = setTimeout(flow, afterMs)
   entry.timer.unref()
 }
+
+/** Whether it is one of the process's runs that have ended. */
+const isLeftOver = ({ file, state }: ManagedEntry, run: string | undefined): run is string =>
+  run !== undefined && (run !== file.run || state === 'waiting' || state === 'exited') && isRun(run) && processIdOf(run) === file.process_id
 
 /** A run that has ended is nobody's: what it left is read by whoever asks for it. */
 const endedSeat = (processId: string, run: string): Seat => ({
