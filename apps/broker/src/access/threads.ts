@@ -1,9 +1,10 @@
 import { BoxofficeError } from '@boxoffice/protocol'
 import { auditEntry, type Origin } from '../audit/audit.ts'
+import { sessionEntry } from '../audit/session-entry.ts'
 import type { SessionLedger } from '../sessions/ledger.ts'
 import { noSession } from '../sessions/refusals.ts'
 import { threadScope } from '../sessions/scopes.ts'
-import { isPlaced, type LiveSession } from '../sessions/session.ts'
+import type { LiveSession } from '../sessions/session.ts'
 import type { Store } from '../store/store.ts'
 import type { Authorizer } from './authorizer.ts'
 import type { Principal } from './principals.ts'
@@ -47,8 +48,7 @@ export class Threads {
 
   async #end(live: LiveSession, origin: Origin): Promise<void> {
     const { ledger, cancel, now } = this.#options
-    const fields = { ts: now(), threadId: live.scope.id, sessionId: live.id, sandboxId: isPlaced(live) ? live.sandboxId : null }
-    const audit = () => [auditEntry('sandbox.session.release', origin, fields)]
+    const audit = () => [sessionEntry('sandbox.session.release', origin, live, { ts: now() })]
     const { refused } = await ledger.change(live, { type: 'released', keepWorkspace: false }, { audit })
     if (refused === undefined) cancel(live.id)
   }

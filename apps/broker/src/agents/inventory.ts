@@ -1,8 +1,8 @@
 import type { AgentInstructions, SandboxReport } from '@boxoffice/protocol'
-import { auditEntry, systemOrigin } from '../audit/audit.ts'
+import { systemOrigin } from '../audit/audit.ts'
+import { sessionEntry } from '../audit/session-entry.ts'
 import type { SessionEffects } from '../sessions/effects.ts'
 import type { SessionLedger } from '../sessions/ledger.ts'
-import { threadOf } from '../sessions/scopes.ts'
 import { isLive, isPlaced, type PlacedSession, type Session } from '../sessions/session.ts'
 import type { AgentRecord, Store } from '../store/store.ts'
 
@@ -51,16 +51,8 @@ export class Inventory {
 
   /** Fails a session whose sandbox is gone [C-78]. */
   async lost(session: PlacedSession, reason: string, gone = false): Promise<void> {
-    const audit = (after: Session) => [
-      auditEntry('sandbox.session.fail', systemOrigin(session.tenant), {
-        ts: this.#options.now(),
-        threadId: threadOf(session.scope),
-        sessionId: after.id,
-        sandboxId: session.sandboxId,
-        outcome: 'failed',
-        code: 'SANDBOX_LOST',
-      }),
-    ]
+    const fields = { ts: this.#options.now(), outcome: 'failed', code: 'SANDBOX_LOST' } as const
+    const audit = (after: Session) => [sessionEntry('sandbox.session.fail', systemOrigin(session.tenant), after, fields)]
     await this.#options.ledger.change(session, { type: 'sandbox_lost', reason, gone }, { audit })
   }
 

@@ -1,7 +1,7 @@
 import { EVENT_DATA, JOURNAL_DATA, type JournalEntry } from '@boxoffice/protocol'
 import { type AuditEntry, auditEntry, systemOrigin } from '../audit/audit.ts'
 import { threadOf } from '../sessions/scopes.ts'
-import { isLive, isPlaced, type Session } from '../sessions/session.ts'
+import { placedOf, type Session } from '../sessions/session.ts'
 import type { AgentRecord, JournalRecord, Store } from '../store/store.ts'
 import type { NewSessionEvent } from './session-events.ts'
 
@@ -32,7 +32,7 @@ export class JournalIntake {
 /** An agent speaks for its own sandboxes only. */
 function isOn(session: Session, agent: AgentRecord, sandboxId: string | null): boolean {
   if (session.agentId !== agent.id) return false
-  const placed = isPlaced(session) ? session : isLive(session) ? null : session.placed
+  const placed = placedOf(session)
   return placed === null || placed.sandboxId === sandboxId
 }
 

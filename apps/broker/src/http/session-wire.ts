@@ -15,7 +15,7 @@ import { renderScope } from '../scopes/template.ts'
 import type { Repeatable } from '../sessions/idempotency.ts'
 import { threadOf, threadScope } from '../sessions/scopes.ts'
 import type { Grant, NegotiateRequest, SessionView } from '../sessions/service.ts'
-import { isLive, isPlaced, type PlacedSession, type Session } from '../sessions/session.ts'
+import { isLive, isPlaced, type PlacedSession, placedOf, type Session } from '../sessions/session.ts'
 import type { IssuedToken } from '../tokens/issuer.ts'
 
 /** `GET …/{id}`: the acquire response, without what the session does not (or no longer) have. */
@@ -107,7 +107,7 @@ export const toHeartbeatResponse = (session: PlacedSession): HeartbeatResponse =
 })
 
 export function toBinding(session: Session): Binding {
-  const placed = isPlaced(session) ? session : isLive(session) ? null : session.placed
+  const placed = placedOf(session)
   return {
     id: session.id,
     scope: session.scope,

@@ -12,7 +12,8 @@ import {
 import type { Authorizer, Decision } from '../access/authorizer.ts'
 import type { Principal } from '../access/principals.ts'
 import type { Placement } from '../agents/placement.ts'
-import { auditEntry, type Origin } from '../audit/audit.ts'
+import type { Origin } from '../audit/audit.ts'
+import { sessionEntry } from '../audit/session-entry.ts'
 import { eventsOf } from '../events/session-events.ts'
 import type { IdempotencyRecord, Store } from '../store/store.ts'
 import type { SessionEffects } from './effects.ts'
@@ -22,9 +23,10 @@ import type { SessionLedger } from './ledger.ts'
 import { dueAt } from './lifecycle.ts'
 import { type Provisioner, provisionError } from './provisioner.ts'
 import { exists, forbidden, noSession, notTheOwner, starting, stillEnding, superseded } from './refusals.ts'
-import { threadOf, workspaceIdOf } from './scopes.ts'
+import { workspaceIdOf } from './scopes.ts'
 import type { NegotiateRequest } from './service.ts'
 import { isLive, isPlaced, type LiveSession, type PlacedSession, type ProvisioningSession } from './session.ts'
+import { within } from './within.ts'
 
 export type AcquisitionOptions = {
   store: Store
@@ -201,13 +203,7 @@ export class Acquisition {
       maxLive: maxSessions,
       labelQuota: request.labelQuota ?? null,
       idempotency: request.repeatable && recordOf(principal, request.repeatable, session.id, session.createdAt),
-      audit: [
-        auditEntry('sandbox.session.create', origin, {
-          ts: session.createdAt,
-          threadId: threadOf(session.scope),
-          sessionId: session.id,
-        }),
-      ],
+      audit: [sessionEntry('sandbox.session.create', origin, session, { ts: session.createdAt })],
       events: eventsOf(null, session, session.createdAt),
     })
     if (created.outcome === 'created') provisioner.begin(session)
@@ -225,7 +221,8 @@ export class Acquisition {
     for (let round = 0; ; round++) {
       const left = deadline - performance.now()
       const done = provisioner.done(session.id)
-      const made = left > 0 ? await waitFor(done, done === undefined ? Math.min(left, POLL_MS[round] ?? 100) : left) : undefined
+      const poll = () => delay(Math.min(left, POLL_MS[round] ?? 100), undefined)
+      const made = left > 0 ? await (done === undefined ? poll() : within(left, done)) : undefined
       const found = await store.sessions.byId(session.id)
       if (found !== undefined && isPlaced(found)) return found
       if (made === 'superseded' && found?.state !== 'provisioning') throw superseded()
@@ -239,15 +236,6 @@ export class Acquisition {
 
 const namesMounts = ({ mounts, workspaceHostPath, workspaceMode }: SandboxOverrides): boolean =>
   mounts !== undefined || workspaceHostPath !== undefined || workspaceMode !== undefined
-
-/** What `done` says, or undefined after `ms`. */
-async function waitFor<T>(done: Promise<T> | undefined, ms: number): Promise<T | undefined> {
-  const timer = new AbortController()
-  const timeout = delay(ms, undefined, { signal: timer.signal }).catch(() => undefined)
-  const first = await Promise.race(done === undefined ? [timeout] : [done, timeout])
-  timer.abort()
-  return first
-}
 
 /** A live session keeps its profile; the caller learns of a difference, or is refused when it asked for that [C-76]. */
 function mismatches(session: LiveSession, profile: Profile | null, { onMismatch }: NegotiateRequest): string[] {

@@ -5,7 +5,8 @@ import type { Log } from '../log.ts'
 import type { AgentRecord, Store } from '../store/store.ts'
 import type { SessionEffect } from './lifecycle.ts'
 import { workspaceIdOf } from './scopes.ts'
-import { type EndedSession, isLive, isPlaced, type Session } from './session.ts'
+import { type EndedSession, isLive, isPlaced, placedOf, type Session } from './session.ts'
+import { within } from './within.ts'
 
 /** Waits between attempts. After the last, the agent's next report brings it up again: the broker then answers `destroy`. */
 const RETRY_AFTER_MS = [0, 500, 2000, 8000]
@@ -57,11 +58,8 @@ export class SessionEffects {
   async workspaceIsFree(workspaceId: string, deadline: number): Promise<boolean> {
     const freeing = this.#freeing.get(workspaceId)
     if (freeing === undefined) return true
-    const timer = new AbortController()
-    const late = delay(Math.max(0, deadline - performance.now()), false, { signal: timer.signal }).catch(() => false)
-    const free = await Promise.race([freeing.then(() => true), late])
-    timer.abort()
-    return free
+    const free = freeing.then(() => true)
+    return (await within(deadline - performance.now(), free)) ?? false
   }
 
   /** Removes, in the background, the workspaces on the agent that nobody wants any more. What fails is tried again with its next report. */
@@ -117,7 +115,7 @@ export class SessionEffects {
     const { client, store, tokenTtlSeconds } = this.#options
     const agent = await store.agents.byId(session.agentId)
     if (agent === undefined) return
-    const placed = isPlaced(session) ? session : isLive(session) ? null : session.placed
+    const placed = placedOf(session)
     switch (effect.type) {
       case 'destroy':
         return this.#destroy(agent, session, placed?.sandboxId ?? null)

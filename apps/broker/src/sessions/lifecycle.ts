@@ -5,11 +5,11 @@ import {
   type EndReason,
   type FailedSession,
   type IdleSession,
-  isPlaced,
   type LiveSession,
   type Placed,
   type PlacedSession,
   type ProvisioningSession,
+  placedOf,
   type Session,
   type SuspendedSession,
   type SuspendMode,
@@ -275,9 +275,10 @@ function withActivity(session: ActiveSession | IdleSession, at: number, busy: bo
   return state === session.state && busy === session.busy ? next : rearm(next)
 }
 
-const placedOf = (session: Session): Placed | null => {
-  if (!isPlaced(session)) return session.state === 'terminated' || session.state === 'failed' ? session.placed : null
-  const { agentId, sandboxId, provider, isolation, generation, activatedAt } = session
+const placementOf = (session: Session): Placed | null => {
+  const placed = placedOf(session)
+  if (placed === null) return null
+  const { agentId, sandboxId, provider, isolation, generation, activatedAt } = placed
   return { agentId, sandboxId, provider, isolation, generation, activatedAt }
 }
 
@@ -287,7 +288,7 @@ const baseOf = (session: Session) => {
   const { providerPreference, mounts, lastActivityAt, dueAt, fence, hasGrants } = session
   return {
     ...{ id, tenant, scope, profile, labels, relay, shape, createdBy, createdAt, hardExpiresAt, leaseExpiresAt, revision, agentId },
-    ...{ providerPreference, mounts, lastActivityAt, dueAt, fence, hasGrants, busy: false, placed: placedOf(session) },
+    ...{ providerPreference, mounts, lastActivityAt, dueAt, fence, hasGrants, busy: false, placed: placementOf(session) },
   }
 }
 

@@ -2,13 +2,15 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { BoxofficeError, type CreateSandboxRequest, ERRORS, type ErrorCode, fromUnknown, type MountSet } from '@boxoffice/protocol'
 import { type AgentClient, AgentUnreachable } from '../agents/agent-client.ts'
 import type { Placement } from '../agents/placement.ts'
-import { auditEntry, systemOrigin } from '../audit/audit.ts'
+import { systemOrigin } from '../audit/audit.ts'
+import { sessionEntry } from '../audit/session-entry.ts'
 import type { Log } from '../log.ts'
 import type { AgentRecord, Store } from '../store/store.ts'
 import type { SessionEffects } from './effects.ts'
 import type { Change, SessionLedger } from './ledger.ts'
 import { workspaceIdOf } from './scopes.ts'
 import { isPlaced, type LiveSession, type PlacedSession, type ProvisioningSession, type Session } from './session.ts'
+import { within } from './within.ts'
 
 export type ProvisionerOptions = {
   store: Store
@@ -79,7 +81,7 @@ export class Provisioner {
       const change = await ledger.change(
         session,
         { type: 'taken_over', fence: session.fence, brokerId, agentId: session.agentId },
-        { audit: () => [auditEntry('sandbox.session.takeover', systemOrigin(session.tenant), { ts: now(), sessionId: session.id })] },
+        { audit: () => [sessionEntry('sandbox.session.takeover', systemOrigin(session.tenant), session, { ts: now() })] },
       )
       if (change.refused === undefined && change.session.state === 'provisioning') this.begin(change.session, AGENT_RETURNS_WITHIN_MS)
     }
@@ -107,9 +109,7 @@ export class Provisioner {
   /** Waits for what is in flight, at most `ms`; what is left is reconciled by the next broker. */
   async close(ms: number): Promise<void> {
     const all = Promise.allSettled([...this.#inFlight.values()].map(({ done }) => done))
-    const limit = new AbortController()
-    await Promise.race([all, delay(ms, undefined, { signal: limit.signal }).catch(() => {})])
-    limit.abort()
+    await within(ms, all)
     this.#closing = true
     for (const { abort } of this.#inFlight.values()) abort.abort()
     await all
@@ -223,13 +223,10 @@ const outcomeOf = ({ session, refused }: Change, fence: number): Provisioned =>
   refused !== undefined && session.fence !== fence ? 'superseded' : 'saved'
 
 const entryOf = (session: Session, ts: number, code: ErrorCode | null = null) =>
-  auditEntry(code === null ? 'sandbox.session.active' : 'sandbox.session.fail', systemOrigin(session.tenant), {
+  sessionEntry(code === null ? 'sandbox.session.active' : 'sandbox.session.fail', systemOrigin(session.tenant), session, {
     ts,
     code,
     outcome: code === null ? 'ok' : 'failed',
-    threadId: session.scope.type === 'thread' ? session.scope.id : null,
-    sessionId: session.id,
-    sandboxId: isPlaced(session) ? session.sandboxId : null,
   })
 
 /** What an agent may say to the caller; anything else is a fault between broker and agent. */

@@ -1,14 +1,14 @@
 import type { LostAgents } from '../agents/lost-agents.ts'
-import { auditEntry, systemOrigin } from '../audit/audit.ts'
+import { systemOrigin } from '../audit/audit.ts'
+import { sessionEntry } from '../audit/session-entry.ts'
 import type { Log } from '../log.ts'
 import type { Store } from '../store/store.ts'
 import type { SigningKeys } from '../tokens/keys.ts'
 import type { LastLook } from './last-look.ts'
 import type { SessionLedger } from './ledger.ts'
 import type { Provisioner } from './provisioner.ts'
-import { threadOf } from './scopes.ts'
 import { TOMBSTONE_MS } from './service.ts'
-import { isLive, isPlaced, type LiveSession, type Session, type SuspendMode } from './session.ts'
+import { isLive, type LiveSession, type Session, type SuspendMode } from './session.ts'
 
 export type ReaperOptions = {
   store: Store
@@ -80,7 +80,7 @@ export class Reaper {
     const agent = await store.agents.byId(session.agentId)
     const suspend: readonly SuspendMode[] = agent?.provider.suspend ?? ['freeze', 'stop']
     if (agent !== undefined && !(await lastLook.permits(session, { type: 'tick', suspend }, agent))) return
-    const audit = (after: Session) => (conditionOf(after) === conditionOf(session) ? [] : [entryOf(session, after, now())])
+    const audit = (after: Session) => (conditionOf(after) === conditionOf(session) ? [] : [entryOf(after, now())])
     await ledger.change(session, { type: 'tick', suspend }, { audit, forgetIdempotency: session.state === 'provisioning' })
   }
 }
@@ -91,13 +91,7 @@ const conditionOf = (session: Session): string => {
   return session.state === 'suspended' ? session.mode : session.state
 }
 
-function entryOf(before: LiveSession, after: Session, ts: number) {
+function entryOf(after: Session, ts: number) {
   const event = after.state === 'failed' ? 'sandbox.session.fail' : isLive(after) ? 'sandbox.session.suspend' : 'sandbox.session.end'
-  return auditEntry(event, systemOrigin(before.tenant), {
-    ts,
-    threadId: threadOf(before.scope),
-    sessionId: before.id,
-    sandboxId: isPlaced(before) ? before.sandboxId : null,
-    code: isLive(after) ? null : after.reason,
-  })
+  return sessionEntry(event, systemOrigin(after.tenant), after, { ts, code: isLive(after) ? null : after.reason })
 }

@@ -4,7 +4,8 @@ import { type AccessMode, type Authorizer, type Decision, mayRelease } from '../
 import type { Wanted } from '../access/capabilities.ts'
 import type { Members } from '../access/members.ts'
 import type { Principal } from '../access/principals.ts'
-import { type AuditEvent, auditEntry, type Origin } from '../audit/audit.ts'
+import type { AuditEvent, Origin } from '../audit/audit.ts'
+import { sessionEntry } from '../audit/session-entry.ts'
 import { heartbeatEvent } from '../events/session-events.ts'
 import { requireMode } from '../relay/choice.ts'
 import type { AgentRecord, Store } from '../store/store.ts'
@@ -14,7 +15,6 @@ import type { Grants, Issuance } from './grants.ts'
 import type { Repeatable } from './idempotency.ts'
 import type { Change, SessionLedger } from './ledger.ts'
 import { ended, noSession, requirePlaced } from './refusals.ts'
-import { threadOf } from './scopes.ts'
 import { isLive, isPlaced, type PlacedSession, type Session } from './session.ts'
 
 export type NegotiateRequest = {
@@ -239,13 +239,7 @@ export class SessionService {
   }
 
   #entry(event: AuditEvent, origin: Origin, session: Session, token: IssuedToken | null) {
-    return auditEntry(event, origin, {
-      ts: this.#options.now(),
-      threadId: threadOf(session.scope),
-      sessionId: session.id,
-      sandboxId: isPlaced(session) ? session.sandboxId : isLive(session) ? null : (session.placed?.sandboxId ?? null),
-      tokenHash: token?.hash ?? null,
-    })
+    return sessionEntry(event, origin, session, { ts: this.#options.now(), tokenHash: token?.hash ?? null })
   }
 }
 

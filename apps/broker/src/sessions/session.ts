@@ -63,3 +63,9 @@ export type Session = LiveSession | EndedSession
 export const isLive = (session: Session): session is LiveSession => session.state !== 'terminated' && session.state !== 'failed'
 export const isPlaced = (session: Session): session is PlacedSession =>
   session.state === 'active' || session.state === 'idle' || session.state === 'suspended'
+
+/** Where its sandbox is, or was when it ended; null: it never had one. */
+export function placedOf(session: Session): Placed | null {
+  if (isPlaced(session)) return session
+  return isLive(session) ? null : session.placed
+}

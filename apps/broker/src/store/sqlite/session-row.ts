@@ -1,5 +1,5 @@
 import { MountSet, type Profile, type RelayPreference, type Scope, type SessionState } from '@boxoffice/protocol'
-import { type EndReason, isLive, isPlaced, type Placed, type Session, type SuspendMode } from '../../sessions/session.ts'
+import { type EndReason, isLive, type Placed, placedOf, type Session, type SuspendMode } from '../../sessions/session.ts'
 
 /** One row of `sessions`. */
 export type SessionRow = {
@@ -75,15 +75,15 @@ export function toSession(row: SessionRow, profile: Profile): Session {
       return { ...base, state: 'provisioning', brokerId: row.broker_id ?? '', provisionDeadline: row.provision_deadline ?? 0 }
     case 'active':
     case 'idle':
-      return { ...base, ...placedOf(row), state: row.state }
+      return { ...base, ...placementIn(row), state: row.state }
     case 'suspended':
-      return { ...base, ...placedOf(row), state: 'suspended', mode: row.suspend_mode ?? 'freeze', suspendedAt: row.suspended_at ?? 0 }
+      return { ...base, ...placementIn(row), state: 'suspended', mode: row.suspend_mode ?? 'freeze', suspendedAt: row.suspended_at ?? 0 }
     case 'terminated':
     case 'failed': {
       const end = {
         ...base,
         endedAt: row.ended_at ?? 0,
-        placed: row.sandbox_id === null ? null : placedOf(row),
+        placed: row.sandbox_id === null ? null : placementIn(row),
         keepWorkspace: row.keep_workspace !== 0,
       }
       return row.state === 'failed'
@@ -93,7 +93,7 @@ export function toSession(row: SessionRow, profile: Profile): Session {
   }
 }
 
-const placedOf = (row: SessionRow): Placed => ({
+const placementIn = (row: SessionRow): Placed => ({
   agentId: row.agent_id,
   sandboxId: row.sandbox_id ?? '',
   provider: row.provider ?? '',
@@ -110,7 +110,7 @@ const mountsColumn = (mounts: MountSet): string => {
 
 /** All columns but those that the store adds. */
 export function toRow(session: Session): Omit<SessionRow, 'profile_hash' | 'owner' | 'has_grants'> {
-  const placed = isPlaced(session) ? session : isLive(session) ? null : session.placed
+  const placed = placedOf(session)
   const provisioning = session.state === 'provisioning' ? session : null
   const suspended = session.state === 'suspended' ? session : null
   return {
