@@ -3,48 +3,33 @@ import {
   type CreateSandboxRequest,
   effectiveMounts,
   MountSet,
-  newSandboxId,
-  type Profile,
   type SandboxRecord,
   type SandboxReport,
   sameMounts,
   type WorkspaceUsage,
 } from '@boxoffice/protocol'
-import type { Logger } from 'pino'
-import { hostOwner } from '../mounts/ownership.ts'
-import { type MountPlan, planMounts, prepareMounts } from '../mounts/plan.ts'
-import type { MountPolicy } from '../mounts/policy.ts'
+import { prepareMounts } from '../mounts/plan.ts'
 import { workspaceUsage } from '../mounts/workspace-usage.ts'
 import type { Provider, SandboxHandle } from '../providers/provider.ts'
 import { createSupervisorLink } from '../supervisor/supervisor-link.ts'
 import type { Journal } from '../uplink/journal.ts'
 import { AGENT_STOPPED, type EndCause, type EndReason, lostError, REMADE } from './end.ts'
-import { isRoot, type Layout, type Owner } from './layout.ts'
 import { LiveSandbox } from './live-sandbox.ts'
+import { createPlanner, type PlannerOptions } from './planner.ts'
 import { createPool, type Pool } from './pool.ts'
-import { imageOf, profileHash } from './profile-hash.ts'
+import { profileHash } from './profile-hash.ts'
+import { createProvision, type ProvisionOptions, workspaceDirectory } from './provision.ts'
 import type { SandboxFile } from './record-file.ts'
 import { recordOf, reportOf } from './reports.ts'
 import type { SandboxDirectory } from './sandbox.ts'
-import type { Uids } from './uids.ts'
 import { createWorkspaces, type Workspaces } from './workspaces.ts'
 
-export type ManagerOptions = {
-  /** The provider, or a BACKEND_UNAVAILABLE that says why there is none. */
-  provider: () => Provider
-  layout: Layout
-  uids: Uids
-  /** On the host; below the data directory, so that running sandboxes keep theirs over an upgrade. */
-  supervisorPath: string
-  defaultImage: string
-  mountPolicy: MountPolicy
-  /** The workspace of sandboxes for which none is named; all of them see it. */
-  defaultHostWorkspace: string | undefined
-  /** How many sandboxes the pool starts at once. */
-  poolConcurrency: number
-  journal: Pick<Journal, 'write'>
-  log: Logger
-}
+export type ManagerOptions = PlannerOptions &
+  Pick<ProvisionOptions, 'layout' | 'supervisorPath' | 'defaultImage'> & {
+    /** How many sandboxes the pool starts at once. */
+    poolConcurrency: number
+    journal: Pick<Journal, 'write'>
+  }
 
 /** Holds every sandbox of this agent: makes, finds, suspends, wakes and ends them. */
 export interface SandboxManager extends SandboxDirectory {
@@ -71,18 +56,6 @@ export interface SandboxManager extends SandboxDirectory {
   close(): Promise<void>
 }
 
-/** `workspace`: the scope's, to mount; `keptAs`: its name, for a workspace of the sandbox's own. */
-type Plan = {
-  profile: Profile
-  sessionId: string | null
-  workspace: string | null
-  keptAs: string | null
-  mounts: MountSet
-  labels?: Readonly<Record<string, string>>
-  /** The earlier making of the sandbox, which has ended, and as whom the next one runs. */
-  again: { file: SandboxFile; owner: Owner } | null
-}
-
 export const createSandboxManager = (options: ManagerOptions): SandboxManager => {
   const { layout, uids, log } = options
   const sandboxes = new Map<string, LiveSandbox>()
@@ -104,34 +77,12 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
     for (const listener of lostListeners) listener(reportOf(sandbox))
   }
 
-  const workspaceDirectory = (file: SandboxFile): string => file.host_workspace ?? layout.workspaceOf(file.workspace)
-
-  const planOf = async (mounts: MountSet, profile: Profile): Promise<MountPlan> => {
-    const { mountPolicy: policy, defaultHostWorkspace } = options
-    const plan = await planMounts(mounts, { policy, defaultHostWorkspace, appAlias: profile.app_alias, log })
-    const { name, capabilities } = options.provider()
-    if (!capabilities.extraMounts && (plan.mounts.length > 0 || plan.workspace?.readOnly))
-      throw new BoxofficeError(
-        'UNSUPPORTED',
-        `mounts: the ${name} provider cannot mount anything here; leave mounts out, or use another provider`,
-      )
-    return plan
-  }
-
-  /** As whom a sandbox runs (contract 9): the owner of its workspace, unless that is root. */
-  const ownerOf = async (plan: MountPlan, { user }: Profile, existing: Owner | undefined): Promise<Owner> => {
-    if (!isRoot()) return uids.allot()
-    const chosen = user === null ? undefined : ownerFrom(user)
-    const owner = plan.workspace === null ? (existing ?? chosen) : (chosen ?? (await hostOwner(plan.workspace.source)))
-    return owner ?? uids.allot()
-  }
-
   const live = (file: SandboxFile, provider: Provider): LiveSandbox => {
     const { root, socketPath } = layout.directoriesOf(file.sandbox_id)
     const sandbox = new LiveSandbox({
       file,
       directory: root,
-      workspacePath: provider.workspacePath(workspaceDirectory(file)),
+      workspacePath: provider.workspacePath(workspaceDirectory(layout, file)),
       provider,
       listen: (secretHash, onSecret) =>
         createSupervisorLink({
@@ -149,76 +100,13 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
     return sandbox
   }
 
-  /** Makes a sandbox whose supervisor is linked, or leaves nothing behind. */
-  const provision = async ({ profile: asked, sessionId, workspace, keptAs, mounts, labels = {}, again }: Plan): Promise<LiveSandbox> => {
-    const provider = options.provider()
-    const image = imageOf(asked, options.defaultImage)
-    const profile = { ...asked, image }
-    assertPossible(provider, profile)
-    const plan = await planOf(mounts, profile)
-    const id = again?.file.sandbox_id ?? newSandboxId()
-    const hosted = plan.workspace !== null
-    const managed = workspace ?? id
-    const existing = hosted || workspace === null ? undefined : await layout.ownerOf(managed)
-    const { uid, gid } = again?.owner ?? (await ownerOf(plan, asked, existing))
-    uids.claim(uid)
-    const file: SandboxFile = {
-      sandbox_id: id,
-      session_id: sessionId,
-      generation: (again?.file.generation ?? 0) + 1,
-      profile: asked,
-      profile_hash: profileHash(asked, options.defaultImage, plan.workspace?.source),
-      image,
-      workspace: managed,
-      kept_as: keptAs,
-      mounts: MountSet.parse(mounts),
-      host_workspace: plan.workspace?.source ?? null,
-      uid,
-      gid,
-      secret_hash: null,
-      stopped: false,
-    }
-    const [directories] = await Promise.all([
-      layout.makeDirectories(id, gid),
-      existing === undefined && !hosted ? layout.makeWorkspace(file.workspace, { uid, gid }) : undefined,
-    ])
-    const sandbox = live(file, provider)
-    const signal = AbortSignal.any([closing.signal, AbortSignal.timeout(asked.provision_timeout_seconds * 1000)])
-    try {
-      await sandbox.prepare()
-      await prepareMounts(plan, workspaceDirectory(file), { uid, gid })
-      const spec = {
-        profile,
-        profileHash: file.profile_hash,
-        linkDirectory: directories.link,
-        supervisorPath: options.supervisorPath,
-        workspaceDirectory: workspaceDirectory(file),
-        workspaceReadOnly: plan.workspace?.readOnly ?? false,
-        mounts: plan.mounts,
-        labels,
-        pooled: sessionId === null,
-        uid,
-        gid,
-      }
-      await sandbox.launch(() => provider.create(id, spec, signal), signal)
-      return sandbox
-    } catch (error) {
-      await destroy(id, 'failed').catch((err: unknown) =>
-        log.error({ err, sandbox_id: id }, 'a sandbox that failed to start could not be removed'),
-      )
-      throw error instanceof BoxofficeError
-        ? error
-        : new BoxofficeError('BACKEND_UNAVAILABLE', startFailure(error, signal), { cause: error })
-    }
-  }
-
   const create = async (sessionId: string, request: CreateSandboxRequest): Promise<SandboxRecord> => {
     const { profile, labels } = request
     const mounts = MountSet.parse(request)
     // A directory of the host is its own keeper.
     const keptAs = request.workspace_host_path === null ? request.workspace_id : null
     // Before anything of an earlier session ends for it.
-    await planOf(mounts, profile)
+    await planner.mounts(mounts, profile)
     using claim = keptAs === null ? null : await workspaces.claim(keptAs, sessionId, request)
     const workspace = claim?.mounted ? keptAs : null
     const pooled =
@@ -257,9 +145,9 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
     const { file } = sandbox
     const { profile, session_id: sessionId, kept_as: keptAs, workspace } = file
     const mounts = MountSet.parse(request)
-    const plan = await planOf(mounts, profile)
+    const plan = await planner.mounts(mounts, profile)
     const existing = await layout.ownerOf(workspace)
-    const owner = await ownerOf(plan, profile, existing)
+    const owner = await planner.owner(plan, profile, existing)
     const directory = plan.workspace?.source ?? (existing === undefined ? undefined : layout.workspaceOf(workspace))
     if (directory !== undefined) await prepareMounts(plan, directory, owner)
     log.info(
@@ -303,6 +191,10 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
     }
     await layout.removeSandbox(sandbox.id)
   }
+
+  const planner = createPlanner(options)
+
+  const provision = createProvision({ ...options, planner, live, destroy, closing: closing.signal })
 
   const workspaces = createWorkspaces({
     layout,
@@ -354,7 +246,7 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
       await known(id).ready(closing.signal)
       return reportOf(known(id))
     },
-    workspaceUsage: (id, maxEntries) => workspaceUsage(workspaceDirectory(known(id).file), maxEntries),
+    workspaceUsage: (id, maxEntries) => workspaceUsage(workspaceDirectory(layout, known(id).file), maxEntries),
     destroy,
     async adopt(file, handle) {
       const sandbox = live(file, options.provider())
@@ -391,27 +283,4 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
       await Promise.all([...sandboxes.values()].map((sandbox) => sandbox.release()))
     },
   }
-}
-
-const assertPossible = ({ name, capabilities }: Provider, { network, oci_runtime: runtime, isolation, user }: Profile): void => {
-  if (isolation !== null && isolation !== capabilities.isolation)
-    throw new BoxofficeError('UNSUPPORTED', `isolation: the ${name} provider has "${capabilities.isolation}" here, not "${isolation}"`)
-  if (user !== null && !isRoot())
-    throw new BoxofficeError('UNSUPPORTED', 'user: the agent is not root, and runs all sandboxes as its own user; leave it out')
-  if (network === 'on' && !capabilities.network) {
-    throw new BoxofficeError('UNSUPPORTED', `network: the ${name} provider cannot grant network access here; choose a profile without it`)
-  }
-  if (runtime !== null && !capabilities.ociRuntimes.includes(runtime)) {
-    throw new BoxofficeError('UNSUPPORTED', `oci_runtime: the ${name} provider has no runtime "${runtime}"`)
-  }
-}
-
-const ownerFrom = (user: string): Owner => {
-  const [uid = 0, gid = uid] = user.split(':').map(Number)
-  return { uid, gid }
-}
-
-const startFailure = (error: unknown, signal: AbortSignal): string => {
-  if (signal.aborted) return 'the sandbox did not start in time (provision_timeout_seconds)'
-  return `the sandbox could not be started: ${error instanceof Error ? error.message : 'unknown reason'}`
 }

@@ -1,0 +1,113 @@
+import { BoxofficeError, MountSet, newSandboxId, type Profile } from '@boxoffice/protocol'
+import type { Logger } from 'pino'
+import { prepareMounts } from '../mounts/plan.ts'
+import type { Provider } from '../providers/provider.ts'
+import type { EndReason } from './end.ts'
+import type { Layout, Owner } from './layout.ts'
+import type { LiveSandbox } from './live-sandbox.ts'
+import { assertPossible, type Planner } from './planner.ts'
+import { imageOf, profileHash } from './profile-hash.ts'
+import type { SandboxFile } from './record-file.ts'
+import type { Uids } from './uids.ts'
+
+/** `workspace`: the scope's, to mount; `keptAs`: its name, for a workspace of the sandbox's own. */
+export type Plan = {
+  profile: Profile
+  sessionId: string | null
+  workspace: string | null
+  keptAs: string | null
+  mounts: MountSet
+  labels?: Readonly<Record<string, string>>
+  /** The earlier making of the sandbox, which has ended, and as whom the next one runs. */
+  again: { file: SandboxFile; owner: Owner } | null
+}
+
+export type ProvisionOptions = {
+  provider: () => Provider
+  planner: Planner
+  layout: Layout
+  uids: Uids
+  /** On the host; below the data directory, so that running sandboxes keep theirs over an upgrade. */
+  supervisorPath: string
+  defaultImage: string
+  /** Takes it among those of this agent. */
+  live(file: SandboxFile, provider: Provider): LiveSandbox
+  destroy(id: string, reason: EndReason): Promise<void>
+  /** Nothing more begins. */
+  closing: AbortSignal
+  log: Logger
+}
+
+/** Where the workspace of a sandbox is on the host. */
+export const workspaceDirectory = (layout: Layout, file: SandboxFile): string => file.host_workspace ?? layout.workspaceOf(file.workspace)
+
+/** What makes a sandbox whose supervisor is linked, or leaves nothing behind. */
+export const createProvision = (options: ProvisionOptions): ((plan: Plan) => Promise<LiveSandbox>) => {
+  const { planner, layout, uids, defaultImage, closing, log } = options
+  return async ({ profile: asked, sessionId, workspace, keptAs, mounts, labels = {}, again }) => {
+    const provider = options.provider()
+    const image = imageOf(asked, defaultImage)
+    const profile = { ...asked, image }
+    assertPossible(provider, profile)
+    const plan = await planner.mounts(mounts, profile)
+    const id = again?.file.sandbox_id ?? newSandboxId()
+    const hosted = plan.workspace !== null
+    const managed = workspace ?? id
+    const existing = hosted || workspace === null ? undefined : await layout.ownerOf(managed)
+    const { uid, gid } = again?.owner ?? (await planner.owner(plan, asked, existing))
+    uids.claim(uid)
+    const file: SandboxFile = {
+      sandbox_id: id,
+      session_id: sessionId,
+      generation: (again?.file.generation ?? 0) + 1,
+      profile: asked,
+      profile_hash: profileHash(asked, defaultImage, plan.workspace?.source),
+      image,
+      workspace: managed,
+      kept_as: keptAs,
+      mounts: MountSet.parse(mounts),
+      host_workspace: plan.workspace?.source ?? null,
+      uid,
+      gid,
+      secret_hash: null,
+      stopped: false,
+    }
+    const [directories] = await Promise.all([
+      layout.makeDirectories(id, gid),
+      existing === undefined && !hosted ? layout.makeWorkspace(file.workspace, { uid, gid }) : undefined,
+    ])
+    const sandbox = options.live(file, provider)
+    const signal = AbortSignal.any([closing, AbortSignal.timeout(asked.provision_timeout_seconds * 1000)])
+    try {
+      await sandbox.prepare()
+      await prepareMounts(plan, workspaceDirectory(layout, file), { uid, gid })
+      const spec = {
+        profile,
+        profileHash: file.profile_hash,
+        linkDirectory: directories.link,
+        supervisorPath: options.supervisorPath,
+        workspaceDirectory: workspaceDirectory(layout, file),
+        workspaceReadOnly: plan.workspace?.readOnly ?? false,
+        mounts: plan.mounts,
+        labels,
+        pooled: sessionId === null,
+        uid,
+        gid,
+      }
+      await sandbox.launch(() => provider.create(id, spec, signal), signal)
+      return sandbox
+    } catch (error) {
+      await options
+        .destroy(id, 'failed')
+        .catch((err: unknown) => log.error({ err, sandbox_id: id }, 'a sandbox that failed to start could not be removed'))
+      throw error instanceof BoxofficeError
+        ? error
+        : new BoxofficeError('BACKEND_UNAVAILABLE', startFailure(error, signal), { cause: error })
+    }
+  }
+}
+
+const startFailure = (error: unknown, signal: AbortSignal): string => {
+  if (signal.aborted) return 'the sandbox did not start in time (provision_timeout_seconds)'
+  return `the sandbox could not be started: ${error instanceof Error ? error.message : 'unknown reason'}`
+}
