@@ -1,154 +1,22 @@
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { TestDataplane } from './support/dataplane.ts'
-import { until } from './support/processes.ts'
+import { endedAfterEach } from './support/ended-after-each.ts'
 import { type Encoding, TestSocket } from './support/socket.ts'
 
 let dp: TestDataplane
-const open: TestSocket[] = []
+const ended = endedAfterEach()
 
 beforeAll(async () => {
   dp = await TestDataplane.start()
 })
 afterAll(() => dp[Symbol.asyncDispose]())
-afterEach(async () => {
-  for (const socket of open.splice(0)) {
-    socket.ws.terminate()
-    await socket.closed
-  }
-})
 
 /** A socket with its token in the header. */
-const connect = async (kind: 'exec' | 'shell' = 'exec', encoding: Encoding = 'json'): Promise<TestSocket> => {
-  const socket = new TestSocket(`${dp.wsBase}/${kind}/ws`, encoding, { token: dp.token })
-  open.push(socket)
-  return socket.opened()
-}
+const connect = (kind: 'exec' | 'shell' = 'exec', encoding: Encoding = 'json'): Promise<TestSocket> =>
+  ended(new TestSocket(`${dp.wsBase}/${kind}/ws`, encoding, { token: dp.token })).opened()
 
 /** A socket without any credential. */
-const anonymous = async (path = '/exec/ws'): Promise<TestSocket> => {
-  const socket = new TestSocket(dp.wsBase + path)
-  open.push(socket)
-  return socket.opened()
-}
-
-const errorCode = (socket: TestSocket): string | undefined => socket.find('error')?.error.code
-
-describe('[C-38, 4-56] opening', () => {
-  test('with a header: auth_ok at once', async () => {
-    const socket = await connect()
-    expect(await socket.frame('auth_ok')).toMatchObject({
-      session_id: dp.sandbox.sessionId,
-      sandbox_id: dp.sandbox.id,
-      granted_capabilities: ['fs_read', 'fs_write', 'shell', 'exec'],
-    })
-  })
-
-  test('with X-Api-Key', async () => {
-    const socket = new TestSocket(`${dp.wsBase}/exec/ws`, 'json', { headers: { 'X-Api-Key': dp.token } })
-    open.push(socket)
-    await socket.frame('auth_ok')
-  })
-
-  test('with an auth frame', async () => {
-    const socket = await anonymous()
-    socket.send({ type: 'auth', token: dp.token })
-    await socket.frame('auth_ok')
-  })
-
-  test('with a subprotocol, of which only the first is echoed', async () => {
-    const { WebSocket } = await import('ws')
-    const ws = new WebSocket(`${dp.wsBase}/exec/ws`, ['boxoffice.v1', `bearer.${dp.token}`])
-    const message = await new Promise((resolve) => ws.on('message', (data) => resolve(JSON.parse(String(data)))))
-    expect(message).toMatchObject({ type: 'auth_ok' })
-    expect(ws.protocol).toBe('boxoffice.v1')
-    ws.terminate()
-  })
-
-  test('a bad header is refused before the upgrade', async () => {
-    const refusals: [string, number, string][] = [
-      ['nonsense', 401, 'UNAUTHENTICATED'],
-      [await dp.sign({ exp: Math.floor(Date.now() / 1000) - 60 }), 401, 'TOKEN_EXPIRED'],
-      [await dp.sign({ aud: 'sb_other', sandbox_id: 'sb_other' }), 403, 'FORBIDDEN'],
-      [await dp.sign({ gen: 0 }), 410, 'SESSION_EXPIRED'],
-      [await dp.sign({ sid: 'ssn_other' }), 403, 'FORBIDDEN'],
-    ]
-    for (const [token, status, code] of refusals) {
-      const { status: got, body } = await new TestSocket(`${dp.wsBase}/exec/ws`, 'json', { token }).refused()
-      expect([got, body.error.code]).toEqual([status, code])
-    }
-  })
-
-  test.each([
-    ['another actor', { sub: 'agent' }],
-    ['another session', { sid: 'ssn_other' }],
-    ['another session with its own sandbox', { sid: 'ssn_other', aud: 'sb_other', sandbox_id: 'sb_other' }],
-    ['another session that has ended', { sid: 'ssn_ended', aud: 'sb_ended', sandbox_id: 'sb_ended' }],
-  ])('a frame with the token of %s than the header: 4401', async (_name, claims) => {
-    dp.revocations.apply({ sessions: [{ session_id: 'ssn_ended', reason: 'released', until: Date.now() / 1000 + 600 }], tokens: [] })
-    const socket = await connect()
-    socket.send({ type: 'auth', token: await dp.sign(claims) })
-    expect((await socket.closed).code).toBe(4401)
-    expect(errorCode(socket)).toBe('UNAUTHENTICATED')
-  })
-
-  test('[C-69] a foreign origin is refused, the same origin is not; cookies and queries never authenticate', async () => {
-    expect(
-      (await new TestSocket(`${dp.wsBase}/exec/ws`, 'json', { token: dp.token, origin: 'http://evil.example' }).refused()).status,
-    ).toBe(403)
-    const same = new TestSocket(`${dp.wsBase}/exec/ws`, 'json', { token: dp.token, origin: dp.origin })
-    open.push(same)
-    await same.frame('auth_ok')
-    const query = await anonymous(`/exec/ws?token=${dp.token}`)
-    query.start({ command: 'true' })
-    expect((await query.closed).code).toBe(4401)
-  })
-
-  test('an unknown route is 404', async () => {
-    expect((await new TestSocket(`${dp.wsBase}/nonesuch/ws`, 'json', { token: dp.token }).refused()).status).toBe(404)
-    expect((await new TestSocket(`${dp.wsBase}/v1/exec/ws`, 'json', { token: dp.token }).refused()).status).toBe(404)
-  })
-
-  test('[4-56] no auth for 5 s: error and 4401', async () => {
-    const socket = await anonymous()
-    const started = performance.now()
-    expect((await socket.closed).code).toBe(4401)
-    expect(errorCode(socket)).toBe('UNAUTHENTICATED')
-    expect(performance.now() - started).toBeGreaterThan(4500)
-  }, 10_000)
-
-  test.each(['start', 'stdin', 'resize', 'signal', 'close'])('[4-124] %s before auth: 4401 and nothing starts', async (type) => {
-    const socket = await anonymous()
-    socket.send({ type, command: 'touch /tmp/never', data: 'x', signal: 'TERM', cols: 1, rows: 1 })
-    expect((await socket.closed).code).toBe(4401)
-    expect(errorCode(socket)).toBe('UNAUTHENTICATED')
-  })
-
-  test('[4-128, C-68] ping is answered before auth, but not without end', async () => {
-    const socket = await anonymous()
-    socket.send({ type: 'ping', id: 7, ts: 'then' })
-    expect(await socket.frame('pong')).toEqual({ type: 'pong', id: 7, ts: 'then' })
-    for (let i = 0; i < 30; i++) socket.send({ type: 'ping' })
-    expect((await socket.closed).code).toBe(4429)
-  })
-
-  test('[4-105] exec needs exec, shell needs shell: one does not grant the other', async () => {
-    for (const [kind, caps, closes] of [
-      ['exec', ['shell', 'fs_read', 'fs_write'], true],
-      ['shell', ['exec'], true],
-      ['exec', ['exec'], false],
-      ['shell', ['shell'], false],
-    ] as const) {
-      const socket = new TestSocket(`${dp.wsBase}/${kind}/ws`, 'json', { token: await dp.sign({ caps: [...caps] }) })
-      open.push(socket)
-      await socket.opened()
-      socket.start(kind === 'exec' ? { command: 'true' } : {})
-      if (closes) {
-        expect((await socket.closed).code).toBe(4403)
-        expect(errorCode(socket)).toBe('CAPABILITY_DENIED')
-      } else await socket.frame('ready')
-    }
-  })
-})
+const anonymous = (path = '/exec/ws'): Promise<TestSocket> => ended(new TestSocket(dp.wsBase + path)).opened()
 
 describe.each(['json', 'base64', 'binary'] as const)('frames, %s', (encoding) => {
   test('[4-120..4-123] auth_ok, ready, output, exit, close 1000', async () => {
@@ -299,7 +167,7 @@ describe('[C-40] frames out of order', () => {
     const socket = await connect()
     await act(socket)
     expect((await socket.closed).code).toBe(4400)
-    expect(errorCode(socket)).toBe('INVALID_REQUEST')
+    expect(socket.errorCode).toBe('INVALID_REQUEST')
   })
 
   test('an unknown type is an error that is not fatal; resize without a terminal and stdin after the end are nothing', async () => {
@@ -365,91 +233,5 @@ describe('[C-40] frames out of order', () => {
     socket.send({ type: 'close' })
     await socket.frame('exit')
     expect((await socket.closed).code).toBe(1000)
-  })
-})
-
-describe('ends', () => {
-  test('[C-27] a renewal keeps the socket, one of another actor does not', async () => {
-    const socket = await connect()
-    await socket.frame('auth_ok')
-    socket.send({ type: 'auth', token: await dp.sign({ exp: Math.floor(Date.now() / 1000) + 900 }) })
-    await socket.until(() => socket.frames.filter(({ type }) => type === 'auth_ok').length === 2)
-    socket.send({ type: 'auth', token: await dp.sign({ sub: 'agent' }) })
-    expect((await socket.closed).code).toBe(4401)
-    expect(errorCode(socket)).toBe('UNAUTHENTICATED')
-  })
-
-  test('[C-28, C-30] a released session: the process dies, its exit is told, then error and 4410; an idle socket closes at once', async () => {
-    const own = await TestDataplane.start()
-    try {
-      const [busy, idle] = (await Promise.all(
-        [0, 1].map(() => new TestSocket(`${own.wsBase}/exec/ws`, 'json', { token: own.token }).opened()),
-      )) as [TestSocket, TestSocket]
-      busy.start({ argv: ['sleep', '60'] })
-      await Promise.all([busy.frame('ready'), idle.frame('auth_ok')])
-      const started = performance.now()
-      own.revocations.apply({
-        sessions: [{ session_id: own.sandbox.sessionId, reason: 'released', until: Date.now() / 1000 + 600 }],
-        tokens: [],
-      })
-      expect([(await busy.closed).code, (await idle.closed).code]).toEqual([4410, 4410])
-      expect(performance.now() - started).toBeLessThan(2000)
-      expect(busy.find('exit')).toMatchObject({ reason: 'killed', kill_cause: 'released' })
-      expect(busy.frames.map(({ type }) => type).slice(-2)).toEqual(['exit', 'error'])
-      expect(errorCode(idle)).toBe('SESSION_RELEASED')
-    } finally {
-      await own[Symbol.asyncDispose]()
-    }
-  })
-
-  test('[C-28] a renewal that grants less ends what needs more: 4403', async () => {
-    const socket = await connect()
-    socket.start({ argv: ['sleep', '60'] })
-    await socket.frame('ready')
-    socket.send({ type: 'auth', token: await dp.sign({ caps: ['fs_read'] }) })
-    expect((await socket.closed).code).toBe(4403)
-    expect(socket.find('exit')).toMatchObject({ reason: 'killed', kill_cause: 'revoked' })
-  })
-
-  test('a sandbox that dies: SANDBOX_LOST, 4503, no exit', async () => {
-    const own = await TestDataplane.start()
-    try {
-      const [busy, idle] = (await Promise.all(
-        [0, 1].map(() => new TestSocket(`${own.wsBase}/exec/ws`, 'json', { token: own.token }).opened()),
-      )) as [TestSocket, TestSocket]
-      busy.start({ argv: ['sleep', '60'] })
-      await Promise.all([busy.frame('ready'), idle.frame('auth_ok')])
-      await own.sandbox.kill()
-      own.sandbox.end({ lost: true, reason: 'died' })
-      expect([(await busy.closed).code, (await idle.closed).code]).toEqual([4503, 4503])
-      expect([errorCode(busy), errorCode(idle)]).toEqual(['SANDBOX_LOST', 'SANDBOX_LOST'])
-      expect(busy.find('exit')).toBeUndefined()
-    } finally {
-      await own[Symbol.asyncDispose]()
-    }
-  })
-
-  test('[C-37] the agent goes down: 1001, and the process lives', async () => {
-    const own = await TestDataplane.start()
-    try {
-      const socket = await new TestSocket(`${own.wsBase}/exec/ws`, 'json', { token: own.token }).opened()
-      socket.start({ argv: ['sleep', '60'] })
-      await socket.frame('ready')
-      await own.dataplane.close()
-      expect((await socket.closed).code).toBe(1001)
-      expect(socket.find('exit')).toBeUndefined()
-    } finally {
-      await own[Symbol.asyncDispose]()
-    }
-  })
-
-  test('an attached socket counts, and no longer when it is gone', async () => {
-    const socket = await connect()
-    socket.start({ command: 'read x' })
-    await socket.frame('ready')
-    expect(dp.sandbox.activity.attached).toBe(1)
-    socket.eof()
-    await socket.closed
-    await until('it no longer counts', () => dp.sandbox.activity.attached === 0)
   })
 })

@@ -22,7 +22,7 @@ const run = async (start: Record<string, unknown>, token = dp.token): Promise<[n
   const socket = socketOf(token)
   await socket.frame('auth_ok')
   socket.start(start)
-  return [(await socket.closed).code, socket.find('error')?.error.code]
+  return [(await socket.closed).code, socket.errorCode]
 }
 
 const expectRefused = async (response: Response, limit: string): Promise<void> => {

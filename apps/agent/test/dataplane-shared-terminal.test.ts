@@ -1,27 +1,18 @@
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { TestDataplane } from './support/dataplane.ts'
+import { endedAfterEach } from './support/ended-after-each.ts'
 import { until } from './support/processes.ts'
 import { TestSocket } from './support/socket.ts'
 
 let dp: TestDataplane
-const open: TestSocket[] = []
+const ended = endedAfterEach()
 
 beforeAll(async () => {
   dp = await TestDataplane.start()
 })
 afterAll(() => dp[Symbol.asyncDispose]())
-afterEach(async () => {
-  for (const socket of open.splice(0)) {
-    socket.ws.terminate()
-    await socket.closed
-  }
-})
 
-const connect = async (): Promise<TestSocket> => {
-  const socket = new TestSocket(`${dp.wsBase}/shell/ws`, 'binary', { token: dp.token })
-  open.push(socket)
-  return socket.opened()
-}
+const connect = (): Promise<TestSocket> => ended(new TestSocket(`${dp.wsBase}/shell/ws`, 'binary', { token: dp.token })).opened()
 
 const attach = async (id: string, fields: Record<string, unknown> = {}): Promise<TestSocket> => {
   const socket = await connect()
@@ -95,7 +86,7 @@ describe('[3.5] readers of one terminal', () => {
     expect(taker.find('ready')).toMatchObject({ size_owner: true })
     for (const socket of [first, viewer]) {
       expect((await socket.closed).code).toBe(4409)
-      expect(socket.find('error')?.error.code).toBe('TAKEN_OVER')
+      expect(socket.errorCode).toBe('TAKEN_OVER')
       expect(socket.find('exit')).toBeUndefined()
     }
     taker.stdin('it\n')

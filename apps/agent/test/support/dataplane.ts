@@ -136,6 +136,14 @@ export class TestDataplane {
     return result
   }
 
+  upload(path: string, body: BodyInit, fields: Record<string, string> = {}, headers: Record<string, string> = {}): Promise<Response> {
+    return this.fetch(`/files/upload?${new URLSearchParams({ path, ...fields })}`, { method: 'POST', body, headers })
+  }
+
+  download(path: string, headers: Record<string, string> = {}, fields: Record<string, string> = {}): Promise<Response> {
+    return this.fetch(`/files/download?${new URLSearchParams({ path, ...fields })}`, { headers })
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#front?.close()
     await this.dataplane.close()

@@ -14,8 +14,8 @@ export const processesWith = (marker: string): number[] =>
     })
     .map(Number)
 
-/** Waits until a condition holds; fails with what it waited for. */
-export const until = async (what: string, condition: () => boolean | Promise<boolean>, withinMs = 5000): Promise<void> => {
+/** Waits until a condition holds; fails with what it waited for. The limit is a guard against hanging. */
+export const until = async (what: string, condition: () => boolean | Promise<boolean>, withinMs = 20_000): Promise<void> => {
   const end = performance.now() + withinMs
   while (!(await condition())) {
     if (performance.now() > end) throw new Error(`not within ${withinMs} ms: ${what}`)

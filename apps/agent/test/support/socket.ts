@@ -1,7 +1,7 @@
-import { once } from 'node:events'
 import type { Socket } from 'node:net'
 import { ServerFrame } from '@boxoffice/protocol'
-import { type ClientOptions, type RawData, WebSocket } from 'ws'
+import { WebSocket } from 'ws'
+import { type ConnectOptions, SocketClient } from './socket-client.ts'
 
 export type Encoding = 'json' | 'base64' | 'binary'
 
@@ -10,43 +10,14 @@ const PROTOCOLS: Record<Encoding, string[]> = { json: ['boxoffice.v1'], base64: 
 type Frame = ServerFrame & Record<string, unknown>
 
 /** A client of the frames, in any of the three encodings; keeps what it got. Every JSON frame is checked against the schema. */
-export class TestSocket {
-  readonly ws: WebSocket
+export class TestSocket extends SocketClient {
   readonly encoding: Encoding
   readonly frames: Frame[] = []
-  readonly closed: Promise<{ code: number; reason: string }>
   readonly output: Record<'stdout' | 'stderr', Buffer[]> = { stdout: [], stderr: [] }
-  readonly #listeners = new Set<() => void>()
 
-  constructor(url: string, encoding: Encoding = 'json', options: ClientOptions & { token?: string } = {}) {
-    const { token, ...rest } = options
+  constructor(url: string, encoding: Encoding = 'json', options: ConnectOptions = {}) {
+    super(url, PROTOCOLS[encoding], options)
     this.encoding = encoding
-    this.ws = new WebSocket(url, PROTOCOLS[encoding], {
-      perMessageDeflate: false,
-      ...rest,
-      headers: { ...(token === undefined ? {} : { Authorization: `Bearer ${token}` }), ...rest.headers },
-    })
-    this.closed = new Promise((resolve) => {
-      this.ws.on('close', (code, reason) => {
-        resolve({ code, reason: reason.toString() })
-        this.#wake()
-      })
-    })
-    this.ws.on('error', () => {})
-    this.ws.on('message', (data, isBinary) => this.#onMessage(data, isBinary))
-  }
-
-  async opened(): Promise<this> {
-    if (this.ws.readyState === WebSocket.CONNECTING) await once(this.ws, 'open')
-    return this
-  }
-
-  /** The server's answer where it refuses the upgrade. */
-  async refused(): Promise<{ status: number; body: { error: { code: string } } }> {
-    const [, response] = await once(this.ws, 'unexpected-response')
-    let text = ''
-    for await (const chunk of response) text += chunk
-    return { status: response.statusCode, body: JSON.parse(text) }
   }
 
   get socket(): Socket {
@@ -87,7 +58,7 @@ export class TestSocket {
   }
 
   /** The first frame of a type, waiting for it; fails when the socket closes without one. */
-  async frame<T extends Frame['type']>(type: T, withinMs = 10_000): Promise<Extract<Frame, { type: T }>> {
+  async frame<T extends Frame['type']>(type: T, withinMs = 20_000): Promise<Extract<Frame, { type: T }>> {
     await this.until(() => this.find(type) !== undefined || this.ws.readyState === WebSocket.CLOSED, withinMs)
     const found = this.find(type)
     if (found === undefined)
@@ -95,45 +66,27 @@ export class TestSocket {
     return found
   }
 
-  async until(condition: () => boolean, withinMs = 10_000): Promise<void> {
-    if (condition()) return
-    await new Promise<void>((resolve, reject) => {
-      const late = setTimeout(() => {
-        this.#listeners.delete(check)
-        reject(
-          new Error(
-            `not within ${withinMs} ms; frames: ${this.frames.map(({ type }) => type).join(' ')}; stdout: ${this.text().slice(-200)}`,
-          ),
-        )
-      }, withinMs)
-      const check = (): void => {
-        if (!condition()) return
-        clearTimeout(late)
-        this.#listeners.delete(check)
-        resolve()
-      }
-      this.#listeners.add(check)
-    })
+  /** Of the first error that was told. */
+  get errorCode(): string | undefined {
+    return this.find('error')?.error.code
   }
 
-  #onMessage(data: RawData, isBinary: boolean): void {
-    const bytes = data as Buffer
+  protected override describe(): string {
+    return `frames: ${this.frames.map(({ type }) => type).join(' ')}; stdout: ${this.text().slice(-200)}`
+  }
+
+  protected override received(bytes: Buffer, isBinary: boolean): void {
     if (isBinary) this.output[bytes[0] === 1 ? 'stdout' : 'stderr'].push(bytes.subarray(1))
     else {
       const frame = ServerFrame.parse(JSON.parse(bytes.toString())) as Frame
       if (frame.type === 'stdout' || frame.type === 'stderr') this.#take(frame)
       this.frames.push(frame)
     }
-    this.#wake()
   }
 
   #take(frame: Extract<Frame, { type: 'stdout' | 'stderr' }>): void {
     const piece = frame.encoding === 'base64' ? Buffer.from(frame.data, 'base64') : Buffer.from(frame.data)
     if (frame.lossy !== true && piece.length !== frame.bytes) throw new Error('bytes is not the length of data')
     this.output[frame.type].push(piece)
-  }
-
-  #wake(): void {
-    for (const listener of [...this.#listeners]) listener()
   }
 }
