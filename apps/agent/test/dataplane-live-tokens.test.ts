@@ -1,39 +1,28 @@
 import type { Capability, Revocations, SessionTokenClaims } from '@boxoffice/protocol'
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { TestDataplane } from './support/dataplane.ts'
+import { endedAfterEach } from './support/ended-after-each.ts'
 import { until } from './support/processes.ts'
 import { TestSocket } from './support/socket.ts'
 
 let dp: TestDataplane
-const open: TestSocket[] = []
+const ended = endedAfterEach()
 
 beforeAll(async () => {
   dp = await TestDataplane.start()
 })
 afterAll(() => dp[Symbol.asyncDispose]())
-afterEach(async () => {
-  for (const socket of open.splice(0)) {
-    socket.ws.terminate()
-    await socket.closed
-  }
-})
 
 const seconds = (): number => Math.floor(Date.now() / 1000)
 
 const connect = async (kind: 'exec' | 'shell', token: string, plane = dp): Promise<TestSocket> => {
-  const socket = new TestSocket(`${plane.wsBase}/${kind}/ws`, 'binary', { token })
-  open.push(socket)
+  const socket = ended(new TestSocket(`${plane.wsBase}/${kind}/ws`, 'binary', { token }))
   await socket.frame('auth_ok')
   return socket
 }
 
-const anonymous = async (): Promise<TestSocket> => {
-  const socket = new TestSocket(`${dp.wsBase}/exec/ws`)
-  open.push(socket)
-  return socket.opened()
-}
+const anonymous = (): Promise<TestSocket> => ended(new TestSocket(`${dp.wsBase}/exec/ws`)).opened()
 
-const errorCode = (socket: TestSocket): string | undefined => socket.find('error')?.error.code
 const codeOf = async (response: Response): Promise<string> => ((await response.json()) as { error: { code: string } }).error.code
 
 /** What the broker pushes when it has narrowed an actor's rights. */
@@ -50,45 +39,12 @@ const actor = async (claims: Partial<SessionTokenClaims> = {}): Promise<{ sub: s
 }
 
 describe('[C-27] a socket and the end of its token', () => {
-  test('outlives three tokens; without another one it is closed 30 s after `exp`, and its process can be attached to', async () => {
-    /** Out of date, and good for another second or two at agents [C-48]. */
-    const late = () => dp.sign({ exp: seconds() - 3 })
-    const [renewed, idle, left] = await Promise.all([
-      connect('exec', await late()),
-      connect('exec', await late()),
-      connect('exec', await late()),
-    ])
-    renewed.start({ command: 'cat', exec_id: 'renewed' })
-    left.start({ command: 'cat', exec_id: 'left' })
-    await Promise.all([renewed.frame('ready'), left.frame('ready')])
-    for (let tokens = 2; tokens <= 4; tokens++) {
-      renewed.send({ type: 'auth', token: await dp.sign({ exp: seconds() + (tokens === 4 ? 600 : -3) }) })
-      await renewed.until(() => renewed.frames.filter(({ type }) => type === 'auth_ok').length === tokens)
-    }
-    const started = performance.now()
-    for (const socket of [idle, left]) {
-      expect((await socket.closed).code).toBe(4401)
-      expect(errorCode(socket)).toBe('TOKEN_EXPIRED')
-    }
-    expect(performance.now() - started).toBeGreaterThan(20_000)
-    expect(left.find('exit')).toBeUndefined()
-    const again = await connect('exec', dp.token)
-    again.start({ attach: 'left' })
-    await again.frame('ready')
-    for (const socket of [renewed, again]) {
-      socket.stdin('still here')
-      socket.eof()
-      expect((await socket.closed).code).toBe(1000)
-      expect(socket.text()).toBe('still here')
-    }
-  }, 60_000)
-
   test('work that starts needs a token in date', async () => {
     const socket = await connect('exec', await dp.sign({ exp: seconds() - 3 }))
     await new Promise((resolve) => setTimeout(resolve, 3000))
     socket.start({ command: 'true' })
     expect((await socket.closed).code).toBe(4401)
-    expect(errorCode(socket)).toBe('TOKEN_EXPIRED')
+    expect(socket.errorCode).toBe('TOKEN_EXPIRED')
   })
 
   test('an HTTP exec is authorised at its start', async () => {
@@ -189,7 +145,7 @@ describe('[C-57] rights that are narrowed', () => {
     expect([(await shell.closed).code, (await viewer.closed).code]).toEqual([4403, 4403])
     expect(shell.find('exit')).toMatchObject({ reason: 'killed', kill_cause: 'revoked' })
     expect(shell.frames.map(({ type }) => type).slice(-2)).toEqual(['exit', 'error'])
-    expect([errorCode(shell), errorCode(viewer)]).toEqual(['CAPABILITY_DENIED', 'CAPABILITY_DENIED'])
+    expect([shell.errorCode, viewer.errorCode]).toEqual(['CAPABILITY_DENIED', 'CAPABILITY_DENIED'])
   })
 
   test.each(['mirror', 'viewer'])('a shell that another actor is attached to as %s goes on', async (mode) => {

@@ -1,8 +1,9 @@
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type LinesServerFrame, type ManagedProcess, SUBPROTOCOL_LINES } from '@boxoffice/protocol'
-import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { TestDataplane } from './support/dataplane.ts'
+import { eventually } from './support/eventually.ts'
 import { LineClient } from './support/line-client.ts'
 
 let plane: TestDataplane
@@ -20,7 +21,7 @@ const get = async (id = 'p'): Promise<ManagedProcess> => (await (await plane.fet
 /** Through the relay the agent learns of it a moment later. */
 const left = async (client: LineClient, id = 'p'): Promise<void> => {
   await client.close()
-  await vi.waitFor(async () => expect(await get(id)).toMatchObject({ attached: false }), { timeout: 20_000 })
+  await eventually(async () => expect(await get(id)).toMatchObject({ attached: false }))
 }
 const numbers = (from: number, to: number): string[] => Array.from({ length: to - from + 1 }, (_, i) => String(from + i))
 const readyOf = ({ frames }: LineClient): LinesServerFrame & { type: 'ready' } => {
@@ -55,9 +56,7 @@ describe('a client that comes back to a managed process', () => {
 
   test('[4.5] nobody attached: the process is not held up, and the next client is told what it missed', async () => {
     await start('seq 1 400000; echo done > finished; exec cat')
-    await vi.waitFor(async () => expect(await readFile(join(plane.sandbox.workspacePath, 'finished'), 'utf8')).toBe('done\n'), {
-      timeout: 20_000,
-    })
+    await eventually(async () => expect(await readFile(join(plane.sandbox.workspacePath, 'finished'), 'utf8')).toBe('done\n'))
     const client = await withControl('p')
     const { stdout } = readyOf(client)
     expect(stdout.gap).toEqual({ from: 0, to: stdout.offset })
@@ -97,7 +96,7 @@ describe('a client that comes back to a managed process', () => {
       expect(round).toBeLessThan(20)
     }
     expect(lines).toEqual(numbers(1, 400_000))
-  })
+  }, 120_000)
 
   test('[3.4] what a process still wrote while its client was away is for that client, with the end of it', async () => {
     const script = 'echo one; while [ ! -e go ]; do sleep 0.05; done; rm go; seq 2 1000; printf last'
@@ -109,9 +108,7 @@ describe('a client that comes back to a managed process', () => {
       client.ws.terminate()
       await client.closed
       await writeFile(join(plane.sandbox.workspacePath, 'go'), '')
-      await vi.waitFor(async () => expect(await get()).toMatchObject(restart === 'never' ? { status: 'exited' } : { restarts: 1 }), {
-        timeout: 20_000,
-      })
+      await eventually(async () => expect(await get()).toMatchObject(restart === 'never' ? { status: 'exited' } : { restarts: 1 }))
       const back = await withControl('p', `?takeover=true&run=${run}&stdout_offset=${client.ledger.received}`)
       expect(await back.closed).toMatchObject({ code: 1000 })
       expect([readyOf(back).run, ...back.lines]).toEqual([run, ...numbers(2, 1000), 'last'])

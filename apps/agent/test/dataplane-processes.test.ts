@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { type ManagedProcess, PROCESS_LIMITS } from '@boxoffice/protocol'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { TestDataplane } from './support/dataplane.ts'
+import { eventually } from './support/eventually.ts'
 import { LineClient } from './support/line-client.ts'
 
 let plane: TestDataplane
@@ -23,7 +24,7 @@ const sh = (script: string, rest: Record<string, unknown> = {}): Promise<Managed
 const get = async (id = 'default'): Promise<ManagedProcess> => (await (await plane.fetch(`/processes/${id}`)).json()) as ManagedProcess
 const stop = async (id = 'default'): Promise<number> => (await plane.fetch(`/processes/${id}`, { method: 'DELETE' })).status
 const becomes = (id: string, expected: Partial<ManagedProcess>): Promise<void> =>
-  vi.waitFor(async () => expect(await get(id)).toMatchObject(expected), { timeout: 20_000, interval: 50 })
+  eventually(async () => expect(await get(id)).toMatchObject(expected))
 const codeOf = async (response: Response): Promise<string> => ((await response.json()) as { error: { code: string } }).error.code
 
 describe('a managed process', () => {
@@ -35,7 +36,7 @@ describe('a managed process', () => {
     })
     expect(made.args).toEqual(['-c', 'echo "$SECRET" > seen; exec sleep 60'])
     expect(Date.parse(made.started_at)).toBeGreaterThan(0)
-    await vi.waitFor(async () => expect(await readFile(join(plane.sandbox.workspacePath, 'seen'), 'utf8')).toBe('hunter2\n'))
+    await eventually(async () => expect(await readFile(join(plane.sandbox.workspacePath, 'seen'), 'utf8')).toBe('hunter2\n'))
     const told = [made, await get(), await (await plane.fetch('/processes')).json()]
     expect(JSON.stringify(told)).not.toContain('hunter2')
     expect(JSON.stringify(await (await plane.fetch('/execs')).json())).toBe('{"execs":[]}')
@@ -80,7 +81,7 @@ describe('a managed process', () => {
     await sh('exec sleep 60', { process_id: 'quiet' })
     const before = process.memoryUsage.rss()
     await sh('head -c 50000000 /dev/zero | tr "\\0" "x" >&2; printf "äöü TAIL" >&2; exec sleep 60', { process_id: 'loud' })
-    await vi.waitFor(async () => expect((await get('loud')).stderr_preview).toMatch(/TAIL$/), { timeout: 25_000, interval: 100 })
+    await eventually(async () => expect((await get('loud')).stderr_preview).toMatch(/TAIL$/))
     const { stderr_preview: preview } = await get('loud')
     expect(preview).toHaveLength(PROCESS_LIMITS.stderrPreviewCharacters)
     expect(preview).toMatch(/^x+äöü TAIL$/)
@@ -93,9 +94,7 @@ describe('a managed process', () => {
     })
     const client = await LineClient.open(plane, 'p')
     client.ws.pause()
-    await vi.waitFor(async () => expect(await readFile(join(plane.sandbox.workspacePath, 'drained'), 'utf8')).toBe('done\n'), {
-      timeout: 20_000,
-    })
+    await eventually(async () => expect(await readFile(join(plane.sandbox.workspacePath, 'drained'), 'utf8')).toBe('done\n'))
     client.ws.resume()
     client.ws.terminate()
   })
@@ -120,7 +119,7 @@ describe('a managed process', () => {
       ),
     )
     expect(answers.map(({ status }) => status).sort()).toEqual([201, ...Array.from({ length: 9 }, () => 409)])
-    await vi.waitFor(async () => expect(await readFile(join(plane.sandbox.workspacePath, 'once'), 'utf8')).toBe('x\n'))
+    await eventually(async () => expect(await readFile(join(plane.sandbox.workspacePath, 'once'), 'utf8')).toBe('x\n'))
   })
 
   test('[3.10] a stop is stdin closed, TERM, KILL, and can be said again', async () => {
@@ -148,7 +147,7 @@ describe('a managed process', () => {
       // On a busy machine they start faster than they end, and only so many may run.
       if (i >= PROCESS_LIMITS.running / 2) await becomes(`p${i - PROCESS_LIMITS.running / 2}`, { status: 'exited' })
     }
-    await vi.waitFor(async () => {
+    await eventually(async () => {
       const { processes } = (await (await plane.fetch('/processes')).json()) as { processes: ManagedProcess[] }
       expect(processes).toHaveLength(PROCESS_LIMITS.completed)
     })
@@ -179,7 +178,7 @@ describe('a managed process', () => {
 
   test('[4.5] each end is told to those who follow the session', async () => {
     await sh('exit 7', { process_id: 'p' })
-    await vi.waitFor(() =>
+    await eventually(() =>
       expect(plane.sandbox.facts).toContainEqual({
         type: 'process.exit',
         data: {

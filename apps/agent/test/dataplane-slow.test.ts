@@ -1,6 +1,8 @@
 import { once } from 'node:events'
+import { SUBPROTOCOL_LINES } from '@boxoffice/protocol'
 import { afterAll, beforeAll, describe, test } from 'vitest'
 import { TestDataplane } from './support/dataplane.ts'
+import { LineClient } from './support/line-client.ts'
 import { TestSocket } from './support/socket.ts'
 
 /** What the contract gives half a minute and more. All at once, because each only waits. */
@@ -20,7 +22,7 @@ describe.concurrent('times of the contract', () => {
     socket.start({ argv: ['sleep', '300'], exec_id: 'expires' })
     await socket.frame('ready')
     const { code } = await socket.closed
-    expect([code, socket.find('error')?.error.code]).toEqual([4401, 'TOKEN_EXPIRED'])
+    expect([code, socket.errorCode]).toEqual([4401, 'TOKEN_EXPIRED'])
     expect(Date.now() / 1000 - exp).toBeGreaterThanOrEqual(30)
     const again = await connect()
     again.start({ attach: 'expires' })
@@ -63,6 +65,61 @@ describe.concurrent('times of the contract', () => {
     await new Promise((resolve) => setTimeout(resolve, 123_000))
     socket.ws.resume()
     expect((await socket.closed).code).toBe(4408)
-    expect(socket.find('error')?.error.code).toBe('TIMEOUT')
+    expect(socket.errorCode).toBe('TIMEOUT')
   }, 150_000)
+})
+
+describe.concurrent('[C-27] a socket and the end of its token', () => {
+  test('outlives three tokens; without another one it is closed 30 s after `exp`, and its process can be attached to', async ({
+    expect,
+  }) => {
+    /** Out of date, and good for another second or two at agents [C-48]. */
+    const late = () => dp.sign({ exp: Math.floor(Date.now() / 1000) - 3 })
+    const [renewed, idle, left] = await Promise.all([
+      connect('binary', await late()),
+      connect('binary', await late()),
+      connect('binary', await late()),
+    ])
+    renewed.start({ command: 'cat', exec_id: 'renewed' })
+    left.start({ command: 'cat', exec_id: 'left' })
+    await Promise.all([renewed.frame('ready'), left.frame('ready')])
+    for (let tokens = 2; tokens <= 4; tokens++) {
+      renewed.send({ type: 'auth', token: await dp.sign({ exp: Math.floor(Date.now() / 1000) + (tokens === 4 ? 600 : -3) }) })
+      await renewed.until(() => renewed.frames.filter(({ type }) => type === 'auth_ok').length === tokens)
+    }
+    const started = performance.now()
+    for (const socket of [idle, left]) {
+      expect((await socket.closed).code).toBe(4401)
+      expect(socket.errorCode).toBe('TOKEN_EXPIRED')
+    }
+    expect(performance.now() - started).toBeGreaterThan(20_000)
+    expect(left.find('exit')).toBeUndefined()
+    const again = await connect('binary')
+    again.start({ attach: 'left' })
+    await again.frame('ready')
+    for (const socket of [renewed, again]) {
+      socket.stdin('still here')
+      socket.eof()
+      expect((await socket.closed).code).toBe(1000)
+      expect(socket.text()).toBe('still here')
+    }
+  }, 60_000)
+})
+
+describe.concurrent('the socket of a managed process', () => {
+  test('[C-27] outlives its token by 30 s, and any time when that is renewed in a control frame, by the same actor', {
+    timeout: 60_000,
+  }, async ({ expect }) => {
+    for (const id of ['expires', 'renews']) await dp.post('/processes', { process_id: id, command: '/bin/cat' })
+    const token = await dp.sign({ exp: Math.floor(Date.now() / 1000) - 3 })
+    const expiring = await LineClient.open(dp, 'expires', { token })
+    const renewing = await LineClient.open(dp, 'renews', { token, protocols: [SUBPROTOCOL_LINES] })
+    renewing.control({ type: 'auth', token: await dp.sign({}) })
+    await renewing.until(() => renewing.frames.some(({ type }) => type === 'auth_ok'))
+    expect(await expiring.closed).toEqual({ code: 4401, reason: 'TOKEN_EXPIRED' })
+    renewing.send('still here')
+    expect(await renewing.got(1)).toEqual(['still here'])
+    renewing.control({ type: 'auth', token: await dp.sign({ sub: 'somebody else' }) })
+    expect(await renewing.closed).toMatchObject({ code: 4401 })
+  })
 })
