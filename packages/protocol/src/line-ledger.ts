@@ -1,5 +1,7 @@
 const encoder = new TextEncoder()
 const REPORT_EVERY_BYTES = 128 * 1024
+/** A line may be 16 MiB long, and so may a message: in base64 the rest of a line has to go in pieces. */
+const PIECE_BYTES = 1024 * 1024
 
 /**
  * What a client of a line socket has sent and received, in bytes, so that after a lost connection it goes on exactly where the
@@ -46,10 +48,13 @@ export class LineLedger {
     this.#unconfirmed = []
   }
 
-  /** Another connection, to a process that has stdin up to `stdin`: what it lacks, the first possibly without its beginning. */
+  /** Another connection, to a process that has stdin up to `stdin`: what it lacks, in order, for a `stdin` frame each. */
   resume(stdout: number, stdin: number): Uint8Array[] {
     this.received = this.#reported = stdout
     this.confirmed(stdin)
-    return this.#unconfirmed.map(({ bytes, end }) => bytes.subarray(Math.max(0, bytes.length - (end - stdin))))
+    return this.#unconfirmed.flatMap(({ bytes, end }) => piecesOf(bytes.subarray(Math.max(0, bytes.length - (end - stdin)))))
   }
 }
+
+const piecesOf = (bytes: Uint8Array): Uint8Array[] =>
+  Array.from({ length: Math.ceil(bytes.length / PIECE_BYTES) }, (_, i) => bytes.subarray(i * PIECE_BYTES, (i + 1) * PIECE_BYTES))

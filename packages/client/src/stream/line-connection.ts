@@ -9,8 +9,6 @@ const SILENT_FOR_MS = 45_000
 const READY_WITHIN_MS = 30_000
 /** A token that could not be renewed in time is asked for again after. */
 const RENEW_AGAIN_MS = 2_000
-/** A line may be 16 MiB long, and so may a message: in base64 the line has to go in pieces. */
-const STDIN_PIECE_BYTES = 1024 * 1024
 
 export type LinesReady = Extract<LinesServerFrame, { type: 'ready' }>
 
@@ -94,10 +92,7 @@ export const openLineConnection = ({ dataplane, url, token, handlers }: LineConn
 
   const connection: LineConnection = {
     send: (line) => socket.send(line),
-    stdin(bytes) {
-      for (let at = 0; at < bytes.length; at += STDIN_PIECE_BYTES)
-        control({ type: 'stdin', data: toBase64(bytes.subarray(at, at + STDIN_PIECE_BYTES)) })
-    },
+    stdin: (bytes) => control({ type: 'stdin', data: toBase64(bytes) }),
     ping: (stdoutOffset) => control({ type: 'ping', stdout_offset: stdoutOffset }),
     close: (code) => socket.close(code),
   }
