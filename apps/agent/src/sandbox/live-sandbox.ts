@@ -112,6 +112,8 @@ export class LiveSandbox implements Sandbox {
     if (handle === undefined || handle.state === 'lost' || (handle.state === 'stopped' && !this.#file.stopped))
       return this.#lose(handle?.oomKilled ? 'oom' : 'the sandbox ended while the agent was away')
     this.#state = { name: handle.state }
+    // Else the broker takes the restart for a use of each, and wakes them all.
+    if (handle.state !== 'running') this.activity.slept()
     if (handle.state === 'stopped') return
     await this.#listen()
     adoptProcesses(this)

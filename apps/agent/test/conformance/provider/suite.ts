@@ -224,25 +224,28 @@ export const providerSuite = ({ kind, open, cycles, accident, remains }: Exam): 
       expect(await host.manager.ensureForSession('s1', request())).toMatchObject({ sandbox_id: sandbox.id })
     })
 
-    test('adopts a frozen one, whose supervisor dials at the wake', async () => {
+    /** A restart is no use of a sandbox, for which the broker would wake it. */
+    const unused = { running: 0, attached: 0, idle_ms: expect.toSatisfy((idle: number) => idle > 24 * 3600 * 1000, 'long ago') }
+
+    test('[C-53] adopts a frozen one, which has not been used by that; its supervisor dials at the wake', async () => {
       const before = await begin()
       const sandbox = await before.ensure('s1')
       await run(sandbox, 'echo kept > note')
       if (!canFreeze(before.provider)) return expect(before.provider.capabilities.suspend).toEqual(['stop'])
       await before.manager.suspend(sandbox.id, 'freeze')
       host = await before.restart()
-      expect(host.manager.report(sandbox.id)).toMatchObject({ state: 'frozen' })
+      expect(host.manager.report(sandbox.id)).toMatchObject({ state: 'frozen', activity: unused })
       await host.find(sandbox.id).ready(AbortSignal.timeout(10_000))
       expect(await run(host.find(sandbox.id), 'cat note')).toMatchObject({ stdout: 'kept\n' })
     })
 
-    test('adopts a stopped one', async () => {
+    test('[C-53] adopts a stopped one, which has not been used by that', async () => {
       const before = await begin()
       const sandbox = await before.ensure('s1')
       await run(sandbox, 'echo kept > note')
       await before.manager.suspend(sandbox.id, 'stop')
       host = await before.restart()
-      expect(host.manager.report(sandbox.id)).toMatchObject({ state: 'stopped' })
+      expect(host.manager.report(sandbox.id)).toMatchObject({ state: 'stopped', activity: unused })
       await host.find(sandbox.id).ready(AbortSignal.timeout(10_000))
       expect(await run(host.find(sandbox.id), 'cat note')).toMatchObject({ stdout: 'kept\n' })
     })
