@@ -34,7 +34,7 @@ const AnyResult = z.looseObject({})
  */
 export function createMcpEndpoint({ find, credentials, store }: EndpointOptions) {
   const admit = async (request: Request): Promise<{ runtime: McpServerRuntime; connected: Connected; claims: SessionTokenClaims }> => {
-    const name = /^\/([^/]+)\/mcp$/.exec(new URL(request.url).pathname)?.[1]
+    const name = nameIn(new URL(request.url).pathname)
     if (name === undefined) throw new BoxofficeError('NOT_FOUND', 'there is no such route; GET /openapi.json lists them')
     const authorization = request.headers.get('authorization') ?? undefined
     const apiKey = request.headers.get('x-api-key') ?? undefined
@@ -44,7 +44,7 @@ export function createMcpEndpoint({ find, credentials, store }: EndpointOptions)
     const session = requireThere(await store.sessions.byId(claims.sid))
     if (claims.gen !== session.generation || claims.aud !== session.sandboxId)
       throw new BoxofficeError('UNAUTHENTICATED', 'the session token is for an earlier sandbox of its session; refresh it')
-    const runtime = find(decodeURIComponent(name))
+    const runtime = find(name)
     // Whether there is such a server is nothing for who has no token of its session.
     if (runtime === undefined || runtime.box?.sessionId !== session.id)
       throw new BoxofficeError('FORBIDDEN', 'the session token is not of the session that this MCP server runs in')
@@ -72,6 +72,16 @@ export function createMcpEndpoint({ find, credentials, store }: EndpointOptions)
         return refusalResponse(fromUnknown(thrown), requestIdFrom(inbound), 'full')
       }
     },
+  }
+}
+
+/** Undefined for what is no endpoint, or has a name that cannot be decoded. */
+function nameIn(pathname: string): string | undefined {
+  const encoded = /^\/([^/]+)\/mcp$/.exec(pathname)?.[1]
+  try {
+    return encoded === undefined ? undefined : decodeURIComponent(encoded)
+  } catch {
+    return undefined
   }
 }
 

@@ -259,6 +259,12 @@ test.each(['//', '//[/', '//x:y'])('[4-160] an upgrade to %s, which makes no URL
   expect(ErrorEnvelope.parse(JSON.parse(answer.slice(answer.indexOf('{')))).error.code).toBe('NOT_FOUND')
 })
 
+test('[2-95] an MCP server whose name cannot be decoded: 404', async () => {
+  const headers = { authorization: `Bearer ${session.token}` }
+  const response = await fetch(`${broker.url}/v1/mcp/servers/%zz/mcp`, { method: 'POST', headers, body: '{}' })
+  expect([response.status, ErrorEnvelope.parse(await response.json()).error.code]).toEqual([404, 'NOT_FOUND'])
+})
+
 test('[C-80] a compressed body is refused by the header that says so', async () => {
   const { body } = await broker.refused({ thread_id: 't', mode: 'get' }, { 'content-encoding': 'br' })
   expect(body.error.message).toMatch(/^Content-Encoding must be identity, not br/)
