@@ -5,7 +5,7 @@ export type RowContext = {
   image: string
   scratch: string
 }
-export type StackAddress = { brokerUrl: string; apiKey: string; brokerPid: number; agentPid: number; dataDir: string }
+export type StackAddress = { brokerUrl: string; apiKey: string; brokerPid: number; agentPid: number; agentUrl: string; dataDir: string }
 
 /** One line of the table. `passed` compares the measured figure with `must`. */
 export type Row = {

@@ -1,0 +1,60 @@
+import { once } from 'node:events'
+import { WebSocket } from 'ws'
+import type { Program } from '../e2e/support/program.ts'
+import { pssKiB, residentKiB } from './process-memory.ts'
+import { median } from './statistics.ts'
+
+/** What a Node program is started with whose inspector is to be opened later, at a port that is free. */
+export const INSPECTABLE = { NODE_OPTIONS: '--inspect-port=127.0.0.1:0' }
+
+export type Memory = { pssKiB: number; residentKiB: number; heapKiB: number }
+
+export interface Inspector {
+  /** What the process holds once all garbage has been collected. */
+  memory(): Promise<Memory>
+  close(): void
+}
+
+/** Opens the inspector of a running program (SIGUSR1), for what no look from outside can tell: what is held, and what is garbage. */
+export const openInspector = async (program: Program): Promise<Inspector> => {
+  process.kill(program.ready.pid, 'SIGUSR1')
+  const url = await listening(program)
+  const socket = new WebSocket(url, { perMessageDeflate: false })
+  await once(socket, 'open')
+  const waiting = new Map<number, (result: Record<string, unknown>) => void>()
+  socket.on('message', (text) => {
+    const { id, result } = JSON.parse(String(text)) as { id?: number; result?: Record<string, unknown> }
+    if (id !== undefined) waiting.get(id)?.(result ?? {})
+  })
+  let calls = 0
+  const call = (method: string, params: object = {}): Promise<Record<string, unknown>> =>
+    new Promise((resolve) => {
+      waiting.set(++calls, resolve)
+      socket.send(JSON.stringify({ id: calls, method, params }))
+    })
+  return {
+    async memory() {
+      // Twice, because what the first one finalizes the second one frees; then the allocator's own threads take a moment.
+      for (let i = 0; i < 2; i++) await call('HeapProfiler.collectGarbage')
+      const samples: Memory[] = []
+      for (let i = 0; i < 10; i++) {
+        await new Promise((resolve) => setTimeout(resolve, 100))
+        const { usedSize } = (await call('Runtime.getHeapUsage')) as { usedSize: number }
+        const { pid } = program.ready
+        samples.push({ pssKiB: pssKiB(pid), residentKiB: residentKiB(pid), heapKiB: usedSize / 1024 })
+      }
+      const middle = (field: keyof Memory): number => median(samples.map((sample) => sample[field]))
+      return { pssKiB: middle('pssKiB'), residentKiB: middle('residentKiB'), heapKiB: middle('heapKiB') }
+    },
+    close: () => socket.terminate(),
+  }
+}
+
+const listening = async (program: Program): Promise<string> => {
+  for (let i = 0; i < 100; i++) {
+    const url = /Debugger listening on (ws:\/\/\S+)/.exec(program.stderr())?.[1]
+    if (url !== undefined) return url
+    await new Promise((resolve) => setTimeout(resolve, 50))
+  }
+  throw new Error('the inspector did not open')
+}
