@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { isRootOperator } from '../access/principals.ts'
 import type { AuditRow } from '../audit/audit.ts'
 import type { AuditStore } from '../store/store.ts'
-import { decodeCursor, encodeCursor } from './cursor.ts'
+import { decodeCursor, pageOf } from './cursor.ts'
 import { type AnyRoute, defineRoute } from './route.ts'
 
 const Time = z.iso.datetime({ offset: true }).transform((time) => Date.parse(time))
@@ -58,9 +58,8 @@ export const auditRoutes = (audit: AuditStore): AnyRoute[] => [
         limit: query.limit + 1,
         before: query.cursor === undefined ? null : Number(decodeCursor(query.cursor, ['number'])[0]),
       })
-      const page = rows.slice(0, query.limit)
-      const last = rows.length > query.limit ? page.at(-1) : undefined
-      return { status: 200, json: { entries: page.map(toEntry), next_cursor: last === undefined ? null : encodeCursor([last.id]) } }
+      const { page, next_cursor } = pageOf(rows, query.limit, ({ id }) => [id])
+      return { status: 200, json: { entries: page.map(toEntry), next_cursor } }
     },
   }),
 ]

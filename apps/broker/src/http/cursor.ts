@@ -1,7 +1,14 @@
 import { BoxofficeError } from '@boxoffice/protocol'
 
 /** Opaque page positions. They hold no secret; a cursor that is not ours is 400. */
-export const encodeCursor = (position: readonly (string | number)[]): string => Buffer.from(JSON.stringify(position)).toString('base64url')
+const encodeCursor = (position: readonly (string | number)[]): string => Buffer.from(JSON.stringify(position)).toString('base64url')
+
+/** The first `limit` of rows that were asked for with one more, and where the next page begins; null: nowhere. */
+export function pageOf<Row>(rows: readonly Row[], limit: number, position: (row: Row) => readonly (string | number)[]) {
+  const page = rows.slice(0, limit)
+  const last = rows.length > limit ? page.at(-1) : undefined
+  return { page, next_cursor: last === undefined ? null : encodeCursor(position(last)) }
+}
 
 export function decodeCursor(cursor: string, shape: readonly ('string' | 'number')[]): (string | number)[] {
   try {

@@ -12,7 +12,7 @@ import { z } from 'zod'
 import type { DataplaneOf } from '../relay/choice.ts'
 import { hashBody } from '../sessions/idempotency.ts'
 import type { SessionService } from '../sessions/service.ts'
-import { decodeCursor, encodeCursor } from './cursor.ts'
+import { decodeCursor, pageOf } from './cursor.ts'
 import { waitSeconds } from './prefer.ts'
 import { type AnyRoute, defineRoute } from './route.ts'
 import * as wire from './session-wire.ts'
@@ -59,12 +59,8 @@ const mvpRoutes = (sessions: SessionService, body: z.ZodType<NegotiateRequest>, 
     responses: { 200: { description: 'One page, newest first', schema: ListSessionsResponse } },
     async handle({ principal, query }) {
       const found = await sessions.list(principal, toListFilter(query))
-      const page = found.slice(0, query.limit)
-      const last = found.length > query.limit ? page.at(-1) : undefined
-      return {
-        status: 200,
-        json: { sessions: page.map(wire.toBinding), next_cursor: last === undefined ? null : encodeCursor([last.createdAt, last.id]) },
-      }
+      const { page, next_cursor } = pageOf(found, query.limit, ({ createdAt, id }) => [createdAt, id])
+      return { status: 200, json: { sessions: page.map(wire.toBinding), next_cursor } }
     },
   }),
   defineRoute({
@@ -75,7 +71,8 @@ const mvpRoutes = (sessions: SessionService, body: z.ZodType<NegotiateRequest>, 
     query: z.object({ token: z.enum(['true', 'false']).default('true') }),
     responses: { 200: { description: 'The session as it is', schema: wire.SessionResponse } },
     async handle({ principal, id, query, origin }) {
-      return { status: 200, json: wire.toSessionResponse(await sessions.read(principal, id, query.token === 'true', origin), dataplaneOf) }
+      const view = await sessions.read(principal, id, { withToken: query.token === 'true' }, origin)
+      return { status: 200, json: wire.toSessionResponse(view, dataplaneOf) }
     },
   }),
   defineRoute({
@@ -87,7 +84,10 @@ const mvpRoutes = (sessions: SessionService, body: z.ZodType<NegotiateRequest>, 
     body: RefreshRequest,
     responses: { 200: { description: 'A new token; the old one stays good until its own end', schema: RefreshResponse } },
     async handle({ principal, id, body, origin }) {
-      return { status: 200, json: wire.toRefreshResponse(await sessions.refresh(principal, id, body.actor, true, origin)) }
+      return {
+        status: 200,
+        json: wire.toRefreshResponse(await sessions.refresh(principal, id, { actor: body.actor, movesLease: true }, origin)),
+      }
     },
   }),
   defineRoute({
@@ -99,7 +99,7 @@ const mvpRoutes = (sessions: SessionService, body: z.ZodType<NegotiateRequest>, 
     query: z.object({ keep_workspace: z.enum(['true', 'false']).default('false') }),
     responses: { 204: { description: 'Released; its tokens are refused from now on' } },
     async handle({ principal, id, query, origin }) {
-      await sessions.release(principal, id, query.keep_workspace === 'true', origin)
+      await sessions.release(principal, id, { keepWorkspace: query.keep_workspace === 'true' }, origin)
       return { status: 204 }
     },
   }),
@@ -114,7 +114,10 @@ const fullRoutes = (sessions: SessionService): AnyRoute[] => [
     body: RefreshRequest,
     responses: { 200: { description: 'A new token, and what it grants', schema: RefreshTokenResponse } },
     async handle({ principal, id, body, origin }) {
-      return { status: 200, json: wire.toRefreshTokenResponse(await sessions.refresh(principal, id, body.actor, false, origin)) }
+      return {
+        status: 200,
+        json: wire.toRefreshTokenResponse(await sessions.refresh(principal, id, { actor: body.actor, movesLease: false }, origin)),
+      }
     },
   }),
   defineRoute({

@@ -61,7 +61,7 @@ export class BoxHost implements McpHost {
     const { store, sessions } = this.#options
     const live = await store.sessions.live(ROOT_TENANT, { type: 'thread', id: sessionId })
     if (live === undefined || live.createdBy !== OWNER.id) return
-    await sessions.release(OWNER, live.id, false, newOrigin()).catch((thrown: unknown) => {
+    await sessions.release(OWNER, live.id, { keepWorkspace: false }, newOrigin()).catch((thrown: unknown) => {
       // It has ended by itself.
       if (!(thrown instanceof BoxofficeError) || thrown.status >= 500) throw thrown
     })

@@ -60,6 +60,11 @@ export type Grant = {
 
 export type SessionView = { session: Session; agent: AgentRecord | undefined; token: IssuedToken | null }
 
+/** `actor`: for whom the token is; undefined: as the caller negotiated last. */
+type RefreshOptions = { actor: Actor | undefined; movesLease: boolean }
+
+type Renewal = RefreshOptions & { principal: Principal; decision: Decision; event: AuditEvent; origin: Origin }
+
 export type SessionServiceOptions = {
   store: Store
   ledger: SessionLedger
@@ -112,23 +117,25 @@ export class SessionService {
   }
 
   /** One session by id; with a token for live ones unless `withToken` is false [4-82]. */
-  async read(principal: Principal, id: string, withToken: boolean, origin: Origin): Promise<SessionView> {
+  async read(principal: Principal, id: string, { withToken }: { withToken: boolean }, origin: Origin): Promise<SessionView> {
     const { store } = this.#options
     const { session, decision } = await this.#load(principal, id)
     if (session.state === 'terminated') throw ended(session)
     if (!withToken || !isPlaced(session)) return { session, agent: await store.agents.byId(session.agentId), token: null }
-    return this.#renew(session, { principal, decision }, undefined, 'sandbox.session.read', origin)
+    return this.#renew(session, { principal, decision, actor: undefined, event: 'sandbox.session.read', origin, movesLease: false })
   }
 
   /**
-   * A new token; the old one stays good until its own end [4-30, 4-32]. `leases`: where an MVP client, which has no heartbeat,
-   * says by it that it still needs its session [C-51].
+   * A new token; the old one stays good until its own end [4-30, 4-32]. An MVP client, which has no heartbeat, says by it that it
+   * still needs its session [C-51]: where `movesLease`, and only for sessions that such a client made.
    */
-  async refresh(principal: Principal, id: string, actor: Actor | undefined, leases: boolean, origin: Origin): Promise<IssuedToken> {
+  async refresh(principal: Principal, id: string, { actor, movesLease }: RefreshOptions, origin: Origin): Promise<IssuedToken> {
     const { session, decision } = await this.#load(principal, id)
     const placed = requirePlaced(session)
-    const moves = leases && placed.shape === 'mvp'
-    const renewed = await this.#renew(placed, { principal, decision }, actor, 'sandbox.session.refresh', origin, moves)
+    const renewed = await this.#renew(placed, {
+      ...{ principal, decision, actor, event: 'sandbox.session.refresh', origin },
+      movesLease: movesLease && placed.shape === 'mvp',
+    })
     requirePlaced(renewed.session)
     return renewed.token
   }
@@ -147,15 +154,15 @@ export class SessionService {
 
   /** The session whose events the caller may follow, by the rules of `read`; who resumes is told of its end as well. */
   async follow(principal: Principal, id: string, resuming: boolean): Promise<Session> {
-    const { session } = await this.#load(principal, id, 'use', resuming)
+    const { session } = await this.#load(principal, id, { released: resuming })
     if (session.state === 'terminated' && !resuming) throw ended(session)
     return session
   }
 
   /** Ends the session for everyone on the scope [C-54]; what it made is torn down in the background [C-25]. */
-  async release(principal: Principal, id: string, keepWorkspace: boolean, origin: Origin): Promise<void> {
+  async release(principal: Principal, id: string, { keepWorkspace }: { keepWorkspace: boolean }, origin: Origin): Promise<void> {
     const { ledger, acquisition } = this.#options
-    const { session, decision } = await this.#load(principal, id, 'release')
+    const { session, decision } = await this.#load(principal, id, { mode: 'release' })
     if (!mayRelease(principal, decision.access))
       throw new BoxofficeError('FORBIDDEN', 'releasing a session takes its owner or a key with the right "release"')
     const change = await ledger.change(
@@ -173,12 +180,14 @@ export class SessionService {
     return this.#options.store.sessions.list({ ...filter, tenant: principal.tenant, principal: who })
   }
 
-  /** Finds a session that the caller may use: 404 for another tenant's, 403 without access [C-04]. */
+  /**
+   * Finds a session that the caller may use: 404 for another tenant's, 403 without access [C-04]. One that was released is as good
+   * as never there, unless it is asked for.
+   */
   async #load(
     principal: Principal,
     id: string,
-    mode: AccessMode = 'use',
-    released = false,
+    { mode = 'use', released = false }: { mode?: AccessMode; released?: boolean } = {},
   ): Promise<{ session: Session; decision: Decision }> {
     const { store, authorizer, ledger, now } = this.#options
     const found = await store.sessions.byId(id)
@@ -195,14 +204,7 @@ export class SessionService {
   }
 
   /** A token for whom the caller acts for, evaluated anew [C-57]. */
-  async #renew(
-    session: PlacedSession,
-    { principal, decision }: { principal: Principal; decision: Decision },
-    claimed: Actor | undefined,
-    event: AuditEvent,
-    origin: Origin,
-    lease = false,
-  ) {
+  async #renew(session: PlacedSession, { principal, decision, actor: claimed, event, origin, movesLease }: Renewal) {
     const { ledger, grants, store } = this.#options
     const actor = claimed?.id ?? (await grants.actorOf(session, principal))
     // Who acts for somebody else needs the right to it each time.
@@ -211,7 +213,7 @@ export class SessionService {
     const { record } = issuance
     const audit = (after: Session, token: IssuedToken | null) => [this.#entry(event, { ...origin, actor }, after, token)]
     const { token, agent, change } = await this.#issue(session, issuance, async (sign): Promise<Change> => {
-      if (lease) return ledger.change(session, { type: 'heartbeat' }, { grant: record, audit: (after) => audit(after, sign(after)) })
+      if (movesLease) return ledger.change(session, { type: 'heartbeat' }, { grant: record, audit: (after) => audit(after, sign(after)) })
       const entries = audit(session, sign(session))
       await (record === null ? store.audit.append(entries) : store.grants.put([record], entries))
       return { session }

@@ -130,7 +130,7 @@ export class BoxService {
 
   async deleteSession(caller: BoxCaller, id: string): Promise<{ deleted: string }> {
     const session = await this.#require(caller, id)
-    await this.#options.sessions.release(caller.principal, session.id, false, caller.origin)
+    await this.#options.sessions.release(caller.principal, session.id, { keepWorkspace: false }, caller.origin)
     this.#processes.forget(session.id)
     return { deleted: id }
   }
@@ -280,7 +280,7 @@ export class BoxService {
 
   async #drop({ principal, origin }: BoxCaller, session: Session): Promise<void> {
     this.#processes.forget(session.id)
-    await this.#options.sessions.release(principal, session.id, false, origin).catch((thrown: unknown) => {
+    await this.#options.sessions.release(principal, session.id, { keepWorkspace: false }, origin).catch((thrown: unknown) => {
       if (!(thrown instanceof BoxofficeError && thrown.code === 'BINDING_NOT_FOUND')) throw thrown
     })
   }

@@ -76,7 +76,7 @@ export class Steps {
   async close(id: string, caller: StepCaller): Promise<void> {
     const { sessions, ended } = this.#options
     const { session } = await this.#attach(id, caller)
-    await sessions.release(caller.principal, session.id, false, caller.origin)
+    await sessions.release(caller.principal, session.id, { keepWorkspace: false }, caller.origin)
     await ended(session.id)
     this.#withoutBash.delete(session.id)
     this.#log(id, 'session_closed', { status: 'CLOSED' })
