@@ -21,6 +21,7 @@ import type { Grants } from './grants.ts'
 import { findRepeat, keyOfEndedSession, type Repeatable, recordOf } from './idempotency.ts'
 import type { SessionLedger } from './ledger.ts'
 import { dueAt } from './lifecycle.ts'
+import { mismatch, placementMismatches, profileMismatches } from './mismatch.ts'
 import { type Provisioner, provisionError } from './provisioner.ts'
 import { exists, forbidden, noSession, notTheOwner, starting, stillEnding, superseded } from './refusals.ts'
 import { workspaceIdOf } from './scopes.ts'
@@ -107,11 +108,11 @@ export class Acquisition {
       const current = decision.access === 'claimable' ? await this.#decision(principal, request) : decision
       if (request.mode === 'create_only' && live.id !== made && !(await this.#isRepeated(principal, repeatable, live))) throw exists(live)
       if (live.state === 'provisioning' && request.mode === 'get') throw starting(live)
-      const warnings = mismatches(live, profile, request)
+      const warnings = profileMismatches(live, profile, request)
       const ready = live.state === 'provisioning' ? await this.#ready(live, deadline) : live
       const session = await this.#withMounts(ready, request, warnings)
       if (session === undefined) continue
-      warnings.push(...differences(session, request))
+      warnings.push(...placementMismatches(session, request))
       const repeat = repeatable && !recorded ? recordOf(principal, repeatable, session.id, now()) : null
       return { session, decision: current, isNew: session.id === made, warnings, replayed, repeat }
     }
@@ -236,39 +237,6 @@ export class Acquisition {
 
 const namesMounts = ({ mounts, workspaceHostPath, workspaceMode }: SandboxOverrides): boolean =>
   mounts !== undefined || workspaceHostPath !== undefined || workspaceMode !== undefined
-
-/** A live session keeps its profile; the caller learns of a difference, or is refused when it asked for that [C-76]. */
-function mismatches(session: LiveSession, profile: Profile | null, { onMismatch }: NegotiateRequest): string[] {
-  if (profile === null) return []
-  const differs =
-    session.profile.name !== profile.name
-      ? 'profile_differs'
-      : JSON.stringify(session.profile) === JSON.stringify(profile)
-        ? null
-        : 'profile_changed'
-  if (differs === null) return []
-  if (onMismatch === 'fail') throw mismatch(session, differs, `profile "${session.profile.name}"`)
-  return [differs]
-}
-
-/** The same for the provider, and for a hint at a sandbox that is not the scope's [C-22]; both show when the sandbox is there. */
-function differences(session: PlacedSession, { mode, provider, sandboxHint, onMismatch }: NegotiateRequest): string[] {
-  const warnings: string[] = []
-  if (provider !== null && provider !== session.provider) {
-    if (onMismatch === 'fail') throw mismatch(session, 'provider_differs', `provider "${session.provider}"`)
-    warnings.push('provider_differs')
-  }
-  if (sandboxHint !== null && sandboxHint !== session.sandboxId) {
-    if (mode === 'get') throw noSession('sandbox_hint: is not the sandbox of this scope; leave it out to attach to the one that is')
-    warnings.push('sandbox_hint_ignored')
-  }
-  return warnings
-}
-
-const mismatch = (session: LiveSession, differs: string, has: string): BoxofficeError =>
-  new BoxofficeError('BINDING_CONFLICT', `on_mismatch: the live session has ${has} (${differs}); release it first`, {
-    details: { mismatch: differs, session_id: session.id },
-  })
 
 function newSession(
   principal: Principal,
