@@ -42,16 +42,15 @@ export function createApp(options: AppOptions): Hono<Env> {
   if (options.corsOrigins.length > 0) app.use(cors(options.corsOrigins))
   for (const route of options.routes) app.on(route.method, route.path, (c) => serve(c, route, options, addressOf, refuse))
   for (const [path, allow] of methodsByPath(options.routes))
-    app.all(path, (c) => refuse(c, methodNotAllowed(c.req.method, allow), requestIdOf(c), 'full', undefined, { allow }))
+    app.all(path, (c) => refuse(c, { error: methodNotAllowed(c.req.method, allow), requestId: requestIdOf(c), headers: { allow } }))
   for (const mount of options.mounts) app.mount(mount.path, (request, env) => mount.app.fetch(request, env as Connection))
   app.notFound((c) =>
-    refuse(
-      c,
-      new BoxofficeError('NOT_FOUND', `there is no route ${c.req.path.slice(0, 200)}; GET /openapi.json lists them`),
-      requestIdOf(c),
-    ),
+    refuse(c, {
+      error: new BoxofficeError('NOT_FOUND', `there is no route ${c.req.path.slice(0, 200)}; GET /openapi.json lists them`),
+      requestId: requestIdOf(c),
+    }),
   )
-  app.onError((thrown, c) => refuse(c, fromUnknown(thrown), requestIdOf(c)))
+  app.onError((thrown, c) => refuse(c, { error: fromUnknown(thrown), requestId: requestIdOf(c) }))
   return app
 }
 
@@ -88,7 +87,7 @@ async function serve(c: Context<Env>, route: AnyRoute, options: AppOptions, addr
     })
     response = answerResponse(answer, requestId, c)
   } catch (thrown) {
-    response = await refuse(c, fromUnknown(thrown), requestId, naming, principal ?? undefined)
+    response = await refuse(c, { error: fromUnknown(thrown), requestId, naming, principal })
   }
   options.metrics.observe(route.method, route.path, response.status, (performance.now() - started) / 1000)
   return response
@@ -134,18 +133,20 @@ function answerResponse({ status, json, text, stream, headers }: Answer, request
   return new Response(JSON.stringify(json), { status, headers: all })
 }
 
-type Refuse = (
-  c: Context<Env>,
-  error: BoxofficeError,
-  requestId: string,
-  naming?: ErrorNaming,
-  principal?: Principal,
-  headers?: Record<string, string>,
-) => Promise<Response>
+type Refusal = {
+  error: BoxofficeError
+  requestId: string
+  /** Which of its two names the error shows; by default the full one. */
+  naming?: ErrorNaming
+  /** Who was refused, as far as it is known. */
+  principal?: Principal | null
+  headers?: Record<string, string>
+}
+type Refuse = (c: Context<Env>, refusal: Refusal) => Promise<Response>
 
 function refuser({ log, metrics, store, now }: AppOptions, addressOf: AddressOf): Refuse {
   const audited = new RateLimit(AUDITED_REFUSALS, now)
-  return async (c, error, requestId, naming = 'full', principal, headers) => {
+  return async (c, { error, requestId, naming = 'full', principal = null, headers }) => {
     metrics.refused(error.code)
     if (error.status >= 500)
       log[error.status === 500 ? 'error' : 'warn']({ request_id: requestId, code: error.code, err: error }, error.message)

@@ -2,12 +2,13 @@ import { BoxofficeError, type RateLimit } from '@boxoffice/protocol'
 import { Credential } from '../access/credential.ts'
 import type { Principal, Principals } from '../access/principals.ts'
 
-export type Headers = (name: string) => string | undefined
+/** A request's header by its name. */
+export type HeaderOf = (name: string) => string | undefined
 
 const BEARER = /^bearer +(\S+) *$/i
 
 /** The one credential of a request: `Authorization: Bearer` or `X-Api-Key`; both only if they are equal [contract 2.1]. */
-export function credentialOf(header: Headers): Credential {
+export function credentialOf(header: HeaderOf): Credential {
   const authorization = header('authorization')
   const apiKey = header('x-api-key')
   const bearer = authorization === undefined ? undefined : BEARER.exec(authorization)?.[1]
@@ -20,7 +21,7 @@ export function credentialOf(header: Headers): Credential {
 }
 
 /** The principal behind a request. */
-export async function authenticate(header: Headers, principals: Principals): Promise<Principal> {
+export async function authenticate(header: HeaderOf, principals: Principals): Promise<Principal> {
   const credential = credentialOf(header)
   return { ...(await principals.authenticate(credential.reveal())), credential }
 }

@@ -11,7 +11,7 @@ import { type AnyRoute, defineRoute } from './route.ts'
 
 const PATH = '/v1/mcp/servers'
 
-const Record = z.object({
+const ServerRecord = z.object({
   name: z.string(),
   pipeline_uuid: z.string(),
   status: z.enum(['starting', 'connected', 'retrying', 'unavailable', 'error', 'stopped']),
@@ -32,7 +32,7 @@ const Record = z.object({
 
 /** MCP servers in sandboxes (contract 4.6). They are the deployment's: keys of other tenants see none. */
 export const mcpRoutes = (servers: McpServers, brokerUrl: () => string): AnyRoute[] => {
-  const toRecord = (runtime: McpServerRuntime): z.infer<typeof Record> => ({
+  const toRecord = (runtime: McpServerRuntime): z.infer<typeof ServerRecord> => ({
     ...{ name: runtime.config.name, pipeline_uuid: runtime.config.pipeline_uuid },
     ...runtime.info(),
     ...{ isolation: runtime.box?.isolation ?? null, session_id: runtime.box?.sessionId ?? null },
@@ -44,7 +44,7 @@ export const mcpRoutes = (servers: McpServers, brokerUrl: () => string): AnyRout
       path: PATH,
       summary: 'List the MCP servers that run in sandboxes',
       auth: 'key',
-      responses: { 200: { description: 'By name', schema: z.object({ servers: z.array(Record) }) } },
+      responses: { 200: { description: 'By name', schema: z.object({ servers: z.array(ServerRecord) }) } },
       handle({ principal }) {
         const mine = principal.tenant === ROOT_TENANT ? servers.list() : []
         return { status: 200, json: { servers: mine.map(toRecord).sort((a, b) => (a.name < b.name ? -1 : 1)) } }
@@ -58,8 +58,8 @@ export const mcpRoutes = (servers: McpServers, brokerUrl: () => string): AnyRout
       body: McpServerConfig,
       headers: { Prefer: 'wait=N: seconds to wait until it works or has failed, 0 to 60; default 10' },
       responses: {
-        200: { description: 'It is there already', schema: Record },
-        201: { description: 'It is being started, or works', schema: Record },
+        200: { description: 'It is there already', schema: ServerRecord },
+        201: { description: 'It is being started, or works', schema: ServerRecord },
       },
       async handle({ principal, body, header }) {
         requireRootOperator(principal)
@@ -75,7 +75,7 @@ export const mcpRoutes = (servers: McpServers, brokerUrl: () => string): AnyRout
       path: `${PATH}/:id`,
       summary: 'One MCP server, how it is and what it offers',
       auth: 'key',
-      responses: { 200: { description: 'The server', schema: Record } },
+      responses: { 200: { description: 'The server', schema: ServerRecord } },
       handle({ principal, id }) {
         if (principal.tenant !== ROOT_TENANT) throw new BoxofficeError('NOT_FOUND', 'there is no such MCP server')
         return { status: 200, json: toRecord(servers.get(id)) }

@@ -3,11 +3,18 @@ import type { z } from 'zod'
 import type { Principal } from '../access/principals.ts'
 import type { Origin } from '../audit/audit.ts'
 
-/**
- * Who may call a route: anyone; an API key; an operator's; whoever holds the enroll token; a registered agent; a caller on
- * loopback or an operator.
- */
-export type Auth = 'none' | 'key' | 'operator' | 'enroll' | 'agent' | 'loopback'
+/** Who may call a route. */
+export type Auth =
+  | 'none'
+  /** Whoever has an API key, or a token of the identity provider. */
+  | 'key'
+  | 'operator'
+  /** Whoever holds the enroll token. */
+  | 'enroll'
+  /** An agent, with the token that it got when it registered. */
+  | 'agent'
+  /** A caller on this machine, or an operator. */
+  | 'loopback'
 
 /** A request after authentication and validation. */
 export type Call<A extends Auth, Body, Query> = {

@@ -4,6 +4,7 @@ import type { ResolvedBrokerConfig } from '../config.ts'
 import type { Store } from '../store/store.ts'
 import { type AnyRoute, defineRoute } from './route.ts'
 
+const RateSpec = z.object({ per_second: z.number(), burst: z.number() })
 const Limited = z.object({ live: z.number().int(), max: z.number().int() })
 
 const Usage = z.object({
@@ -16,16 +17,12 @@ const Usage = z.object({
   /** 0: not limited. */
   disk: z.object({ workspace_quota_mb: z.number().int() }),
   /** New sessions; null where nothing is limited. */
-  rates: z.object({ create_per_principal: RateSpec(), create_per_tenant: RateSpec(), control_per_principal: RateSpec().nullable() }),
+  rates: z.object({ create_per_principal: RateSpec, create_per_tenant: RateSpec, control_per_principal: RateSpec.nullable() }),
 })
-
-function RateSpec() {
-  return z.object({ per_second: z.number(), burst: z.number() })
-}
 
 export type UsageOptions = { store: Store; settings: ResolvedBrokerConfig; profiles: ReadonlyMap<string, Profile> }
 
-/** What a tenant has in use and may have [contract 2.13, 0-50 to 0-55]. */
+/** What a tenant has in use and may have (contract 2.13) [0-50 to 0-55]. */
 export const usageRoutes = ({ store, settings, profiles }: UsageOptions): AnyRoute[] => [
   defineRoute({
     method: 'GET',

@@ -2,7 +2,7 @@ import { timingSafeEqual } from 'node:crypto'
 import { BoxofficeError, newRequestId, type PrincipalLimit, type RateLimit, requestIdFrom } from '@boxoffice/protocol'
 import { Credential } from '../../access/credential.ts'
 import { hashKey, hasRight, type Principal, type Principals, ROOT_TENANT } from '../../access/principals.ts'
-import { authenticate, countFailures, credentialOf, type Headers } from '../../http/auth.ts'
+import { authenticate, countFailures, credentialOf, type HeaderOf } from '../../http/auth.ts'
 import type { BoxCaller } from './service.ts'
 
 /** Whoever holds the control token, or is this program's own parent. */
@@ -13,10 +13,10 @@ const BOX_OPERATOR = {
 
 export type Callers = {
   /** Who asks for control over boxes: a control token, or a key with the right "box" [2-50]. */
-  controller(header: Headers, address: string): Promise<BoxCaller>
+  controller(header: HeaderOf, address: string): Promise<BoxCaller>
   /** Anyone with a key, for the status alone [2-48]. */
-  reader(header: Headers, address: string): Promise<BoxCaller>
-  operator(header: Headers, address: string): Promise<BoxCaller>
+  reader(header: HeaderOf, address: string): Promise<BoxCaller>
+  operator(header: HeaderOf, address: string): Promise<BoxCaller>
   /** The program that started this one, on its standard input [2-45]. */
   parent(): BoxCaller
 }
@@ -31,17 +31,22 @@ export type CallersOptions = {
 
 export function createCallers({ principals, controlToken, authFailures, controlLimit }: CallersOptions): Callers {
   const expected = controlToken === undefined ? undefined : Buffer.from(hashKey(controlToken))
-  const byToken = (header: Headers): Principal | undefined => {
+  const byToken = (header: HeaderOf): Principal | undefined => {
     if (expected === undefined) return undefined
     const credential = credentialOf(header)
     return timingSafeEqual(Buffer.from(hashKey(credential.reveal())), expected) ? { ...BOX_OPERATOR, credential } : undefined
   }
-  const reader = async (header: Headers, address: string): Promise<BoxCaller> => {
+  const reader = async (header: HeaderOf, address: string): Promise<BoxCaller> => {
     const principal = await countFailures(authFailures, address, () => byToken(header) ?? authenticate(header, principals))
     controlLimit.require(principal)
     return callerOf(principal, requestIdFrom(header('x-request-id')), address)
   }
-  const having = async (header: Headers, address: string, allows: (principal: Principal) => boolean, needs: string): Promise<BoxCaller> => {
+  const having = async (
+    header: HeaderOf,
+    address: string,
+    allows: (principal: Principal) => boolean,
+    needs: string,
+  ): Promise<BoxCaller> => {
     const caller = await reader(header, address)
     if (!allows(caller.principal)) throw new BoxofficeError('FORBIDDEN', `this takes ${needs}`)
     return caller
