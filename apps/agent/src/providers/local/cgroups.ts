@@ -115,7 +115,8 @@ const mountedControllers = (): Map<Controller, { version: Version; mount: string
     if (type === 'cgroup') {
       for (const controller of CONTROLLERS) if (options.split(',').includes(controller)) found.set(controller, { version: 1, mount })
     } else if (type === 'cgroup2') {
-      const available = readFileSync(join(mount, 'cgroup.controllers'), 'utf8').trim().split(' ')
+      // Something may be mounted over it, as where a container hides the host's groups.
+      const available = readKernelFile(join(mount, 'cgroup.controllers')).trim().split(' ')
       for (const controller of CONTROLLERS) {
         // Every group of version 2 can be frozen; there is no controller to enable.
         if (!found.has(controller) && (controller === 'freezer' ? available.includes('memory') : available.includes(controller))) {
