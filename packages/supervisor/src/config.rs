@@ -10,6 +10,8 @@ pub struct Config {
     pub home: PathBuf,
     pub seccomp: bool,
     pub oom_files: Vec<PathBuf>,
+    /// How many processes and threads the sandbox may have, this one included, where no control group says so.
+    pub max_processes: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -29,6 +31,7 @@ impl Config {
         let (mut socket, mut workspace, mut home) = (None, None, None);
         let mut seccomp = true;
         let mut oom_files = Vec::new();
+        let mut max_processes = None;
         while let Some(argument) = arguments.next() {
             let name = argument.to_string_lossy().into_owned();
             let mut path = || arguments.next().map(PathBuf::from);
@@ -42,12 +45,16 @@ impl Config {
                 "--workspace" => workspace = path(),
                 "--home" => home = path(),
                 "--oom-file" => oom_files.extend(path()),
+                "--max-processes" => match path().and_then(|number| number.to_str()?.parse().ok()) {
+                    Some(number) => max_processes = Some(number),
+                    None => return Parsed::Wrong(format!("{name} needs a number")),
+                },
                 _ => return Parsed::Wrong(format!("unknown argument {name}")),
             }
         }
         match (socket, workspace, home) {
             (Some(socket), Some(workspace), Some(home)) => {
-                Parsed::Run(Config { socket, workspace, home, seccomp, oom_files })
+                Parsed::Run(Config { socket, workspace, home, seccomp, oom_files, max_processes })
             }
             _ => Parsed::Wrong("--socket, --workspace and --home are needed".into()),
         }
@@ -71,6 +78,13 @@ mod tests {
         };
         assert!(!config.seccomp);
         assert_eq!(config.oom_files, [PathBuf::from("/a"), PathBuf::from("/b")]);
+        assert_eq!(config.max_processes, None);
+        let Parsed::Run(config) = parse("--socket /s --workspace /w --home /h --max-processes 24") else {
+            panic!("refused");
+        };
+        assert_eq!(config.max_processes, Some(24));
+        assert!(matches!(parse("--socket /s --workspace /w --home /h --max-processes many"), Parsed::Wrong(_)));
+        assert!(matches!(parse("--socket /s --workspace /w --home /h --max-processes"), Parsed::Wrong(_)));
         assert!(matches!(parse("--version"), Parsed::Version));
         assert!(matches!(parse("--launch /a /b"), Parsed::Launch(groups) if groups.len() == 2));
         assert!(matches!(parse("--nursery"), Parsed::Nursery));

@@ -96,6 +96,7 @@ impl Supervisor {
             setup::install_filter(&seccomp::program(a)).map_err(at("seccomp"))?;
         }
         let descriptors = setup::raise_descriptor_limit();
+        config.max_processes.map_or(Ok(()), setup::limit_processes).map_err(at("number of processes"))?;
         let _ = std::fs::create_dir_all(&config.home);
         let spawner = Spawner::new(&config.workspace, &config.home, descriptors, a).map_err(at("spawner"))?;
         let signals = sys::signalfd(&[libc::SIGCHLD, libc::SIGTERM, libc::SIGINT]).map_err(at("signalfd"))?;

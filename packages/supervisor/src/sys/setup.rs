@@ -88,6 +88,21 @@ pub fn raise_descriptor_limit() -> Option<libc::rlimit64> {
     }
 }
 
+/// For us and everything that descends from us; the kernel counts by user and, from Linux 5.14 on, by user namespace. Nobody
+/// here has the right to raise it again.
+pub fn limit_processes(number: u64) -> Result<(), Errno> {
+    let mut old = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: both structs outlive the calls.
+    let set = unsafe {
+        if libc::getrlimit64(libc::RLIMIT_NPROC, &mut old) == -1 {
+            return Err(last());
+        }
+        let number = number.min(old.rlim_max);
+        libc::setrlimit64(libc::RLIMIT_NPROC, &libc::rlimit64 { rlim_cur: number, rlim_max: number })
+    };
+    if set == -1 { Err(last()) } else { Ok(()) }
+}
+
 pub fn install_filter(program: &[libc::sock_filter]) -> Result<(), Errno> {
     let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
     // SAFETY: the kernel copies the program during the call and does not write to it.

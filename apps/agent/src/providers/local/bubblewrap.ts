@@ -4,6 +4,7 @@ import { mkdir, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
 import { bindsOf, type SandboxSpec } from '../provider.ts'
+import { rlimitArguments } from './rlimits.ts'
 
 const run = promisify(execFile)
 
@@ -64,6 +65,8 @@ export type BubblewrapPaths = {
   supervisor: string
   link: string
   oomFile: string | undefined
+  /** Whether no control group limits what can be limited without. */
+  byRlimit: boolean
 }
 
 /** The namespaces of which every sandbox has the same: one that waits to become a sandbox can have its own already (launch.rs). */
@@ -87,4 +90,5 @@ export const bubblewrapArguments = (paths: BubblewrapPaths, spec: SandboxSpec): 
   ...['--chdir', '/workspace', '--info-fd', '3', '--'],
   ...['/.boxoffice/supervisor', '--socket', '/.boxoffice/link/link.sock', '--workspace', '/workspace', '--home', '/tmp/home'],
   ...(paths.oomFile === undefined ? [] : ['--oom-file', '/.boxoffice/oom']),
+  ...(paths.byRlimit ? rlimitArguments(spec.profile) : []),
 ]

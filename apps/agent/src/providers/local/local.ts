@@ -12,6 +12,7 @@ import { createLaunchers } from './launchers.ts'
 import { type LocalSandbox, localSandbox } from './local-sandbox.ts'
 import { descendantsOf, pidsWithArgumentEnd, signalPid } from './process-table.ts'
 import { AS_THEY_ARE, createReach } from './reach.ts'
+import { countsApart } from './rlimits.ts'
 import { type LocalState, stateFiles } from './state-file.ts'
 
 export type LocalProviderOptions = {
@@ -66,10 +67,15 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
   if (ended.length > 0) log.warn({ groups: ended }, 'processes that belonged to no known sandbox were ended')
 
   const isolation = bwrap === undefined ? 'none' : 'bubblewrap'
+  const byRlimit = bwrap !== undefined && cgroups?.limits.includes('pids_limit') !== true && countsApart()
   const capabilities: ProviderCapabilities = {
     isolation,
     suspend: ['freeze', 'stop'],
-    limits: [...(cgroups?.limits ?? []), ...(bwrap === undefined ? [] : (['read_only_rootfs', 'tmp_size'] as const))],
+    limits: [
+      ...(cgroups?.limits ?? []),
+      ...(byRlimit ? (['pids_limit'] as const) : []),
+      ...(bwrap === undefined ? [] : (['read_only_rootfs', 'tmp_size'] as const)),
+    ],
     network: bwrap === undefined,
     extraMounts: bwrap !== undefined,
     ociRuntimes: [],
@@ -84,7 +90,7 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
     const oomFile = cgroups?.group(group).oomFile
     const ids = { uid: asRoot ? spec.uid : null, gid: asRoot ? spec.gid : null }
     if (bwrap !== undefined) {
-      const paths = { etc: reach.path(etcDirectory), supervisor, link, oomFile }
+      const paths = { etc: reach.path(etcDirectory), supervisor, link, oomFile, byRlimit }
       const reachable = { ...spec, workspaceDirectory: workspace }
       return { file: bwrap, arguments: bubblewrapArguments(paths, reachable), directory: '/', ...ids }
     }
