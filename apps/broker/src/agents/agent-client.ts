@@ -1,6 +1,5 @@
-import { type ClientRequest, Agent as HttpAgent, request as httpRequest, type IncomingMessage } from 'node:http'
+import { Agent as HttpAgent, request as httpRequest, type IncomingMessage } from 'node:http'
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'
-import type { Socket } from 'node:net'
 import { readAtMost } from '@boxoffice/node-http'
 import {
   BoxofficeError,
@@ -15,6 +14,7 @@ import {
 } from '@boxoffice/protocol'
 import type { z } from 'zod'
 import type { AgentRecord } from '../store/store.ts'
+import { failSlowConnect } from './slow-connect.ts'
 
 /** The agent's control API (`packages/protocol/src/control.ts`). Failures are `BoxofficeError`; an agent that is away is 503. */
 export interface AgentClient {
@@ -45,7 +45,6 @@ export class AgentUnreachable extends BoxofficeError {
 /** An answer of the control API is a few hundred bytes a sandbox; more than this is not an answer. */
 const MAX_ANSWER_BYTES = 4 * 1024 * 1024
 const CALL_TIMEOUT_MS = 15_000
-const CONNECT_TIMEOUT_MS = 3000
 
 /** Calls agents over keep-alive HTTP; never follows a redirect [C-60]. `token` gives the control token for an agent id. */
 export function httpAgentClient(token: (agentId: string) => string): AgentClient {
@@ -99,7 +98,7 @@ async function exchange<T>(pools: Pools, call: Call<T>, retry = true): Promise<{
   try {
     const response = await new Promise<IncomingMessage>((resolve, reject) => {
       request.on('response', resolve).on('error', reject)
-      request.on('socket', (socket) => failSlowConnect(socket, request))
+      failSlowConnect(request)
       request.end(payload)
     })
     const body = await readAtMost(response, { limit: MAX_ANSWER_BYTES, tooLong: () => new Error('the answer is too large') })
@@ -109,14 +108,6 @@ async function exchange<T>(pools: Pools, call: Call<T>, retry = true): Promise<{
     if (retry && request.reusedSocket && !signal.aborted) return exchange(pools, call, false)
     throw new AgentUnreachable(call.agent.id, thrown)
   }
-}
-
-/** A host that is gone swallows the attempt; a sandbox may take minutes, a connection may not. */
-function failSlowConnect(socket: Socket, request: ClientRequest): void {
-  if (!socket.connecting) return
-  const timer = setTimeout(() => request.destroy(new Error('the connection was not made in time')), CONNECT_TIMEOUT_MS)
-  const stop = () => clearTimeout(timer)
-  socket.once('connect', stop).once('close', stop)
 }
 
 const parseJson = (text: string): unknown => {

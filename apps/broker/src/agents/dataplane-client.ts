@@ -23,6 +23,7 @@ import { createUpstream, DialFailed, dialing } from '../relay/upstream.ts'
 import type { PlacedSession } from '../sessions/session.ts'
 import type { AgentRecord, Store } from '../store/store.ts'
 import type { TokenIssuer } from '../tokens/issuer.ts'
+import { agentOf } from './agent-of.ts'
 
 export type DataplaneClientOptions = {
   store: { sessions: Pick<Store['sessions'], 'byId'>; agents: Pick<Store['agents'], 'byId'> }
@@ -101,8 +102,7 @@ export function createDataplaneClient({ store, issuer, now }: DataplaneClientOpt
 
   const access = async (sessionId: string): Promise<Access> => {
     const session = requireThere(await store.sessions.byId(sessionId))
-    const agent = await store.agents.byId(session.agentId)
-    if (agent === undefined) throw new BoxofficeError('BACKEND_UNAVAILABLE', 'the agent of this session is not known any more')
+    const agent = await agentOf(store.agents, session)
     return { session, agent, ...tokenFor(session) }
   }
 

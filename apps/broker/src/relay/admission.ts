@@ -1,4 +1,5 @@
 import { BoxofficeError, type SessionTokenClaims } from '@boxoffice/protocol'
+import { agentOf } from '../agents/agent-of.ts'
 import { starting } from '../sessions/refusals.ts'
 import { isPlaced, type PlacedSession, type Session } from '../sessions/session.ts'
 import type { AgentRecord, Store } from '../store/store.ts'
@@ -29,8 +30,7 @@ export const createAdmission = ({ credentials, store, exposed }: AdmissionOption
       throw unauthenticated('this token is for another session than the one that opened the socket; open another socket')
     if (claims.sid !== sessionId) throw new BoxofficeError('FORBIDDEN', 'the session token is for another session')
     const session = requireThere(await store.sessions.byId(sessionId))
-    const agent = await store.agents.byId(session.agentId)
-    if (agent === undefined) throw new BoxofficeError('BACKEND_UNAVAILABLE', 'the agent of this session is not known any more')
+    const agent = await agentOf(store.agents, session)
     if (agent.relay === 'never' || (exposed && agent.provider.isolation === 'none'))
       throw new BoxofficeError('BACKEND_UNAVAILABLE', 'the agent of this session is reached directly only; negotiate with relay "auto"')
     return { claims, upstreamToken, session, agent }

@@ -1,3 +1,4 @@
+import { CONNECT_TIMEOUT_MS } from '../agents/slow-connect.ts'
 import type { AgentRecord } from '../store/store.ts'
 import { type Address, AgentConnection } from './agent-connection.ts'
 import { DialFailed } from './upstream.ts'
@@ -30,7 +31,6 @@ export interface Connections {
   close(): void
 }
 
-const CONNECT_TIMEOUT_MS = 3000
 const MAX_IDLE = 256
 /** For agents that do not say it; Node closes after five seconds. */
 const KEPT_SECONDS = 5

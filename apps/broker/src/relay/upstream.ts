@@ -2,6 +2,7 @@ import { type ClientRequest, Agent as HttpAgent, request as httpRequest, type Re
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'
 import { setTimeout as delay } from 'node:timers/promises'
 import { BoxofficeError } from '@boxoffice/protocol'
+import { failSlowConnect } from '../agents/slow-connect.ts'
 import type { AgentRecord } from '../store/store.ts'
 
 /** Where an agent's dataplane is, as `node:http` wants it. */
@@ -17,7 +18,6 @@ export interface Upstream {
 /** `path` is below the agent's base. */
 export type UpstreamRequest = Pick<RequestOptions, 'method' | 'path' | 'headers' | 'signal'>
 
-const CONNECT_TIMEOUT_MS = 3000
 /** Waits before the second and the third dial: a restarting agent is back within them, more often than not. */
 const DIAL_AGAIN_MS = [50, 250] as const
 
@@ -38,12 +38,7 @@ export function createUpstream(): Upstream {
       const pool = secure ? pools.https : pools.http
       const send = secure ? httpsRequest : httpRequest
       const request = send({ ...options, ...rest, path: basePath + path, agent: pool })
-      request.once('socket', (socket) => {
-        if (!socket.connecting) return
-        const late = setTimeout(() => request.destroy(new Error('the connection was not made in time')), CONNECT_TIMEOUT_MS)
-        const made = () => clearTimeout(late)
-        socket.once('connect', made).once('close', made)
-      })
+      failSlowConnect(request)
       return request
     },
     close() {

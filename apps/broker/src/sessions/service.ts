@@ -1,14 +1,15 @@
-import { type Actor, BoxofficeError, type RelayPreference, type SandboxOverrides, type Scope, type SessionState } from '@boxoffice/protocol'
+import { type Actor, BoxofficeError, type RelayPreference, type SandboxOverrides, type Scope } from '@boxoffice/protocol'
 import { resolveActor } from '../access/actor.ts'
 import { type AccessMode, type Authorizer, type Decision, mayRelease } from '../access/authorizer.ts'
 import type { Wanted } from '../access/capabilities.ts'
 import type { Members } from '../access/members.ts'
 import type { Principal } from '../access/principals.ts'
+import { agentOf } from '../agents/agent-of.ts'
 import type { AuditEvent, Origin } from '../audit/audit.ts'
 import { sessionEntry } from '../audit/session-entry.ts'
 import { heartbeatEvent } from '../events/session-events.ts'
 import { requireMode } from '../relay/choice.ts'
-import type { AgentRecord, Store } from '../store/store.ts'
+import type { AgentRecord, SessionFilter, Store } from '../store/store.ts'
 import type { IssuedToken, TokenIssuer } from '../tokens/issuer.ts'
 import type { Acquisition } from './acquisition.ts'
 import type { Grants, Issuance } from './grants.ts'
@@ -94,7 +95,7 @@ export class SessionService {
     const by = { ...origin, actor }
     const { session, decision, isNew, warnings, replayed, repeat } = await acquisition.resolve(principal, request, by)
     if (request.members !== null) await members.set(principal, session, request.members, by)
-    if (request.relay !== null) requireMode(request.relay, await this.#agentOf(session))
+    if (request.relay !== null) requireMode(request.relay, await agentOf(this.#options.store.agents, session))
     const issuance = await grants.negotiate(session, { principal, actor, decision }, request.wanted, isNew)
     const { token, agent, change } = await this.#issue(session, issuance, (sign) =>
       ledger.change(
@@ -175,7 +176,7 @@ export class SessionService {
   }
 
   /** Those that the caller may use; operators see their whole tenant. */
-  async list(principal: Principal, filter: ListFilter): Promise<Session[]> {
+  async list(principal: Principal, filter: Omit<SessionFilter, 'tenant' | 'principal'>): Promise<Session[]> {
     const who = principal.role === 'operator' ? null : principal.id
     return this.#options.store.sessions.list({ ...filter, tenant: principal.tenant, principal: who })
   }
@@ -231,25 +232,10 @@ export class SessionService {
       return token
     })
     grants.tell(session, issuance)
-    return { token: token ?? signed(session), agent: await this.#agentOf(session), change }
-  }
-
-  async #agentOf(session: PlacedSession): Promise<AgentRecord> {
-    const agent = await this.#options.store.agents.byId(session.agentId)
-    if (agent === undefined) throw new BoxofficeError('BACKEND_UNAVAILABLE', 'the agent of this session is not known any more')
-    return agent
+    return { token: token ?? signed(session), agent: await agentOf(this.#options.store.agents, session), change }
   }
 
   #entry(event: AuditEvent, origin: Origin, session: Session, token: IssuedToken | null) {
     return sessionEntry(event, origin, session, { ts: this.#options.now(), tokenHash: token?.hash ?? null })
   }
-}
-
-export type ListFilter = {
-  state: SessionState | null
-  scopeType: string | null
-  scopeId: string | null
-  label: { key: string; value: string } | null
-  limit: number
-  after: { createdAt: number; id: string } | null
 }
