@@ -1,13 +1,13 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Duplex } from 'node:stream'
-import { createOrigins } from '@boxoffice/node-http'
+import { createOrigins, tokenOf } from '@boxoffice/node-http'
 import { BoxofficeError, type Capability, fromUnknown, requestIdFrom, type SessionTokenClaims } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
 import type { Registry } from 'prom-client'
 import type { SandboxDirectory } from '../sandbox/sandbox.ts'
 import { createSocketServer } from '../ws/upgrade.ts'
 import type { Access, AccessJournal } from './access-journal.ts'
-import { type Authenticator, createAuthenticator, tokenOf } from './auth.ts'
+import { type Authenticator, createAuthenticator } from './auth.ts'
 import type { Call } from './call.ts'
 import type { DataplaneLimits } from './dataplane-limits.ts'
 import { execRoutes } from './exec.ts'
@@ -64,7 +64,7 @@ export const createDataplane = (options: DataplaneOptions): Dataplane => {
     const { target, requestId } = context
     if (origins.preflight(incoming, outgoing)) return
     origins.expose(incoming, outgoing)
-    const token = tokenOf(incoming)
+    const token = tokenOf(incoming.headers)
     context.token = token
     if (token === undefined) throw new BoxofficeError('UNAUTHENTICATED', 'A session token is required: Authorization: Bearer <token>')
     // No await for a token that has been seen: a microtask less on the way of every exec.

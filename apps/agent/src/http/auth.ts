@@ -1,4 +1,3 @@
-import type { IncomingMessage } from 'node:http'
 import {
   AGENT_EXP_LEEWAY_SECONDS,
   BoxofficeError,
@@ -148,22 +147,6 @@ const verifySignature = async (token: string, keys: KeySource): Promise<Record<s
     throw new BoxofficeError('UNAUTHENTICATED', 'The session token is not valid', { cause })
   }
   throw unauthenticated('The session token is not valid')
-}
-
-/** The token of a request's headers: `Authorization: Bearer` or `X-Api-Key` [4-55]. Undefined when there is none; never from a query [4-57]. */
-export const tokenOf = (request: IncomingMessage): string | undefined => {
-  const { authorization, 'x-api-key': apiKey } = request.headers
-  const bearer = authorization === undefined ? undefined : bearerOf(authorization)
-  if (apiKey === undefined) return bearer
-  if (typeof apiKey !== 'string' || (bearer !== undefined && bearer !== apiKey))
-    throw unauthenticated('Authorization and X-Api-Key differ; send one')
-  return apiKey
-}
-
-const bearerOf = (authorization: string): string => {
-  const token = /^bearer +(\S+)$/i.exec(authorization)?.[1]
-  if (token === undefined) throw unauthenticated('Authorization must be "Bearer <session token>"')
-  return token
 }
 
 const capabilityDenied = (capability: Capability): BoxofficeError =>

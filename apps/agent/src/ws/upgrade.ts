@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
-import { OpenSockets, type Origins } from '@boxoffice/node-http'
+import { OpenSockets, type Origins, offeredProtocols, subprotocolToken, tokenOf } from '@boxoffice/node-http'
 import {
   BoxofficeError,
   fromUnknown,
@@ -8,14 +8,13 @@ import {
   requestIdFrom,
   type SessionTokenClaims,
   SUBPROTOCOL,
-  SUBPROTOCOL_BEARER_PREFIX,
   SUBPROTOCOL_BINARY,
   SUBPROTOCOL_LINES,
 } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
 import { WebSocketServer } from 'ws'
 import type { Access, AccessJournal } from '../http/access-journal.ts'
-import { type Authenticator, tokenOf } from '../http/auth.ts'
+import type { Authenticator } from '../http/auth.ts'
 import type { DataplaneLimits } from '../http/dataplane-limits.ts'
 import type { DataplaneMetrics } from '../http/metrics.ts'
 import { refuseUpgrade } from '../http/respond.ts'
@@ -74,7 +73,7 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
     if (!origins.allowed(request)) throw new BoxofficeError('FORBIDDEN', 'This origin may not connect; list it in cors_origins')
     if (clients.closing) throw new BoxofficeError('BACKEND_UNAVAILABLE', 'The agent is restarting; try again', { retryAfter: 1 })
     caller.requires = kind
-    const token = tokenOf(request) ?? subprotocolToken(request)
+    const token = tokenOf(request.headers) ?? subprotocolToken(offeredProtocols(request.headers))
     caller.token = token
     if (token === undefined && processId !== undefined)
       throw new BoxofficeError(
@@ -197,11 +196,3 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
 
 /** `processId`: the socket is that of a managed process. */
 type Admitted = { kind: SocketKind; target: Target; claims: SessionTokenClaims | undefined; processId: string | undefined }
-
-/** A browser's way to bring a token: it cannot set headers [C-38]. */
-const subprotocolToken = ({ headers }: IncomingMessage): string | undefined =>
-  headers['sec-websocket-protocol']
-    ?.split(',')
-    .map((name) => name.trim())
-    .find((name) => name.startsWith(SUBPROTOCOL_BEARER_PREFIX))
-    ?.slice(SUBPROTOCOL_BEARER_PREFIX.length)

@@ -1,10 +1,10 @@
+import { tokenOf } from '@boxoffice/node-http'
 import { BoxofficeError, fromUnknown, requestIdFrom, type SessionTokenClaims } from '@boxoffice/protocol'
 import { createMcpHandler, type JSONRPCRequest, Server, type ServerCapabilities, type ServerContext } from '@modelcontextprotocol/server'
 import { z } from 'zod'
 import { refusalResponse } from '../http/errors.ts'
 import { requireThere } from '../relay/admission.ts'
 import type { Credentials } from '../relay/credentials.ts'
-import { tokenOf } from '../relay/credentials.ts'
 import type { Store } from '../store/store.ts'
 import type { Connected, McpServerRuntime } from './server-runtime.ts'
 

@@ -1,5 +1,4 @@
-import type { IncomingHttpHeaders } from 'node:http'
-import { AGENT_EXP_LEEWAY_SECONDS, BoxofficeError, type SessionTokenClaims, SUBPROTOCOL_BEARER_PREFIX } from '@boxoffice/protocol'
+import { AGENT_EXP_LEEWAY_SECONDS, BoxofficeError, type SessionTokenClaims } from '@boxoffice/protocol'
 import type { TokenIssuer } from '../tokens/issuer.ts'
 import type { VerifySessionToken } from '../tokens/verifier.ts'
 
@@ -46,19 +45,5 @@ export class Credentials {
     }
   }
 }
-
-/** The token of a request's headers [4-55]; undefined when there is none. Queries and cookies never authenticate [4-57]. */
-export function tokenOf({ authorization, 'x-api-key': apiKey }: IncomingHttpHeaders): string | undefined {
-  const bearer = authorization === undefined ? undefined : /^bearer +(\S+)$/i.exec(authorization)?.[1]
-  if (authorization !== undefined && bearer === undefined) throw unauthenticated('Authorization must be "Bearer <session token>"')
-  if (apiKey === undefined) return bearer
-  if (typeof apiKey !== 'string' || (bearer !== undefined && bearer !== apiKey))
-    throw unauthenticated('Authorization and X-Api-Key differ; send one')
-  return apiKey
-}
-
-/** A browser's way to bring a token to a WebSocket: it cannot set headers [C-38]. */
-export const subprotocolToken = (offered: readonly string[]): string | undefined =>
-  offered.find((name) => name.startsWith(SUBPROTOCOL_BEARER_PREFIX))?.slice(SUBPROTOCOL_BEARER_PREFIX.length)
 
 export const unauthenticated = (message: string): BoxofficeError => new BoxofficeError('UNAUTHENTICATED', message)

@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
-import { OpenSockets, type Origins } from '@boxoffice/node-http'
+import { OpenSockets, type Origins, offeredProtocols, subprotocolToken, tokenOf } from '@boxoffice/node-http'
 import {
   BoxofficeError,
   fromUnknown,
@@ -16,7 +16,7 @@ import { WebSocketServer } from 'ws'
 import type { Log } from '../log.ts'
 import type { Admission, Passage } from './admission.ts'
 import type { Connections } from './connections.ts'
-import { subprotocolToken, tokenOf, unauthenticated } from './credentials.ts'
+import { unauthenticated } from './credentials.ts'
 import { refuseRetargeting } from './headers.ts'
 import { type Link, openLink } from './link.ts'
 import type { RelayMetrics } from './metrics.ts'
@@ -65,7 +65,7 @@ export function createRelaySockets(options: RelaySocketsOptions): RelaySockets {
     if (sockets.closing) throw new BoxofficeError('BACKEND_UNAVAILABLE', 'the broker is restarting; try again', { retryAfter: 1 })
     const lines = LINES.test(path)
     const protocols = lines ? LINE_PROTOCOLS : FRAME_PROTOCOLS
-    const offered = request.headers['sec-websocket-protocol']?.split(',').map((name) => name.trim()) ?? []
+    const offered = offeredProtocols(request.headers)
     const link = (passage: Passage, until: AbortSignal): Promise<Link> =>
       openLink({
         ...{ connections, passage, requestId, signal: until, headers: request.headers },

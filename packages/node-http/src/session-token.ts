@@ -1,0 +1,22 @@
+import type { IncomingHttpHeaders } from 'node:http'
+import { BoxofficeError, SUBPROTOCOL_BEARER_PREFIX } from '@boxoffice/protocol'
+
+/** The token of a request to the dataplane [4-55]; undefined when there is none. Queries and cookies never authenticate [4-57]. */
+export function tokenOf({ authorization, 'x-api-key': apiKey }: IncomingHttpHeaders): string | undefined {
+  const bearer = authorization === undefined ? undefined : /^bearer +(\S+)$/i.exec(authorization)?.[1]
+  if (authorization !== undefined && bearer === undefined) throw unauthenticated('Authorization must be "Bearer <session token>"')
+  if (apiKey === undefined) return bearer
+  if (typeof apiKey !== 'string' || (bearer !== undefined && bearer !== apiKey))
+    throw unauthenticated('Authorization and X-Api-Key differ; send one')
+  return apiKey
+}
+
+/** The subprotocols that the client of a WebSocket offers. */
+export const offeredProtocols = (headers: IncomingHttpHeaders): string[] =>
+  headers['sec-websocket-protocol']?.split(',').map((name) => name.trim()) ?? []
+
+/** A browser's way to bring a token to a WebSocket: it cannot set headers [C-38]. */
+export const subprotocolToken = (offered: readonly string[]): string | undefined =>
+  offered.find((name) => name.startsWith(SUBPROTOCOL_BEARER_PREFIX))?.slice(SUBPROTOCOL_BEARER_PREFIX.length)
+
+const unauthenticated = (message: string): BoxofficeError => new BoxofficeError('UNAUTHENTICATED', message)
