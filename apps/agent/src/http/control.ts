@@ -28,7 +28,7 @@ export type ControlOptions = {
 export const createControlApp = ({ manager, revocations, verify, log }: ControlOptions): Hono =>
   new Hono()
     .use(authenticated(verify))
-    .use(bodyLimit({ maxSize: LIMITS.controlBodyBytes, onError: tooLarge }))
+    .use(limited)
     .put('/control/v1/sessions/:session/sandbox', async (c) => {
       const request = await parse(c, CreateSandboxRequest)
       return c.json(await manager.ensureForSession(c.req.param('session'), request))
@@ -74,6 +74,16 @@ const authenticated = (verify: VerifyControlToken): MiddlewareHandler =>
     await verify(token)
     await next()
   }
+
+const countedLimit = bodyLimit({ maxSize: LIMITS.controlBodyBytes, onError: () => tooLarge() })
+
+/** A length that is told is kept to by the HTTP parser. Counting makes web streams of every body, which costs more than parsing it. */
+const limited: MiddlewareHandler = async (c, next) => {
+  const length = c.req.header('content-length')
+  if (length === undefined || c.req.header('transfer-encoding') !== undefined) return countedLimit(c, next)
+  if (Number(length) > LIMITS.controlBodyBytes) tooLarge()
+  await next()
+}
 
 const parse = async <T extends z.ZodType>(c: Context, schema: T): Promise<z.output<T>> => {
   const body: unknown = await c.req.json().catch(() => {

@@ -1,4 +1,3 @@
-import { setTimeout as delay } from 'node:timers/promises'
 import { BoxofficeError } from '@boxoffice/protocol'
 import type { SandboxHandle } from '../providers/provider.ts'
 import type { SupervisorLink } from '../supervisor/link.ts'
@@ -11,21 +10,27 @@ export const firstDial = async (
   inspect: () => Promise<SandboxHandle | undefined>,
   signal: AbortSignal,
 ): Promise<void> => {
-  const dialled = new AbortController()
-  const watch = async (): Promise<never> => {
-    for (;;) {
-      await delay(LOOK_EVERY_MS, undefined, { signal: dialled.signal })
-      const now = await inspect()
-      if (now?.state !== 'running') {
-        const why = now?.oomKilled ? ' (out of memory)' : ''
-        throw new BoxofficeError('BACKEND_UNAVAILABLE', `the sandbox ended before its supervisor could be reached${why}`)
-      }
+  let timer: NodeJS.Timeout | undefined
+  let over = false
+  const look = async (): Promise<void> => {
+    const now = await inspect()
+    if (now?.state !== 'running') {
+      const why = now?.oomKilled ? ' (out of memory)' : ''
+      throw new BoxofficeError('BACKEND_UNAVAILABLE', `the sandbox ended before its supervisor could be reached${why}`)
     }
   }
+  // A timer and no abort signal: making the error of an abort that nobody sees takes longer than all the rest here.
+  const died = new Promise<never>((_, reject) => {
+    const lookLater = (): void => {
+      if (!over) timer = setTimeout(() => void look().then(lookLater, reject), LOOK_EVERY_MS)
+    }
+    lookLater()
+  })
   try {
-    await Promise.race([link.whenConnected(signal), watch()])
+    await Promise.race([link.whenConnected(signal), died])
   } finally {
-    dialled.abort()
+    over = true
+    clearTimeout(timer)
   }
 }
 

@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import { chownSync, mkdirSync } from 'node:fs'
-import { chmod, lstat, mkdir, readdir, readlink, rename, rm, stat, symlink } from 'node:fs/promises'
+import { chownSync, mkdirSync, statSync } from 'node:fs'
+import { chmod, lstat, mkdir, readdir, readlink, rename, rm, symlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { BoxofficeError } from '@boxoffice/protocol'
@@ -60,7 +60,7 @@ export const createLayout = async (dataDirectory: string): Promise<Layout> => {
   return {
     directoriesOf,
     workspaceOf,
-    // Synchronous: a trip to the thread pool costs more than the call.
+    // Synchronous, as what follows: a trip to the thread pool costs more than the call.
     async makeDirectories(sandboxId, gid) {
       const directories = directoriesOf(sandboxId)
       mkdirSync(directories.root, { mode: 0o711, recursive: true })
@@ -74,7 +74,7 @@ export const createLayout = async (dataDirectory: string): Promise<Layout> => {
       if (isRoot()) chownSync(path, uid, gid)
     },
     async ownerOf(name) {
-      const existing = await stat(workspaceOf(name)).catch(() => undefined)
+      const existing = statSync(workspaceOf(name), { throwIfNoEntry: false })
       return existing && { uid: existing.uid, gid: existing.gid }
     },
     async renameWorkspace(name, as) {

@@ -8,7 +8,7 @@ import { createActivity } from './activity.ts'
 import { AGENT_STOPPED, type End, type EndCause, KILL_CAUSES, lostError, REMADE, startingError } from './end.ts'
 import { abortOf, firstDial } from './first-dial.ts'
 import { managedProcesses } from './managed-processes.ts'
-import { type SandboxFile, saveSandboxFile } from './record-file.ts'
+import { type SandboxFile, saveSandboxFile, writeNewSandboxFile } from './record-file.ts'
 import type { Sandbox } from './sandbox.ts'
 import { adoptProcesses, trackerOf } from './tracker.ts'
 
@@ -309,7 +309,9 @@ export class LiveSandbox implements Sandbox {
 
   #save(change: Partial<SandboxFile>): Promise<void> {
     this.#file = { ...this.#file, ...change }
-    const saved = this.#saved.then(() => saveSandboxFile(this.#parts.directory, this.#file))
+    const isNew = this.#state.name === 'starting' && this.#file.generation === 1
+    const write = isNew ? writeNewSandboxFile : saveSandboxFile
+    const saved = this.#saved.then(() => write(this.#parts.directory, this.#file))
     this.#saved = saved.catch(() => {})
     return saved
   }

@@ -3,6 +3,7 @@ import { readdir, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { MountSet, Profile } from '@boxoffice/protocol'
 import { z } from 'zod'
+import { writeInPlace } from '../write-in-place.ts'
 
 /** What the agent knows of a sandbox beyond what the engine does; read again after a restart. */
 export const SandboxFile = z.object({
@@ -32,7 +33,12 @@ export type SandboxFile = z.infer<typeof SandboxFile>
 
 export const RECORD_NAME = 'record.json'
 
-// A trip to the thread pool costs more than these calls, and there are three on the way to a new sandbox.
+/** The record of a sandbox that starts for the first time: one that a crash tears is that of a sandbox which was never finished. */
+export const writeNewSandboxFile = async (directory: string, file: SandboxFile): Promise<void> => {
+  writeInPlace(join(directory, RECORD_NAME), JSON.stringify(file))
+}
+
+// A trip to the thread pool costs more than these calls.
 export const saveSandboxFile = async (directory: string, file: SandboxFile): Promise<void> => {
   const path = join(directory, RECORD_NAME)
   writeFileSync(`${path}.new`, JSON.stringify(file), { mode: 0o600 })

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { rmSync } from 'node:fs'
+import { existsSync, rmSync } from 'node:fs'
 import { createServer, type Server, type Socket } from 'node:net'
 import { BoxofficeError } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
@@ -56,7 +56,7 @@ class UnixSupervisorLink implements SupervisorLink {
 
   async listen(): Promise<void> {
     const path = this.#options.socketPath
-    rmSync(path, { force: true })
+    if (existsSync(path)) rmSync(path, { force: true })
     await new Promise<void>((resolve, reject) => {
       this.#server.once('error', reject)
       this.#server.listen({ path, readableAll: true, writableAll: true }, () => {

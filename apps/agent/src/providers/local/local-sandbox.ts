@@ -15,7 +15,7 @@ import {
   signalPid,
   signalProcess,
 } from './process-table.ts'
-import { LOG_NAME, openLog, type Spawned, spawnDetached } from './spawn.ts'
+import { LOG_NAME, openLog, spawnDetached } from './spawn.ts'
 import type { LocalState, StateFiles } from './state-file.ts'
 
 /** Marks every process of a sandbox without namespaces, so that its end finds them all. */
@@ -30,6 +30,8 @@ export interface LocalSandbox {
   resume(): Promise<void>
   destroy(): Promise<void>
 }
+
+type Started = { pid: number; supervisorPid: number }
 
 type Parts = {
   state: LocalState
@@ -54,13 +56,20 @@ export const localSandbox = ({ state: initial, isolation, group, files, bootId, 
     // The file is there before the process is, so that a crash in between leaves something to find it by.
     state = { ...state, boot_id: bootId, stopped: false, monitor: null, supervisor: null }
     await (first ? files.create(state) : files.save(state))
-    if (launcher === undefined) return startHere()
-    // Already in the group, and so is what it starts.
-    const spawned = launcher.run(state.command, join(logDirectory, LOG_NAME))
-    return started(spawned, await spawned.supervisorPid.catch(endedEarly))
+    const { pid, supervisorPid } = launcher === undefined ? await startHere() : await startBy(launcher)
+    const [monitor, supervisor] = await Promise.all([nameProcess(pid), nameProcess(supervisorPid)])
+    state = { ...state, monitor: monitor ?? null, supervisor: supervisor ?? null }
+    await (first ? files.create(state) : files.save(state))
+    return { id: state.id, engineId: String(pid), state: 'running', profileHash: state.profile_hash }
   }
 
-  const startHere = async (): Promise<SandboxHandle> => {
+  /** Already in the group, and so is what it starts. */
+  const startBy = async (launcher: Launcher): Promise<Started> => {
+    const { pid, supervisorPid } = launcher.run(state.command, join(logDirectory, LOG_NAME))
+    return { pid, supervisorPid: await supervisorPid.catch(endedEarly) }
+  }
+
+  const startHere = async (): Promise<Started> => {
     const environment: Record<string, string> =
       isolation === 'none' ? { PATH: process.env.PATH ?? '/usr/local/bin:/usr/bin:/bin', [MARK]: state.id } : {}
     await using log = await openLog(logDirectory)
@@ -70,14 +79,8 @@ export const localSandbox = ({ state: initial, isolation, group, files, bootId, 
     joined?.catch(() => {})
     const supervisorPid = await spawned.supervisorPid.catch(endedEarly)
     const limited = joined?.then(() => group?.attach(supervisorPid)).catch(endedEarly)
-    const [handle] = await Promise.all([started(spawned, supervisorPid), limited])
-    return handle
-  }
-
-  const started = async ({ pid }: Spawned, supervisorPid: number): Promise<SandboxHandle> => {
-    const [monitor, supervisor] = await Promise.all([nameProcess(pid), nameProcess(supervisorPid)])
-    await save({ monitor: monitor ?? null, supervisor: supervisor ?? null })
-    return { id: state.id, engineId: String(pid), state: 'running', profileHash: state.profile_hash }
+    await limited
+    return { pid: spawned.pid, supervisorPid }
   }
 
   const endedEarly = async (cause: unknown): Promise<never> => {

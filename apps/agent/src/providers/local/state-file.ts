@@ -2,6 +2,7 @@ import { renameSync, writeFileSync } from 'node:fs'
 import { readdir, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { z } from 'zod'
+import { writeInPlace } from '../../write-in-place.ts'
 
 const ProcessName = z.object({ pid: z.number().int(), startTime: z.string() })
 
@@ -37,11 +38,11 @@ export type StateFiles = ReturnType<typeof stateFiles>
 export const stateFiles = (directory: string) => {
   const pathOf = (id: string): string => join(directory, id + SUFFIX)
   return {
-    /** For one that is not there yet: if this is torn by a crash, nothing has been started. */
-    // Not through the thread pool, where each call waits longer than it takes: two of them are on the way to a new sandbox.
+    /** For one that starts for the first time: if a crash tears this, nobody has been told of it, and what has been started ends. */
     async create(state: LocalState): Promise<void> {
-      writeFileSync(pathOf(state.id), JSON.stringify(state), { mode: 0o600 })
+      writeInPlace(pathOf(state.id), JSON.stringify(state))
     },
+    // Not through the thread pool, where each call waits longer than it takes.
     async save(state: LocalState): Promise<void> {
       const path = pathOf(state.id)
       writeFileSync(`${path}.new`, JSON.stringify(state), { mode: 0o600 })
