@@ -36,12 +36,14 @@ export const withCrowd = async ({ scratch }: RowContext, { provider, count, atOn
     // What comes once, for the first ones, is not of each.
     const first = await many(2 * atOnce, atOnce, (i) => start(`bench-first-${i}`))
     for (const grant of first) await broker.release(grant.session_id)
-    const inspector = await openInspector(stack.agent)
-    const alone = await inspector.memory()
-    const grants = await many(count, atOnce, (i) => start(`bench-idle-${i}`))
-    const crowded = await inspector.memory()
-    inspector.close()
-    rows.push(growthRow(`${count} idle ${provider} sandboxes`, count, alone, crowded))
+    const grow = async (): Promise<Grant[]> => {
+      using inspector = await openInspector(stack.agent)
+      const alone = await inspector.memory()
+      const grants = await many(count, atOnce, (i) => start(`bench-idle-${i}`))
+      rows.push(growthRow(`${count} idle ${provider} sandboxes`, count, alone, await inspector.memory()))
+      return grants
+    }
+    const grants = await grow()
     if (during !== undefined) rows.push(...(await during({ stack, client }, grants)))
     broker.close()
     client.close()
@@ -53,16 +55,18 @@ export const withCrowd = async ({ scratch }: RowContext, { provider, count, atOn
   return rows
 }
 
+/** The larger of two figures: what is new in the process can be in pages that it had already, and what is not in the heap is new, too. */
 const growthRow = (of: string, count: number, before: Memory, after: Memory): Row => {
   const each = (field: keyof Memory): number => (after[field] - before[field]) / count
-  const grown = each('pssKiB')
+  const [pss, heap] = [each('pssKiB'), each('heapKiB')]
+  const grown = Math.max(pss, heap)
   return {
-    row: `agent's memory for each of ${of} (PSS after a collection)`,
+    row: `agent's memory for each of ${of} (PSS or heap, after a collection)`,
     measured: `${round(grown, 0)} KiB`,
     comparison: `before ${round(before.pssKiB / 1024, 0)} MiB`,
     must: `≤ ${MUST_KIB} KiB`,
     stretch: '',
     passed: grown <= MUST_KIB,
-    figures: { kib_each: grown, resident_kib_each: each('residentKiB'), heap_kib_each: each('heapKiB') },
+    figures: { pss_kib_each: pss, heap_kib_each: heap, resident_kib_each: each('residentKiB') },
   }
 }

@@ -9,10 +9,10 @@ export const INSPECTABLE = { NODE_OPTIONS: '--inspect-port=127.0.0.1:0' }
 
 export type Memory = { pssKiB: number; residentKiB: number; heapKiB: number }
 
-export interface Inspector {
+/** To be disposed of before the program is stopped: one that is looked into waits at its end until nobody looks. */
+export interface Inspector extends Disposable {
   /** What the process holds once all garbage has been collected. */
   memory(): Promise<Memory>
-  close(): void
 }
 
 /** Opens the inspector of a running program (SIGUSR1), for what no look from outside can tell: what is held, and what is garbage. */
@@ -46,7 +46,7 @@ export const openInspector = async (program: Program): Promise<Inspector> => {
       const middle = (field: keyof Memory): number => median(samples.map((sample) => sample[field]))
       return { pssKiB: middle('pssKiB'), residentKiB: middle('residentKiB'), heapKiB: middle('heapKiB') }
     },
-    close: () => socket.terminate(),
+    [Symbol.dispose]: () => socket.terminate(),
   }
 }
 
