@@ -52,7 +52,9 @@ export class Inventory {
   /** Fails a session whose sandbox is gone [C-78]. */
   async lost(session: PlacedSession, reason: string, gone = false): Promise<void> {
     const fields = { ts: this.#options.now(), outcome: 'failed', code: 'SANDBOX_LOST' } as const
-    const audit = (after: Session) => [sessionEntry('sandbox.session.fail', systemOrigin(session.tenant), after, fields)]
+    // Whoever was faster, by a release or by the same finding, has said how it ended.
+    const audit = (after: Session, before: Session) =>
+      after === before ? [] : [sessionEntry('sandbox.session.fail', systemOrigin(session.tenant), after, fields)]
     await this.#options.ledger.change(session, { type: 'sandbox_lost', reason, gone }, { audit })
   }
 

@@ -7,8 +7,8 @@ import { isLive, type Session } from './session.ts'
 import { workspaceAfter } from './workspace.ts'
 
 export type ChangeOptions = Omit<SaveOptions, 'audit' | 'events' | 'workspace'> & {
-  /** Entries for the session as it becomes; called again when another writer was faster. */
-  audit?: (after: Session) => AuditEntry[]
+  /** Entries for the session as it becomes, which may be as it was; called again when another writer was faster. */
+  audit?: (after: Session, before: Session) => AuditEntry[]
   /** Events beyond those that every change of its kind has. */
   events?: (before: Session, after: Session) => NewSessionEvent[]
 }
@@ -43,7 +43,7 @@ export class SessionLedger {
       const step = transition(before, event, this.#now())
       if (step.refused !== undefined) return { session: before, refused: step.refused }
       const after = step.session
-      const entries = audit?.(after) ?? []
+      const entries = audit?.(after, before) ?? []
       if (after === before) {
         if (entries.length > 0) await this.#store.audit.append(entries)
         return { session: before }

@@ -1,5 +1,11 @@
+import { join } from 'node:path'
 import { CreateSandboxRequest } from '@boxoffice/protocol'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { Inventory } from '../../src/agents/inventory.ts'
+import type { SessionEffects } from '../../src/sessions/effects.ts'
+import { SessionLedger } from '../../src/sessions/ledger.ts'
+import { isPlaced } from '../../src/sessions/session.ts'
+import { openSqliteStore } from '../../src/store/sqlite/sqlite-store.ts'
 import type { FakeAgent, Kept } from '../support/fake-agent.ts'
 import { gate, type Refusal, startTestBroker, type TestBroker } from '../support/test-broker.ts'
 
@@ -94,6 +100,25 @@ describe('[2-28..2-31, C-78] keep or destroy', () => {
 })
 
 describe('[4-95] a sandbox that dies outside', () => {
+  test('[C-72] found out by two brokers, or after its release: the audit log says what happened, once', async () => {
+    await using store = await openSqliteStore(join(broker.dataDir, 'broker.db'))
+    const effects = { perform: () => {} } as unknown as SessionEffects
+    const inventory = new Inventory({ store, effects, ledger: new SessionLedger(store, effects, Date.now), now: Date.now })
+    const placed = async () => {
+      const session = await store.sessions.byId((await broker.ensure('t')).session_id)
+      if (session === undefined || !isPlaced(session)) return expect.fail('has no sandbox')
+      return session
+    }
+    const lost = await placed()
+    await inventory.lost(lost, 'container died')
+    await inventory.lost(lost, 'container died')
+    const released = await placed()
+    expect((await broker.release(released.id)).status).toBe(204)
+    await inventory.lost(released, 'container died')
+    const { entries } = (await broker.get<{ entries: { session_id: string }[] }>('/v1/audit?event=sandbox.session.fail')).body
+    expect(entries.map(({ session_id }) => session_id)).toEqual([lost.id])
+  })
+
   test('reported as lost: failed with the reason; get does not make a new one, ensure does', async () => {
     const { session_id, sandbox } = await broker.ensure('t')
     const lost = agent.sandboxes.get(sandbox.id)
