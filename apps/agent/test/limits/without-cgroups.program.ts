@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process'
+import { readFileSync } from 'node:fs'
 import { abilitiesOf } from '../../src/providers/provider.ts'
 import type { LiveSandbox } from '../../src/sandbox/live-sandbox.ts'
 import { run, start } from '../host/support/exec.ts'
@@ -39,7 +40,9 @@ const { limits, not_enforced } = abilitiesOf(host.provider.capabilities)
 const attacker = await host.ensure('attacker', { pids_limit: Number(limit), memory_mb: 64 })
 const neighbour = await host.ensure('neighbour', { pids_limit: Number(limit) })
 const hogged = await run(attacker, HOG)
-const found: Record<string, unknown> = { limits, not_enforced, hogged: hogged.stdout }
+const { stdout: oomScore } = await run(attacker, 'cat /proc/self/oom_score_adj')
+const oomScores = [Number(oomScore), Number(readFileSync('/proc/self/oom_score_adj', 'utf8'))]
+const found: Record<string, unknown> = { limits, not_enforced, hogged: hogged.stdout, oomScores }
 if (limits.includes('pids_limit')) {
   // More than the limit, of the user as whom the sandboxes run where the agent is not root.
   const crowd = Array.from({ length: Number(limit) + 10 }, () => spawn('sleep', ['1000']))

@@ -36,10 +36,13 @@ describe('[2-03] control groups are closed to the agent', { timeout: 90_000 }, (
   test.each(AGENTS)(
     'of %s: the number of processes is held for each sandbox by itself; of memory and CPU it is said that they are not',
     async (_, enter) => {
-      const { limits, not_enforced, hogged, bombed, bombedAgain, ...rest } = await measure('bubblewrap', enter)
+      const { limits, not_enforced, hogged, oomScores, bombed, bombedAgain, ...rest } = await measure('bubblewrap', enter)
       expect(limits).toEqual(['pids_limit', 'read_only_rootfs', 'tmp_size'])
       expect(not_enforced).toEqual(['cpus', 'memory_mb', 'workspace_disk'])
       expect(hogged).toBe('200000000') // of a sandbox with 64 MiB, as was said
+      // So that the kernel ends what runs there before the agent.
+      const [sandboxes, agents] = oomScores as number[]
+      expect(sandboxes).toBeGreaterThan(agents ?? Number.NaN)
       expect(rest).toEqual({ meanwhile: { attacker: expect.not.stringMatching('exited'), neighbour: 'exited' }, afterwards: 'exited' })
       for (const said of [bombed, bombedAgain]) {
         const [, forks, why] = /^(\d+) (.*)\n$/.exec(String(said)) ?? []

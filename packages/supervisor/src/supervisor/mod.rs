@@ -23,7 +23,7 @@ use crate::channel::{Channel, Interest};
 use crate::config::Config;
 use crate::files::Threads;
 use crate::mark::Marks;
-use crate::oom::OomCounter;
+use crate::oom::{OomCounter, OomScore};
 use crate::poll::{Happened, Poll, Token};
 use crate::process::Process;
 use crate::seccomp;
@@ -58,8 +58,7 @@ pub struct Supervisor {
     spawner: Spawner,
     marks: Marks,
     oom: OomCounter,
-    /// What children's oom_score_adj is set to.
-    oom_score: Option<String>,
+    oom_score: Option<OomScore>,
     shutdown: Option<shutdown::Shutdown>,
 }
 
@@ -86,6 +85,8 @@ impl Supervisor {
         setup::close_inherited();
         setup::tune_allocator();
         setup::take_signals();
+        // Before the kernel closes our own files in /proc to us.
+        let oom_score = OomScore::open();
         setup::become_untraceable().map_err(at("dumpable"))?;
         setup::become_subreaper().map_err(at("subreaper"))?;
         setup::forbid_new_privileges().map_err(at("no new privileges"))?;
@@ -107,7 +108,7 @@ impl Supervisor {
         poll.add(threads.bell(), Token::Threads, reading).map_err(at("epoll"))?;
         Ok(Supervisor {
             oom: OomCounter::open(&config.oom_files),
-            oom_score: start::oom_score_of_children(),
+            oom_score,
             config,
             poll,
             timers: Timers::default(),

@@ -1,11 +1,10 @@
 //! `start`: get or create.
 
-use std::fs;
-
 use super::{Supervisor, unix_ms};
 use crate::channel::{Job, Reading};
 use crate::fault::{Fault, Kind as FaultKind};
 use crate::message::{Exit, Reason, Start};
+use crate::oom::OomScore;
 use crate::process::{DRAIN, Orphan, Process, Reader, Stdin, Stream};
 use crate::spawn::SpawnError;
 use crate::sys::launch::Stage;
@@ -36,6 +35,7 @@ impl Supervisor {
         let mark = self.marks.give();
         let mut process = self.record(serial, &start, number);
         process.mark = Some(mark);
+        let score = self.oom_score.as_ref().map(OomScore::raised);
         let spawned = match self.spawner.spawn(&start, process.mark) {
             Err(SpawnError::Launch(Stage::Limits, _)) => {
                 // A kernel or engine that refuses the mark: the process group alone has to do.
@@ -44,6 +44,7 @@ impl Supervisor {
             }
             other => other,
         };
+        drop(score);
         match spawned {
             Ok(child) => {
                 process.pid = child.pid;
@@ -52,8 +53,6 @@ impl Supervisor {
                     stream.fd = fd;
                 }
                 self.pids.insert(child.pid, serial);
-                // While the program is loaded, on another core.
-                self.raise_oom_score(child.pid);
                 process.oom_kills = self.oom.read();
                 self.begin(number, process, &start);
             }
@@ -145,18 +144,4 @@ impl Supervisor {
             self.watch_output(serial);
         }
     }
-
-    /// From here and not by the child: before it executes it shares our untraceable memory, and an unprivileged one may
-    /// then not write to its own files in /proc.
-    fn raise_oom_score(&self, pid: i32) {
-        if let Some(score) = &self.oom_score {
-            let _ = fs::write(format!("/proc/{pid}/oom_score_adj"), score);
-        }
-    }
-}
-
-/// Above our own, so that a memory hog goes before PID 1.
-pub(super) fn oom_score_of_children() -> Option<String> {
-    let own: i32 = fs::read_to_string("/proc/self/oom_score_adj").ok()?.trim().parse().ok()?;
-    (own < 1000).then(|| (own + 500).clamp(100, 1000).to_string())
 }
