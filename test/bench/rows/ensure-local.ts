@@ -33,7 +33,8 @@ export const run = async ({ local }: RowContext): Promise<Row[]> => {
     for (const grant of grants) await broker.release(grant.session_id)
     return median(times)
   }
-  await block()
+  // Broker and agent have been compiled by then, as those of a service are.
+  for (let i = 0; i < 4; i++) await block()
   const ours: number[] = []
   const bare: number[] = []
   for (let i = 0; i < 5; i++) {
