@@ -1,6 +1,7 @@
 import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { connect } from '@boxoffice/client'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type BoxApi, boxOf, openSocket } from './support/box.ts'
 import { API_KEY, type Stack, startStack } from './support/stack.ts'
@@ -161,8 +162,19 @@ describe('local: what a Box session is', () => {
     })
     const { key } = (await made.json()) as { key: string }
     expect((await boxOf(stack, key).create('one')).status).toBe(201)
-    const usage = await fetch(`${stack.brokerUrl}/v1/usage`, { headers: { authorization: `Bearer ${key}` } })
-    expect(await usage.json()).toMatchObject({ tenant: 'other', box_sessions: { live: 1, max: 1 }, sessions: { live: 1 } })
+    const session = await connect(stack.brokerUrl, { apiKey: key }).session('one')
+    await session.files.upload('kept', 'x'.repeat(3 * 2 ** 20))
+    const run = await session.exec.start('sleep 600')
+    const usage = await fetch(`${stack.brokerUrl}/v1/usage?disk=true`, { headers: { authorization: `Bearer ${key}` } })
+    expect(await usage.json()).toMatchObject({
+      ...{ tenant: 'other', box_sessions: { live: 1, max: 1 }, sessions: { live: 1 } },
+      processes: { running: 1, unknown: 0 },
+      disk: { used: { bytes: expect.toSatisfy((bytes: number) => bytes >= 3 * 2 ** 20), entries: expect.any(Number), unknown: 0 } },
+    })
+    const others = await fetch(`${stack.brokerUrl}/v1/usage`, { headers: { authorization: `Bearer ${API_KEY}` } })
+    expect(await others.json()).toMatchObject({ processes: { running: 0, unknown: 0 }, disk: { used: null } })
+    run.signal('KILL')
+    await run.exit
     const full = await fetch(`${stack.brokerUrl}/v1/sandbox/sessions`, {
       method: 'POST',
       headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },

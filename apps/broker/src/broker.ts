@@ -54,6 +54,7 @@ import { Provisioner } from './sessions/provisioner.ts'
 import { Reaper } from './sessions/reaper.ts'
 import { SessionService } from './sessions/service.ts'
 import { isLive } from './sessions/session.ts'
+import { TenantUsage } from './sessions/tenant-usage.ts'
 import { StartError } from './start-error.ts'
 import { lockDataDir } from './store/sqlite/lock.ts'
 import { openSqliteStore } from './store/sqlite/sqlite-store.ts'
@@ -212,7 +213,7 @@ async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, p
     ...keyRoutes(new KeyService(store.keys, principals, now)),
     ...profileRoutes(profiles),
     ...scopeRoutes(),
-    ...usageRoutes({ store, settings, profiles }),
+    ...usageRoutes({ store, usage: new TenantUsage({ store, client }), settings, profiles }),
     ...auditRoutes(store.audit),
     ...mcp.routes,
     ...agentRoutes(registry, (agent) => placement.isHeard(agent)),
