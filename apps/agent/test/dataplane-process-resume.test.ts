@@ -17,12 +17,7 @@ const start = async (script: string, rest: Record<string, unknown> = {}): Promis
   expect(response.status).toBe(201)
   return (await response.json()) as ManagedProcess
 }
-const get = async (id = 'p'): Promise<ManagedProcess> => (await (await plane.fetch(`/processes/${id}`)).json()) as ManagedProcess
-/** Through the relay the agent learns of it a moment later. */
-const left = async (client: LineClient, id = 'p'): Promise<void> => {
-  await client.close()
-  await eventually(async () => expect(await get(id)).toMatchObject({ attached: false }))
-}
+const get = (id = 'p'): Promise<ManagedProcess> => plane.process(id)
 const numbers = (from: number, to: number): string[] => Array.from({ length: to - from + 1 }, (_, i) => String(from + i))
 const readyOf = ({ frames }: LineClient): LinesServerFrame & { type: 'ready' } => {
   const [first] = frames
@@ -44,7 +39,7 @@ describe('a client that comes back to a managed process', () => {
     first.send('one')
     expect(await first.got(1)).toEqual(['got one'])
     first.send('two')
-    await left(first)
+    await first.leave()
     // Its answer comes when nobody is there.
     await answer('two')
     const second = await LineClient.open(plane, 'p')
@@ -153,7 +148,7 @@ describe('a client that comes back to a managed process', () => {
     const first = await LineClient.open(plane, 'p')
     const long = 'a'.repeat(900_000)
     first.send(long)
-    await left(first)
+    await first.leave()
     const second = await LineClient.open(plane, 'p')
     second.send('b')
     const lines = await second.got(2)

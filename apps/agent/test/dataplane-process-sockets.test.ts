@@ -15,12 +15,7 @@ const start = async (script: string, id = 'p'): Promise<ManagedProcess> => {
   expect(response.status).toBe(201)
   return (await response.json()) as ManagedProcess
 }
-const get = async (id = 'p'): Promise<ManagedProcess> => (await (await plane.fetch(`/processes/${id}`)).json()) as ManagedProcess
-/** Through the relay the agent learns of it a moment later. */
-const left = async (client: LineClient, id = 'p'): Promise<void> => {
-  await client.close()
-  await eventually(async () => expect(await get(id)).toMatchObject({ attached: false }))
-}
+const get = (id = 'p'): Promise<ManagedProcess> => plane.process(id)
 
 describe('the socket of a managed process', () => {
   test('[2-43] carries lines to stdin and from stdout, and closes with 1000 at the end of the process', async () => {
@@ -95,7 +90,7 @@ describe('the socket of a managed process', () => {
     expect(first.frames.at(-1)).toMatchObject({ type: 'error', error: { code: 'TAKEN_OVER' } })
     second.send('now mine')
     expect(await second.got(1)).toEqual(['now mine'])
-    await left(second)
+    await second.leave()
     const third = await LineClient.open(plane, 'p')
     third.send('free again')
     expect(await third.got(1)).toEqual(['free again'])

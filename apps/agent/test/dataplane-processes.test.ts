@@ -21,7 +21,7 @@ const start = async (body: Record<string, unknown>): Promise<ManagedProcess> => 
 const sh = (script: string, rest: Record<string, unknown> = {}): Promise<ManagedProcess> =>
   start({ command: '/bin/sh', args: ['-c', script], ...rest })
 
-const get = async (id = 'default'): Promise<ManagedProcess> => (await (await plane.fetch(`/processes/${id}`)).json()) as ManagedProcess
+const get = (id = 'default'): Promise<ManagedProcess> => plane.process(id)
 const stop = async (id = 'default'): Promise<number> => (await plane.fetch(`/processes/${id}`, { method: 'DELETE' })).status
 const becomes = (id: string, expected: Partial<ManagedProcess>): Promise<void> =>
   eventually(async () => expect(await get(id)).toMatchObject(expected))

@@ -15,6 +15,15 @@ afterAll(() => dp[Symbol.asyncDispose]())
 /** A socket with its token in the header. */
 const connect = (): Promise<TestSocket> => ended(new TestSocket(`${dp.wsBase}/exec/ws`, 'json', { token: dp.token })).opened()
 
+/** A socket with a process that runs, and one with none. */
+const busyAndIdle = async (own: TestDataplane): Promise<[busy: TestSocket, idle: TestSocket]> => {
+  const open = () => new TestSocket(`${own.wsBase}/exec/ws`, 'json', { token: own.token }).opened()
+  const [busy, idle] = await Promise.all([open(), open()])
+  busy.start({ argv: ['sleep', '60'] })
+  await Promise.all([busy.frame('ready'), idle.frame('auth_ok')])
+  return [busy, idle]
+}
+
 describe('ends', () => {
   test('[C-27] a renewal keeps the socket, one of another actor does not', async () => {
     const socket = await connect()
@@ -29,11 +38,7 @@ describe('ends', () => {
   test('[C-28, C-30] a released session: the process dies, its exit is told, then error and 4410; an idle socket closes at once', async () => {
     const own = await TestDataplane.start()
     try {
-      const [busy, idle] = (await Promise.all(
-        [0, 1].map(() => new TestSocket(`${own.wsBase}/exec/ws`, 'json', { token: own.token }).opened()),
-      )) as [TestSocket, TestSocket]
-      busy.start({ argv: ['sleep', '60'] })
-      await Promise.all([busy.frame('ready'), idle.frame('auth_ok')])
+      const [busy, idle] = await busyAndIdle(own)
       const started = performance.now()
       own.revocations.apply({
         sessions: [{ session_id: own.sandbox.sessionId, reason: 'released', until: Date.now() / 1000 + 600 }],
@@ -61,11 +66,7 @@ describe('ends', () => {
   test('a sandbox that dies: SANDBOX_LOST, 4503, no exit', async () => {
     const own = await TestDataplane.start()
     try {
-      const [busy, idle] = (await Promise.all(
-        [0, 1].map(() => new TestSocket(`${own.wsBase}/exec/ws`, 'json', { token: own.token }).opened()),
-      )) as [TestSocket, TestSocket]
-      busy.start({ argv: ['sleep', '60'] })
-      await Promise.all([busy.frame('ready'), idle.frame('auth_ok')])
+      const [busy, idle] = await busyAndIdle(own)
       await own.sandbox.kill()
       own.sandbox.end({ lost: true, reason: 'died' })
       expect([(await busy.closed).code, (await idle.closed).code]).toEqual([4503, 4503])

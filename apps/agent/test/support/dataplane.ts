@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { Duplex } from 'node:stream'
-import { newSandboxId, newSessionId, type Profile, type SessionTokenClaims } from '@boxoffice/protocol'
+import { type ManagedProcess, newSandboxId, newSessionId, type Profile, type SessionTokenClaims } from '@boxoffice/protocol'
 import { Registry } from 'prom-client'
 import { createAccessJournal } from '../../src/http/access-journal.ts'
 import { createDataplane, type Dataplane } from '../../src/http/app.ts'
@@ -134,6 +134,11 @@ export class TestDataplane {
     const result = (await response.json()) as Record<string, unknown>
     if (response.status !== 200) throw new Error(`exec: ${response.status} ${JSON.stringify(result)}`)
     return result
+  }
+
+  /** What is told of a managed process. */
+  async process(id: string): Promise<ManagedProcess> {
+    return (await (await this.fetch(`/processes/${id}`)).json()) as ManagedProcess
   }
 
   upload(path: string, body: BodyInit, fields: Record<string, string> = {}, headers: Record<string, string> = {}): Promise<Response> {

@@ -1,5 +1,7 @@
 import { LineLedger, LinesServerFrame, SUBPROTOCOL_LINES } from '@boxoffice/protocol'
+import { expect } from 'vitest'
 import type { TestDataplane } from './dataplane.ts'
+import { eventually } from './eventually.ts'
 import { type ConnectOptions, SocketClient } from './socket-client.ts'
 
 /** `token`: null for none; the plane's where nothing is said. */
@@ -10,9 +12,13 @@ export class LineClient extends SocketClient {
   readonly lines: string[] = []
   readonly ledger = new LineLedger()
   readonly frames: LinesServerFrame[] = []
+  readonly #plane: TestDataplane
+  readonly #processId: string
 
   constructor(plane: TestDataplane, processId: string, { query = '', protocols = [], token = plane.token, ...rest }: Options = {}) {
     super(`${plane.wsBase}/processes/${processId}/ws${query}`, protocols, { ...rest, token: token ?? undefined })
+    this.#plane = plane
+    this.#processId = processId
   }
 
   static async open(plane: TestDataplane, processId: string, options: Options = {}): Promise<LineClient> {
@@ -42,6 +48,12 @@ export class LineClient extends SocketClient {
   async close(): Promise<void> {
     this.ws.close(1000)
     await this.closed
+  }
+
+  /** Closes, and waits until the agent knows: through the relay it learns of it a moment later. */
+  async leave(): Promise<void> {
+    await this.close()
+    await eventually(async () => expect(await this.#plane.process(this.#processId)).toMatchObject({ attached: false }))
   }
 
   protected override received(message: Buffer, isBinary: boolean): void {
