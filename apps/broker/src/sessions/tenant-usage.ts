@@ -2,6 +2,7 @@ import type { AgentClient } from '../agents/agent-client.ts'
 import type { AgentRecord, Store } from '../store/store.ts'
 import { isPlaced, type PlacedSession } from './session.ts'
 import { within } from './within.ts'
+import { COUNTED_ENTRIES } from './workspace.ts'
 
 /** `unknown`: sandboxes of which no agent could say it in time. */
 export type Processes = { running: number; unknown: number }
@@ -14,8 +15,6 @@ export type TenantUsageOptions = {
 
 const STATES = ['active', 'idle', 'suspended'] as const
 const MOST = 10_000
-/** A workspace with more entries is counted up to there, as for its quota [2-119]. */
-const MAX_ENTRIES = 100_000
 const ANSWER_MS = 3000
 const AT_ONCE = 4
 
@@ -61,7 +60,9 @@ export class TenantUsage {
       for (let next = left.pop(); next !== undefined; next = left.pop()) {
         const time = until - performance.now()
         const usage =
-          time > 0 ? await within(time, client.workspaceUsage(next.agent, next.sandboxId, MAX_ENTRIES)).catch(() => undefined) : undefined
+          time > 0
+            ? await within(time, client.workspaceUsage(next.agent, next.sandboxId, COUNTED_ENTRIES)).catch(() => undefined)
+            : undefined
         if (usage === undefined) disk.unknown++
         else Object.assign(disk, { bytes: disk.bytes + usage.bytes, entries: disk.entries + usage.entries })
       }

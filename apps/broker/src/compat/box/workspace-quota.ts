@@ -1,10 +1,9 @@
 import { BoxofficeError } from '@boxoffice/protocol'
 import type { AgentClient } from '../../agents/agent-client.ts'
 import type { PlacedSession } from '../../sessions/session.ts'
+import { COUNTED_ENTRIES } from '../../sessions/workspace.ts'
 import type { Store } from '../../store/store.ts'
 
-/** More entries than this are over every quota: to count them takes longer than to use them is worth [2-119]. */
-const MAX_ENTRIES = 100_000
 const MiB = 1024 * 1024
 
 /** Holds sessions to the `workspace_quota_mb` of their profile, as far as it can be seen before and after a command [2-119]. */
@@ -36,9 +35,9 @@ export class WorkspaceQuota {
     if (quota === 0) return undefined
     const agent = await this.#agents.byId(session.agentId)
     if (agent === undefined) return undefined
-    const { bytes, entries } = await this.#client.workspaceUsage(agent, session.sandboxId, MAX_ENTRIES)
-    if (bytes <= quota * MiB && entries <= MAX_ENTRIES) return undefined
-    const found = entries > MAX_ENTRIES ? `more than ${MAX_ENTRIES} entries` : `${Math.ceil(bytes / MiB)} MiB`
+    const { bytes, entries } = await this.#client.workspaceUsage(agent, session.sandboxId, COUNTED_ENTRIES)
+    if (bytes <= quota * MiB && entries <= COUNTED_ENTRIES) return undefined
+    const found = entries > COUNTED_ENTRIES ? `more than ${COUNTED_ENTRIES} entries` : `${Math.ceil(bytes / MiB)} MiB`
     return new BoxofficeError('QUOTA_EXCEEDED', `the workspace has ${found}, workspace_quota_mb allows ${quota} MiB; delete the session`, {
       details: { limit: 'workspace_quota_mb', max: quota },
     })
