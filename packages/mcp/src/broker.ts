@@ -19,16 +19,21 @@ export type BrokerOptions = {
 
 export type BrokerRequest = { method: 'POST' | 'DELETE'; path: string; headers?: Record<string, string>; json?: unknown }
 
+/** Without a slash at its end. Throws INVALID_REQUEST for what is no URL of a broker. */
+export const brokerBase = (brokerUrl: string): string => {
+  const url = URL.canParse(brokerUrl) ? new URL(brokerUrl) : undefined
+  if (url === undefined || !/^https?:$/.test(url.protocol))
+    throw new BoxofficeError('INVALID_REQUEST', 'brokerUrl: is not an http(s) URL; use e.g. http://127.0.0.1:7070')
+  return url.href.replace(/[?#].*$/, '').replace(/\/+$/, '')
+}
+
 /** The broker's session routes, with the credential of whoever calls. */
 export class Broker {
   readonly #base: string
   readonly #options: BrokerOptions
 
   constructor(options: BrokerOptions) {
-    const url = URL.canParse(options.brokerUrl) ? new URL(options.brokerUrl) : undefined
-    if (url === undefined || !/^https?:$/.test(url.protocol))
-      throw new BoxofficeError('INVALID_REQUEST', 'brokerUrl: is not an http(s) URL; use e.g. http://127.0.0.1:7070')
-    this.#base = url.href.replace(/[?#].*$/, '').replace(/\/+$/, '')
+    this.#base = brokerBase(options.brokerUrl)
     this.#options = options
   }
 

@@ -2,6 +2,7 @@ import { execForModel, type ModelExecOptions, type Session } from '@boxoffice/cl
 import { MODEL_EXEC_NAMES, ModelExecInput, ModelExecResult } from '@boxoffice/protocol'
 import type { McpServer, ServerContext } from '@modelcontextprotocol/server'
 import { answeringWith } from './answering.ts'
+import { brokerBase } from './broker.ts'
 
 export type ExecToolOptions = ModelExecOptions & {
   brokerUrl: string
@@ -25,7 +26,7 @@ const ANSWER_MS = 5000
  */
 export const mountExec = async (server: McpServer, options: ExecToolOptions): Promise<() => void> => {
   const { brokerUrl, session, name = MODEL_EXEC_NAMES[0], lookEveryMs = 5000, fetch = globalThis.fetch, ...limits } = options
-  const readyUrl = `${brokerUrl.replace(/\/+$/, '')}/readyz`
+  const readyUrl = `${brokerBase(brokerUrl)}/readyz`
   const isReady = async (): Promise<boolean> =>
     await fetch(readyUrl, { redirect: 'error', signal: AbortSignal.timeout(ANSWER_MS) }).then(
       async (response) => {
