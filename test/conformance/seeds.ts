@@ -19,9 +19,10 @@ for (const { name, assertionResults } of results) {
     const cited = [...ancestorTitles, title].flatMap((text) => [...text.matchAll(/\[([^\]]+)\]/g)].map(([, inner = '']) => inner))
     for (const number of new Set(cited.flatMap(numbersIn))) {
       const row = rows.get(number)
-      row?.tests.add(`${basename(name)}: ${cell(title)}`)
-      if (row !== undefined) row.runs++
-      if (row !== undefined && status === 'passed') row.passed++
+      if (row === undefined) continue
+      row.tests.add(`${basename(name)}: ${cell(title)}`)
+      row.runs++
+      if (status === 'passed') row.passed++
     }
   }
 }
