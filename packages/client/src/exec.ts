@@ -1,5 +1,6 @@
 import { ExecResult as WireExecResult } from '@boxoffice/protocol'
 import { retrying } from './backoff.ts'
+import { toBase64 } from './base64.ts'
 import type { Dataplane } from './dataplane.ts'
 import { ExecError } from './errors.ts'
 import { type ExecResult, toExecResult } from './exec-result.ts'
@@ -120,13 +121,6 @@ const commandFields = (command: Command, options: CommonOptions, execId: string)
 const stdinFields = (stdin: string | Uint8Array | undefined) => {
   if (stdin === undefined) return {}
   return typeof stdin === 'string' ? { stdin } : { stdin_base64: toBase64(stdin) }
-}
-
-/** In slices: the arguments of one call are limited. */
-const toBase64 = (bytes: Uint8Array): string => {
-  let binary = ''
-  for (let at = 0; at < bytes.length; at += 0x8000) binary += String.fromCharCode(...bytes.subarray(at, at + 0x8000))
-  return btoa(binary)
 }
 
 /** After an abort: a command with an id would live on for the disconnect grace of 30 s. Best effort, nobody waits. */

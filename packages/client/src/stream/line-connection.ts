@@ -1,4 +1,5 @@
 import { LinesServerFrame, SUBPROTOCOL_BEARER_PREFIX, SUBPROTOCOL_LINES } from '@boxoffice/protocol'
+import { toBase64 } from '../base64.ts'
 import type { Dataplane } from '../dataplane.ts'
 import { type BoxofficeError, errorFromWire } from '../errors.ts'
 import type { Drop } from './reconnect.ts'
@@ -109,10 +110,4 @@ const parse = (message: Uint8Array): LinesServerFrame | undefined => {
   } catch {
     return undefined
   }
-}
-
-const toBase64 = (bytes: Uint8Array): string => {
-  let binary = ''
-  for (let at = 0; at < bytes.length; at += 0x8000) binary += String.fromCharCode(...bytes.subarray(at, at + 0x8000))
-  return btoa(binary)
 }
