@@ -74,12 +74,9 @@ export class TenantUsage {
   /** Live sandboxes by the agent that has them. */
   async #placed(tenant: string): Promise<Map<AgentRecord, PlacedSession[]>> {
     const { store } = this.#options
-    const placed = new Map<string, PlacedSession[]>()
-    for (const state of STATES) {
-      const all = { tenant, principal: null, state, scopeType: null, scopeId: null, label: null, limit: MOST, after: null }
-      for (const session of await store.sessions.list(all))
-        if (isPlaced(session)) placed.set(session.agentId, [...(placed.get(session.agentId) ?? []), session])
-    }
+    const all = { tenant, principal: null, scopeType: null, scopeId: null, label: null, limit: MOST, after: null }
+    const live = await Promise.all(STATES.map((state) => store.sessions.list({ ...all, state })))
+    const placed = Map.groupBy(live.flat().filter(isPlaced), ({ agentId }) => agentId)
     const agents = new Map<AgentRecord, PlacedSession[]>()
     for (const [id, sessions] of placed) {
       const agent = await store.agents.byId(id)
