@@ -18,8 +18,8 @@ pub struct Config {
 pub enum Parsed {
     Run(Config),
     Version,
-    /// The control groups to enter.
-    Launch(Vec<PathBuf>),
+    /// The order, as JSON.
+    Launch(String),
     Nursery,
     Files,
     Wrong(String),
@@ -37,7 +37,10 @@ impl Config {
             let mut path = || arguments.next().map(PathBuf::from);
             match name.as_str() {
                 "--version" => return Parsed::Version,
-                "--launch" => return Parsed::Launch(arguments.map(PathBuf::from).collect()),
+                "--launch" => match arguments.next().and_then(|order| order.into_string().ok()) {
+                    Some(order) => return Parsed::Launch(order),
+                    None => return Parsed::Wrong(format!("{name} needs an order")),
+                },
                 "--nursery" => return Parsed::Nursery,
                 "--files" => return Parsed::Files,
                 "--no-seccomp" => seccomp = false,
@@ -86,7 +89,8 @@ mod tests {
         assert!(matches!(parse("--socket /s --workspace /w --home /h --max-processes many"), Parsed::Wrong(_)));
         assert!(matches!(parse("--socket /s --workspace /w --home /h --max-processes"), Parsed::Wrong(_)));
         assert!(matches!(parse("--version"), Parsed::Version));
-        assert!(matches!(parse("--launch /a /b"), Parsed::Launch(groups) if groups.len() == 2));
+        assert!(matches!(parse("--launch {}"), Parsed::Launch(order) if order == "{}"));
+        assert!(matches!(parse("--launch"), Parsed::Wrong(_)));
         assert!(matches!(parse("--nursery"), Parsed::Nursery));
         assert!(matches!(parse("--files"), Parsed::Files));
         assert!(matches!(parse("--socket /s --workspace /w"), Parsed::Wrong(_)));

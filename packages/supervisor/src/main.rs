@@ -12,7 +12,7 @@ fn main() -> ExitCode {
             println!("{}", env!("CARGO_PKG_VERSION"));
             return ExitCode::SUCCESS;
         }
-        Parsed::Launch(groups) => return end_of(launch(&groups)),
+        Parsed::Launch(order) => return end_of(launch(&order)),
         Parsed::Nursery => return end_of(nursery::keep()),
         Parsed::Files => return end_of(files::serve()),
         Parsed::Wrong(message) => {

@@ -1,7 +1,7 @@
 //! Keeps the processes of `launch` and speaks for them: forking takes a large agent milliseconds, in which it does nothing
 //! else, and us a fraction of one.
 //!
-//! JSON lines. From the agent: `{"make": name, "groups": [directories]}`, and `{"run": name, …}` with the order of `launch`.
+//! JSON lines. From the agent: `{"make": name, "order": …}` with the order of `launch`, and `{"run": name, "arguments": […]}`.
 //! To it: `{"ready": name, "pid": …}`; after `run` `{"inner": name, "pid": …}`, PID 1 of the sandbox by its id on the host, or
 //! null when it could not be set up; `{"gone": name}` for one that ended before its order.
 
@@ -20,18 +20,17 @@ use crate::launch::READY;
 use crate::sys;
 
 #[derive(Deserialize)]
-struct Message {
-    make: Option<String>,
-    #[serde(default)]
-    groups: Vec<PathBuf>,
-    run: Option<String>,
+#[serde(untagged)]
+enum Message {
+    Make { make: String, order: serde_json::Value },
+    Run { run: String, arguments: Vec<String> },
 }
 
 struct Nursling {
     child: Child,
     groups: Vec<PathBuf>,
-    /// Gone once it has its order.
-    order: Option<ChildStdin>,
+    /// Where it hears the rest of its arguments; gone once it has.
+    rest: Option<ChildStdin>,
     /// What it says; gone once that is at its end.
     says: Option<ChildStdout>,
     said: Vec<u8>,
@@ -96,27 +95,30 @@ impl Nursery {
         while let Some(end) = self.input.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = self.input.drain(..=end).collect();
             match serde_json::from_slice::<Message>(&line) {
-                Ok(Message { make: Some(name), groups, .. }) => self.make(name, groups),
-                Ok(Message { run: Some(name), .. }) => self.run(&name, &line),
-                _ => {}
+                Ok(Message::Make { make, order }) => self.make(make, &order),
+                Ok(Message::Run { run, arguments }) => self.run(&run, &arguments),
+                Err(_) => {}
             }
         }
         true
     }
 
-    fn make(&mut self, name: String, groups: Vec<PathBuf>) {
+    fn make(&mut self, name: String, order: &serde_json::Value) {
+        let groups =
+            order["groups"].as_array().into_iter().flatten().filter_map(|group| Some(group.as_str()?.into())).collect();
         let mut command = Command::new("/proc/self/exe");
-        command.arg("--launch").args(&groups).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.arg("--launch").arg(order.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
         let Ok(mut child) = command.spawn() else {
             return tell(&json!({ "gone": name }));
         };
-        let (order, says) = (child.stdin.take(), child.stdout.take());
-        self.nurslings.insert(name, Nursling { child, groups, order, says, said: Vec::new(), told: false });
+        let (rest, says) = (child.stdin.take(), child.stdout.take());
+        self.nurslings.insert(name, Nursling { child, groups, rest, says, said: Vec::new(), told: false });
     }
 
-    fn run(&mut self, name: &str, line: &[u8]) {
-        let order = self.nurslings.get_mut(name).and_then(|one| one.order.take());
-        if order.is_none_or(|mut order| order.write_all(line).is_err()) {
+    fn run(&mut self, name: &str, arguments: &[String]) {
+        let rest = self.nurslings.get_mut(name).and_then(|one| one.rest.take());
+        let bytes: Vec<u8> = arguments.iter().flat_map(|argument| [argument.as_bytes(), b"\0"].concat()).collect();
+        if rest.is_none_or(|mut rest| rest.write_all(&bytes).is_err()) {
             tell(&json!({ "inner": name, "pid": null }));
         }
     }
@@ -135,7 +137,7 @@ impl Nursery {
         if count == 0 {
             one.says = None;
         }
-        if one.order.is_none() && !one.told && (pid.is_some() || count == 0) {
+        if one.rest.is_none() && !one.told && (pid.is_some() || count == 0) {
             one.told = true;
             tell(&json!({ "inner": name, "pid": pid }));
         }
@@ -147,7 +149,7 @@ impl Nursery {
             if matches!(one.child.try_wait(), Ok(None)) {
                 return true;
             }
-            if one.order.is_some() {
+            if one.rest.is_some() {
                 remove(&one.groups);
                 tell(&json!({ "gone": name }));
             } else if !one.told {
@@ -158,8 +160,8 @@ impl Nursery {
     }
 
     fn close(&mut self) {
-        for mut one in std::mem::take(&mut self.nurslings).into_values().filter(|one| one.order.is_some()) {
-            one.order = None;
+        for mut one in std::mem::take(&mut self.nurslings).into_values().filter(|one| one.rest.is_some()) {
+            let _ = one.child.kill();
             let _ = one.child.wait();
             remove(&one.groups);
         }

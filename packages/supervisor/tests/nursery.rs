@@ -31,19 +31,24 @@ impl Nursery {
         serde_json::from_str(&self.output.next().unwrap().unwrap()).unwrap()
     }
 
-    /// The process id of one that waits for its order.
-    fn make(&mut self, name: &str) -> i32 {
-        self.say(&json!({ "make": name, "groups": [] }));
+    /// The process id of one that waits for the rest of its arguments.
+    fn make(&mut self, name: &str, order: &Value) -> i32 {
+        self.say(&json!({ "make": name, "order": order }));
         let ready = self.hear();
         assert_eq!(ready["ready"], name);
         i32::try_from(ready["pid"].as_i64().unwrap()).unwrap()
     }
+
+    fn run(&mut self, name: &str, script: &str) {
+        self.say(&json!({ "run": name, "arguments": [script] }));
+    }
 }
 
-fn order(name: &str, log: &PathBuf, script: &str) -> Value {
+/// Stands for bubblewrap: a shell that reads what to do from descriptor 4, and does nothing where nothing comes.
+fn order(log: &PathBuf) -> Value {
     json!({
-        "run": name, "file": "/bin/sh", "arguments": ["-c", script, "--left-out", "kept"], "ahead": ["--never-there"],
-        "directory": "/", "uid": null, "gid": null, "log": log,
+        "groups": [], "file": "/bin/sh", "namespaces": [],
+        "arguments": ["-c", r#"eval "$(tr '\0' '\n' <&4)""#], "uid": null, "gid": null, "log": log,
     })
 }
 
@@ -62,40 +67,58 @@ fn kill(pid: i32) {
 fn one_becomes_what_its_order_says_and_its_pid_inside_is_told() {
     let mut nursery = Nursery::start();
     let log = log_file("runs");
-    let pid = nursery.make("a");
-    nursery.make("b");
-    let script = r#"echo $$; echo oops >&2; cat; printf '{\n    "child-pid": 4242\n}\n' >&3"#;
-    nursery.say(&order("a", &log, script));
+    let pid = nursery.make("a", &order(&log));
+    nursery.make("b", &order(&log_file("other")));
+    nursery.run("a", r#"echo $$; echo oops >&2; cat; printf '{\n    "child-pid": 4242\n}\n' >&3"#);
     assert_eq!(nursery.hear(), json!({ "inner": "a", "pid": 4242 }));
     // Its end is nobody's business, and `b` still waits.
-    nursery.say(&order("b", &log_file("other"), "exit 1"));
+    nursery.run("b", "exit 1");
     assert_eq!(nursery.hear(), json!({ "inner": "b", "pid": null }));
     let text = std::fs::read_to_string(&log).unwrap();
     assert_eq!(text, format!("{pid}\noops\n"));
 }
 
 #[test]
-fn one_that_ends_early_is_told_gone_and_an_order_to_it_is_refused() {
+fn one_that_ends_early_is_told_gone_and_to_run_it_is_refused() {
     let mut nursery = Nursery::start();
-    let pid = nursery.make("a");
+    let pid = nursery.make("a", &order(&log_file("gone")));
     kill(pid);
     assert_eq!(nursery.hear(), json!({ "gone": "a" }));
-    nursery.say(&order("a", &log_file("gone"), "true"));
+    nursery.run("a", "true");
     assert_eq!(nursery.hear(), json!({ "inner": "a", "pid": null }));
-    nursery.say(&json!({ "make": "c", "groups": ["/proc/none/group"] }));
+    let mut nowhere = order(&log_file("nowhere"));
+    nowhere["groups"] = json!(["/proc/none/group"]);
+    nursery.say(&json!({ "make": "c", "order": nowhere }));
     assert_eq!(nursery.hear(), json!({ "gone": "c" }));
+    let mut nothing = order(&log_file("nothing"));
+    nothing["file"] = json!("/no/such/program");
+    nursery.make("d", &nothing);
+    assert_eq!(nursery.hear(), json!({ "gone": "d" }));
 }
 
 #[test]
 fn the_end_of_the_agent_ends_those_that_wait_and_spares_what_runs() {
     let mut nursery = Nursery::start();
     let log = log_file("outlives");
-    let (running, waiting) = (nursery.make("a"), nursery.make("b"));
-    nursery.say(&order("a", &log, r#"printf '{ "child-pid": 7 }' >&3; kill -STOP $$"#));
+    let (running, waiting) = (nursery.make("a", &order(&log)), nursery.make("b", &order(&log_file("waits"))));
+    nursery.run("a", r#"printf '{ "child-pid": 7 }' >&3; kill -STOP $$"#);
     assert_eq!(nursery.hear(), json!({ "inner": "a", "pid": 7 }));
     nursery.input = None;
     assert!(nursery.child.wait().unwrap().success());
     assert!(!PathBuf::from(format!("/proc/{waiting}")).exists());
     assert!(std::fs::read_to_string(format!("/proc/{running}/cmdline")).unwrap().starts_with("/bin/sh"));
     kill(running);
+}
+
+#[test]
+fn the_death_of_the_nursery_ends_those_that_wait() {
+    let mut nursery = Nursery::start();
+    let pid = nursery.make("a", &order(&log_file("orphan")));
+    // SAFETY: takes two integers.
+    let watched = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    kill(i32::try_from(nursery.child.id()).unwrap());
+    nursery.child.wait().unwrap();
+    let mut ended = libc::pollfd { fd: watched as i32, events: libc::POLLIN, revents: 0 };
+    // SAFETY: one initialised entry, which outlives the call.
+    assert_eq!(unsafe { libc::poll(&mut ended, 1, 10_000) }, 1, "it still waits");
 }

@@ -45,6 +45,12 @@ export type SandboxSpec = {
   gid: number
 }
 
+/** What is known of a sandbox before anybody asks for it; paths as they will be in its SandboxSpec. */
+export type PreparedSpec = Pick<SandboxSpec, 'linkDirectory' | 'supervisorPath' | 'uid' | 'gid'> & {
+  /** What becomes the directory around the link's: all that is there until then. */
+  directory: string
+}
+
 export type SandboxId = string
 
 /** One sandbox as the engine knows it. */
@@ -67,6 +73,11 @@ export interface Provider {
   workspacePath(workspaceDirectory: string): string
   /** Available? If not, why not and what to do. Cheap enough to call every few seconds. */
   probe(): Promise<ProviderStatus>
+  /**
+   * Does ahead, and as well as it can, what takes time of a `create` of this id and needs no profile. It may never come to that:
+   * what is left when the provider closes ends then.
+   */
+  prepare?(id: SandboxId, spec: PreparedSpec): Promise<void>
   /** Starts one. Returns when the engine has started it (its supervisor dials in by itself). Leaves nothing behind when it fails. */
   create(id: SandboxId, spec: SandboxSpec, signal: AbortSignal): Promise<SandboxHandle>
   /** Those of this install that exist now, in whatever state; the basis of recovery. */

@@ -1,8 +1,9 @@
 import { execFile } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import { chownSync, mkdirSync, statSync } from 'node:fs'
+import { chownSync, mkdirSync, renameSync, statSync } from 'node:fs'
 import { chmod, lstat, mkdir, readdir, readlink, rename, rm, symlink } from 'node:fs/promises'
 import { join } from 'node:path'
+import { setImmediate } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import { BoxofficeError } from '@boxoffice/protocol'
 import { RECORD_NAME } from './record-file.ts'
@@ -20,6 +21,7 @@ export type SandboxDirectories = { root: string; link: string; socketPath: strin
  *     sandboxes/<sandbox_id>/record.json       what the agent knows of it
  *     sandboxes/<sandbox_id>/link/link.sock    mounted read-only into the sandbox
  *     workspaces/<name>                        owned by the sandbox's uid
+ *     prepared/<sandbox_id>/                   what becomes these directories if it is asked for
  *
  * The socket is open to everyone who reaches it, so its directory is not: root gives it to the sandbox's group alone (0710),
  * and an agent without root keeps all of `sandboxes` to its own user.
@@ -27,6 +29,10 @@ export type SandboxDirectories = { root: string; link: string; socketPath: strin
 export interface Layout {
   directoriesOf(sandboxId: string): SandboxDirectories
   makeDirectories(sandboxId: string, gid: number): Promise<SandboxDirectories>
+  /** Directories and workspace of a sandbox that nobody has asked for yet. */
+  prepare(sandboxId: string, owner: Owner): Promise<SandboxDirectories>
+  /** They become those of the sandbox. */
+  usePrepared(sandboxId: string): SandboxDirectories
   workspaceOf(name: string): string
   makeWorkspace(name: string, owner: Owner): Promise<void>
   /** Who owns a workspace that is there; undefined when it is not. */
@@ -45,34 +51,56 @@ export const isRoot = (): boolean => process.getuid?.() === 0
 export const createLayout = async (dataDirectory: string): Promise<Layout> => {
   const sandboxes = join(dataDirectory, 'sandboxes')
   const workspaces = join(dataDirectory, 'workspaces')
+  const prepared = join(dataDirectory, 'prepared')
+  await rm(prepared, { recursive: true, force: true })
   const mode = isRoot() ? 0o711 : 0o700
-  for (const directory of [sandboxes, workspaces]) {
+  for (const directory of [sandboxes, workspaces, prepared]) {
     await mkdir(directory, { recursive: true })
     await chmod(directory, mode)
   }
   const socketRoot = await shortName(dataDirectory)
 
-  const directoriesOf = (sandboxId: string): SandboxDirectories => {
-    const root = join(sandboxes, sandboxId)
-    return { root, link: join(root, 'link'), socketPath: join(socketRoot, 'sandboxes', sandboxId, 'link', 'link.sock') }
+  const below = (parent: string, sandboxId: string): SandboxDirectories => {
+    const root = join(dataDirectory, parent, sandboxId)
+    return { root, link: join(root, 'link'), socketPath: join(socketRoot, parent, sandboxId, 'link', 'link.sock') }
   }
+  const directoriesOf = (sandboxId: string): SandboxDirectories => below('sandboxes', sandboxId)
   const workspaceOf = (name: string): string => join(workspaces, fileName(name))
+  // Synchronous, as what follows: a trip to the thread pool costs more than the call.
+  const make = ({ root, link }: SandboxDirectories, gid: number): void => {
+    mkdirSync(root, { mode: 0o711, recursive: true })
+    mkdirSync(link, { mode: isRoot() ? 0o710 : 0o755 })
+    if (isRoot()) chownSync(link, 0, gid)
+  }
+  const makeOwned = (path: string, { uid, gid }: Owner): void => {
+    mkdirSync(path, { mode: 0o700 })
+    if (isRoot()) chownSync(path, uid, gid)
+  }
   return {
     directoriesOf,
     workspaceOf,
-    // Synchronous, as what follows: a trip to the thread pool costs more than the call.
     async makeDirectories(sandboxId, gid) {
       const directories = directoriesOf(sandboxId)
-      mkdirSync(directories.root, { mode: 0o711, recursive: true })
-      mkdirSync(directories.link, { mode: isRoot() ? 0o710 : 0o755 })
-      if (isRoot()) chownSync(directories.link, 0, gid)
+      make(directories, gid)
       return directories
     },
-    async makeWorkspace(name, { uid, gid }) {
-      const path = workspaceOf(name)
-      mkdirSync(path, { mode: 0o700 })
-      if (isRoot()) chownSync(path, uid, gid)
+    async prepare(sandboxId, owner) {
+      const directories = below('prepared', sandboxId)
+      make(directories, owner.gid)
+      // Each of these takes the better part of a millisecond: others have their turn between them.
+      await setImmediate()
+      makeOwned(join(directories.root, 'workspace'), owner)
+      await setImmediate()
+      return directories
     },
+    usePrepared(sandboxId) {
+      const { root } = below('prepared', sandboxId)
+      const directories = directoriesOf(sandboxId)
+      renameSync(join(root, 'workspace'), workspaceOf(sandboxId))
+      renameSync(root, directories.root)
+      return directories
+    },
+    makeWorkspace: async (name, owner) => makeOwned(workspaceOf(name), owner),
     async ownerOf(name) {
       const existing = statSync(workspaceOf(name), { throwIfNoEntry: false })
       return existing && { uid: existing.uid, gid: existing.gid }
@@ -89,6 +117,7 @@ export const createLayout = async (dataDirectory: string): Promise<Layout> => {
       await Promise.all(names.map((name) => rm(join(root, name), { recursive: true, force: true })))
     },
     async close() {
+      await rm(prepared, { recursive: true, force: true })
       if (socketRoot !== dataDirectory) await rm(socketRoot, { force: true })
     },
     removeWorkspace: (name) => removeTree(workspaceOf(name)),

@@ -1,3 +1,4 @@
+import type { Server } from 'node:net'
 import {
   BoxofficeError,
   type CreateSandboxRequest,
@@ -17,6 +18,7 @@ import { AGENT_STOPPED, type EndCause, type EndReason, lostError, REMADE } from 
 import { LiveSandbox } from './live-sandbox.ts'
 import { createPlanner, type PlannerOptions } from './planner.ts'
 import { createPool, type Pool } from './pool.ts'
+import { createPreparedSandboxes } from './prepared.ts'
 import { profileHash } from './profile-hash.ts'
 import { createProvision, type ProvisionOptions, workspaceDirectory } from './provision.ts'
 import type { SandboxFile } from './record-file.ts'
@@ -77,20 +79,20 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
     for (const listener of lostListeners) listener(reportOf(sandbox))
   }
 
-  const live = (file: SandboxFile, provider: Provider): LiveSandbox => {
+  const live = (file: SandboxFile, provider: Provider, server?: Server): LiveSandbox => {
     const { root, socketPath } = layout.directoriesOf(file.sandbox_id)
+    let listening = server
     const sandbox = new LiveSandbox({
       file,
       directory: root,
       workspacePath: provider.workspacePath(workspaceDirectory(layout, file)),
       provider,
-      listen: (secretHash, onSecret) =>
-        createSupervisorLink({
-          socketPath,
-          onSecret,
-          log: log.child({ sandbox_id: file.sandbox_id }),
-          ...(secretHash === null ? {} : { secretHash }),
-        }),
+      listen(secretHash, onSecret) {
+        const of = { server: listening, socketPath, onSecret, log: log.child({ sandbox_id: file.sandbox_id }) }
+        // Of its first supervisor alone.
+        listening = undefined
+        return createSupervisorLink({ ...of, ...(secretHash === null ? {} : { secretHash }) })
+      },
       onLost,
       journal: options.journal,
       log,
@@ -194,7 +196,9 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
 
   const planner = createPlanner(options)
 
-  const provision = createProvision({ ...options, planner, live, destroy, closing: closing.signal })
+  const prepared = createPreparedSandboxes(options)
+
+  const provision = createProvision({ ...options, planner, prepared, live, destroy, closing: closing.signal })
 
   const workspaces = createWorkspaces({
     layout,
@@ -222,6 +226,7 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
   const settle = async (): Promise<void> => {
     closing.abort(new BoxofficeError('BACKEND_UNAVAILABLE', 'the agent is stopping'))
     await pool.close()
+    await prepared.close()
     await Promise.allSettled([
       ...[...provisioning.values()].map(({ record }) => record),
       ...[...ending.values()].map(({ ending: { ended } }) => ended),

@@ -1,3 +1,4 @@
+import type { Server } from 'node:net'
 import { BoxofficeError, MountSet, newSandboxId, type Profile } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
 import { prepareMounts } from '../mounts/plan.ts'
@@ -6,6 +7,7 @@ import type { EndReason } from './end.ts'
 import type { Layout, Owner } from './layout.ts'
 import type { LiveSandbox } from './live-sandbox.ts'
 import { assertPossible, type Planner } from './planner.ts'
+import type { PreparedSandboxes } from './prepared.ts'
 import { imageOf, profileHash } from './profile-hash.ts'
 import type { SandboxFile } from './record-file.ts'
 import type { Uids } from './uids.ts'
@@ -25,13 +27,14 @@ export type Plan = {
 export type ProvisionOptions = {
   provider: () => Provider
   planner: Planner
+  prepared: PreparedSandboxes
   layout: Layout
   uids: Uids
   /** On the host; below the data directory, so that running sandboxes keep theirs over an upgrade. */
   supervisorPath: string
   defaultImage: string
-  /** Takes it among those of this agent. */
-  live(file: SandboxFile, provider: Provider): LiveSandbox
+  /** Takes it among those of this agent. With a server for its link, if one listens already. */
+  live(file: SandboxFile, provider: Provider, server?: Server): LiveSandbox
   destroy(id: string, reason: EndReason): Promise<void>
   /** Nothing more begins. */
   closing: AbortSignal
@@ -50,11 +53,13 @@ export const createProvision = (options: ProvisionOptions): ((plan: Plan) => Pro
     const profile = { ...asked, image }
     assertPossible(provider, profile)
     const plan = await planner.mounts(mounts, profile)
-    const id = again?.file.sandbox_id ?? newSandboxId()
     const hosted = plan.workspace !== null
+    // What is prepared has a workspace and a user of its own.
+    const prepared = again === null && workspace === null && !hosted && asked.user === null ? options.prepared.take() : undefined
+    const id = again?.file.sandbox_id ?? prepared?.id ?? newSandboxId()
     const managed = workspace ?? id
     const existing = hosted || workspace === null ? undefined : await layout.ownerOf(managed)
-    const { uid, gid } = again?.owner ?? (await planner.owner(plan, asked, existing))
+    const { uid, gid } = again?.owner ?? prepared?.owner ?? (await planner.owner(plan, asked, existing))
     uids.claim(uid)
     const file: SandboxFile = {
       sandbox_id: id,
@@ -72,11 +77,9 @@ export const createProvision = (options: ProvisionOptions): ((plan: Plan) => Pro
       secret_hash: null,
       stopped: false,
     }
-    const [directories] = await Promise.all([
-      layout.makeDirectories(id, gid),
-      existing === undefined && !hosted ? layout.makeWorkspace(file.workspace, { uid, gid }) : undefined,
-    ])
-    const sandbox = options.live(file, provider)
+    const directories = prepared?.directories ?? (await layout.makeDirectories(id, gid))
+    if (prepared === undefined && existing === undefined && !hosted) await layout.makeWorkspace(file.workspace, { uid, gid })
+    const sandbox = options.live(file, provider, prepared?.server)
     const signal = AbortSignal.any([closing, AbortSignal.timeout(asked.provision_timeout_seconds * 1000)])
     try {
       await sandbox.prepare()
@@ -103,6 +106,8 @@ export const createProvision = (options: ProvisionOptions): ((plan: Plan) => Pro
       throw error instanceof BoxofficeError
         ? error
         : new BoxofficeError('BACKEND_UNAVAILABLE', startFailure(error, signal), { cause: error })
+    } finally {
+      options.prepared.refill()
     }
   }
 }

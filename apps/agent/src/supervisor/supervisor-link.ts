@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto'
+import { once } from 'node:events'
 import { existsSync, rmSync } from 'node:fs'
 import { createServer, type Server, type Socket } from 'node:net'
 import { BoxofficeError } from '@boxoffice/protocol'
@@ -10,7 +11,8 @@ import type { Channel, ChannelHandler, SupervisorExit, SupervisorLink } from './
 import { encodeFrame, FRAME, WireViolation } from './wire.ts'
 
 export type SupervisorLinkOptions = {
-  /** Its directory is private to the agent on the host; the socket itself is 0666, because the sandbox has another uid. */
+  /** Listens already, where somebody knew ahead that there would be one. */
+  server?: Server | undefined
   socketPath: string
   /** SHA-256 (hex) of the link secret of an earlier run; absent for a sandbox that has never dialled. */
   secretHash?: string
@@ -29,10 +31,16 @@ const DIAL_WITHIN_MS = 10_000
 type Waiter = { handler: ChannelHandler; resolve: (channel: Channel) => void; reject: (reason: unknown) => void }
 
 /** Starts to listen and returns the link; the supervisor dials in by itself. */
-export const createSupervisorLink = async (options: SupervisorLinkOptions): Promise<SupervisorLink> => {
-  const link = new UnixSupervisorLink(options)
-  await link.listen()
-  return link
+export const createSupervisorLink = async (options: SupervisorLinkOptions): Promise<SupervisorLink> =>
+  new UnixSupervisorLink(options, options.server ?? (await listenForSupervisor(options.socketPath)))
+
+/** The socket's directory is private to the agent on the host; the socket itself is 0666, because the sandbox has another uid. */
+export const listenForSupervisor = async (path: string): Promise<Server> => {
+  if (existsSync(path)) rmSync(path, { force: true })
+  const server = createServer()
+  server.listen({ path, readableAll: true, writableAll: true })
+  await once(server, 'listening')
+  return server
 }
 
 class UnixSupervisorLink implements SupervisorLink {
@@ -48,23 +56,12 @@ class UnixSupervisorLink implements SupervisorLink {
   #control: ControlConnection | undefined
   #closed = false
 
-  constructor(options: SupervisorLinkOptions) {
+  constructor(options: SupervisorLinkOptions, server: Server) {
     this.#options = options
     this.#secretHash = options.secretHash
-    this.#server = createServer((socket) => this.#accept(socket))
-  }
-
-  async listen(): Promise<void> {
-    const path = this.#options.socketPath
-    if (existsSync(path)) rmSync(path, { force: true })
-    await new Promise<void>((resolve, reject) => {
-      this.#server.once('error', reject)
-      this.#server.listen({ path, readableAll: true, writableAll: true }, () => {
-        this.#server.off('error', reject)
-        this.#server.on('error', (err) => this.#options.log.error({ err }, 'supervisor link'))
-        resolve()
-      })
-    })
+    this.#server = server
+    server.on('connection', (socket) => this.#accept(socket))
+    server.on('error', (err) => this.#options.log.error({ err }, 'supervisor link'))
   }
 
   get connected(): boolean {

@@ -12,10 +12,10 @@ fn last() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
-/// Makes `fd` also descriptor 3, which stays open in what we become.
-pub fn duplicate_to_info(fd: BorrowedFd<'_>) -> Result<(), Errno> {
-    // SAFETY: takes two integers; a launcher has opened nothing yet that would own descriptor 3.
-    match unsafe { libc::dup2(fd.as_raw_fd(), 3) } {
+/// Makes `fd` also descriptor `number`, which stays open in what we become.
+pub fn duplicate(fd: BorrowedFd<'_>, number: i32) -> Result<(), Errno> {
+    // SAFETY: takes two integers; a launcher has opened nothing yet that would own a descriptor above 2.
+    match unsafe { libc::dup2(fd.as_raw_fd(), number) } {
         -1 => Err(last()),
         _ => Ok(()),
     }

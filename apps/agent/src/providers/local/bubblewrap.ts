@@ -59,24 +59,45 @@ const systemLinks = (): string[] =>
 
 const SYSTEM_LINKS = systemLinks()
 
-/** Host paths as the sandbox's own uid can reach them. */
-export type BubblewrapPaths = {
+/** Of one sandbox before anything of its profile is known. Host paths as the sandbox's own uid can reach them. */
+export type Settled = { link: string; oomFile: string | undefined }
+
+export type BubblewrapPaths = Settled & {
   etc: string
   supervisor: string
-  link: string
-  oomFile: string | undefined
   /** Whether no control group limits what can be limited without. */
   byRlimit: boolean
 }
 
 /** The namespaces of which every sandbox has the same: one that waits to become a sandbox can have its own already (launch.rs). */
-export const MADE_AHEAD = ['--unshare-ipc', '--unshare-uts', '--unshare-net', '--hostname', 'sandbox'] as const
+export const NAMESPACES = ['--unshare-ipc', '--unshare-uts', '--unshare-net', '--hostname', 'sandbox'] as const
 
-/** The hardening of the local provider, in one pure function: what a sandbox sees, and nothing else. */
-export const bubblewrapArguments = (paths: BubblewrapPaths, spec: SandboxSpec): string[] => [
+const LINK = '/.boxoffice/link'
+const SUPERVISOR = '/.boxoffice/supervisor'
+const OOM = '/.boxoffice/oom'
+
+/**
+ * The arguments for what is settled before anybody asks for the sandbox, around the others. They are on the command line of the
+ * process that stays outside, where a crash leaves it to be found by the path of its link.
+ */
+const around = ({ link, oomFile }: Settled, others: readonly string[], more: readonly string[]): string[] => [
+  ...['--ro-bind', link, LINK, '--info-fd', '3'],
+  ...(oomFile === undefined ? [] : ['--ro-bind', oomFile, OOM]),
+  ...[...others, '--', SUPERVISOR, '--socket', `${LINK}/link.sock`, '--workspace', '/workspace', '--home', '/tmp/home'],
+  ...(oomFile === undefined ? [] : ['--oom-file', OOM]),
+  ...more,
+]
+
+/** Of one that is started ahead (launch.rs): it reads the others from descriptor 4. */
+export const launcherArguments = (settled: Settled): string[] => around(settled, ['--args', '4'], [])
+
+/**
+ * The hardening of the local provider, in one pure function: what a sandbox sees, and nothing else. The supervisor comes late, so
+ * that a list which was cut off starts nothing.
+ */
+export const sandboxArguments = (paths: BubblewrapPaths, spec: SandboxSpec): string[] => [
   ...['--unshare-user', '--disable-userns', '--uid', INSIDE_ID, '--gid', INSIDE_ID, '--cap-drop', 'ALL'],
-  ...['--unshare-pid', '--unshare-cgroup-try', ...MADE_AHEAD],
-  ...['--new-session', '--as-pid-1', '--clearenv'],
+  ...['--unshare-pid', '--unshare-cgroup-try', '--new-session', '--as-pid-1', '--clearenv'],
   ...['--setenv', 'PATH', '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'],
   ...['--ro-bind', '/usr', '/usr', ...SYSTEM_LINKS],
   ...['--ro-bind', paths.etc, '/etc'],
@@ -84,11 +105,12 @@ export const bubblewrapArguments = (paths: BubblewrapPaths, spec: SandboxSpec): 
   ...['--proc', '/proc', '--dev', '/dev', '--perms', '1777', '--size', String(SHM_BYTES), '--tmpfs', '/dev/shm', '--remount-ro', '/dev'],
   ...['--size', String(TMP_BYTES), '--tmpfs', '/tmp', '--dir', '/run', '--dir', '/var', '--symlink', '../tmp', '/var/tmp'],
   ...bindsOf(spec).flatMap(({ source, target, readOnly }) => [readOnly ? '--ro-bind' : '--bind', source, target]),
-  ...['--ro-bind', paths.supervisor, '/.boxoffice/supervisor', '--ro-bind', paths.link, '/.boxoffice/link'],
-  ...(paths.oomFile === undefined ? [] : ['--ro-bind', paths.oomFile, '/.boxoffice/oom']),
+  ...['--chdir', '/workspace', '--ro-bind', paths.supervisor, SUPERVISOR],
   ...(spec.profile.read_only_rootfs ? ['--remount-ro', '/'] : []),
-  ...['--chdir', '/workspace', '--info-fd', '3', '--'],
-  ...['/.boxoffice/supervisor', '--socket', '/.boxoffice/link/link.sock', '--workspace', '/workspace', '--home', '/tmp/home'],
-  ...(paths.oomFile === undefined ? [] : ['--oom-file', '/.boxoffice/oom']),
-  ...(paths.byRlimit ? rlimitArguments(spec.profile) : []),
+]
+
+/** Everything at once, for one that is started when it is asked for. */
+export const bubblewrapArguments = (paths: BubblewrapPaths, spec: SandboxSpec): string[] => [
+  ...NAMESPACES,
+  ...around(paths, sandboxArguments(paths, spec), paths.byRlimit ? rlimitArguments(spec.profile) : []),
 ]

@@ -1,32 +1,36 @@
 import { type ChildProcess, spawn } from 'node:child_process'
-import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import type { Socket } from 'node:net'
 import { createInterface } from 'node:readline'
 import { z } from 'zod'
-import { MADE_AHEAD } from './bubblewrap.ts'
 import type { Cgroups } from './cgroups.ts'
 import type { Spawned } from './spawn.ts'
-import type { LocalState } from './state-file.ts'
 
-/** A process that waits in a control group of its own to become the first process of a sandbox. */
+/** What a launcher is made of: the program that reads the rest of its arguments later, and as whom it runs. */
+export type LaunchOrder = {
+  file: string
+  /** Arguments for namespaces that the launcher has already where its agent may make them. */
+  namespaces: readonly string[]
+  arguments: readonly string[]
+  uid: number | null
+  gid: number | null
+  /** What it says of itself goes there. */
+  log: string
+}
+
+/** A process that waits in the control group of its sandbox to become the first process of it. */
 export type Launcher = {
-  /** Name of its group. */
-  group: string
-  run(command: LocalState['command'], log: string): Spawned
+  /** With the arguments that it still lacks. */
+  run(rest: readonly string[]): Spawned
 }
 
 export interface Launchers {
-  /** One that is ready, or undefined: then the sandbox is started the slow way. */
-  take(): Launcher | undefined
-  /** Makes up the number again, in the background. */
-  refill(supervisorPath: string): void
+  /** Makes one for the sandbox of this name. Resolves when it is ready, and also when it could not be made. */
+  make(name: string, supervisorPath: string, order: LaunchOrder): Promise<void>
+  /** The sandbox's, if it is ready; otherwise it is started the slow way. */
+  take(name: string): Launcher | undefined
   close(): Promise<void>
 }
-
-const READY = 8
-const FEW = 3
-const QUIET_MS = 50
 
 /** What the nursery says, a line each. */
 const Line = z.union([
@@ -36,28 +40,32 @@ const Line = z.union([
 ])
 
 /**
- * Keeps a few launchers. What they take off the way to a new sandbox: the first move into a control group, for which the kernel
- * waits several milliseconds, and the namespaces that are the same for all. Nothing of a sandbox is in them. The supervisor's
- * program makes and holds them (`--nursery`), because a fork stops an agent for milliseconds, the longer the larger it is.
+ * Keeps launchers. What they take off the way to a new sandbox: the first move into a control group, for which the kernel waits
+ * several milliseconds, the namespaces that are the same for all, and the start of bubblewrap. The supervisor's program makes and
+ * holds them (`--nursery`), because a fork stops an agent for milliseconds, the longer the larger it is.
  */
 export const createLaunchers = (cgroups: Cgroups): Launchers => {
   const ready = new Map<string, number>()
-  const making = new Set<string>()
+  const making = new Map<string, () => void>()
   const starting = new Map<string, PromiseWithResolvers<number>>()
   let nursery: ChildProcess | undefined
   let closed = false
-  let timer: NodeJS.Timeout | undefined
 
   const tell = (message: object): void => void nursery?.stdin?.write(`${JSON.stringify(message)}\n`)
+
+  const made = (name: string): void => {
+    making.get(name)?.()
+    making.delete(name)
+  }
 
   const hear = (text: string): void => {
     const line = Line.parse(JSON.parse(text))
     if ('ready' in line) {
-      making.delete(line.ready)
       ready.set(line.ready, line.pid)
+      made(line.ready)
     } else if ('gone' in line) {
-      making.delete(line.gone)
       ready.delete(line.gone)
+      made(line.gone)
     } else if (line.pid === null) starting.get(line.inner)?.reject(new Error('bubblewrap told no process id'))
     else starting.get(line.inner)?.resolve(line.pid)
   }
@@ -70,12 +78,12 @@ export const createLaunchers = (cgroups: Cgroups): Launchers => {
       nursery = undefined
       // Those that waited end with it; it could not remove their groups if it was killed.
       if (!closed)
-        for (const name of [...making, ...ready.keys()])
+        for (const name of [...making.keys(), ...ready.keys()])
           void cgroups
             .group(name)
             .remove()
             .catch(() => {})
-      making.clear()
+      for (const name of [...making.keys()]) made(name)
       ready.clear()
       for (const { reject } of starting.values()) reject(new Error('the process that starts sandboxes has ended'))
     }
@@ -86,41 +94,31 @@ export const createLaunchers = (cgroups: Cgroups): Launchers => {
     for (const handle of [child, child.stdin as Socket, child.stdout as Socket]) handle.unref()
   }
 
-  const run = (group: string, pid: number, command: LocalState['command'], log: string): Spawned => {
+  const run = (name: string, pid: number, rest: readonly string[]): Spawned => {
     const inner = Promise.withResolvers<number>()
-    inner.promise.catch(() => {}).finally(() => starting.delete(group))
-    starting.set(group, inner)
+    inner.promise.catch(() => {}).finally(() => starting.delete(name))
+    starting.set(name, inner)
     if (nursery === undefined) inner.reject(new Error('the process that starts sandboxes has ended'))
-    tell({ run: group, ...command, ahead: MADE_AHEAD, log })
+    tell({ run: name, arguments: rest })
     return { pid, supervisorPid: inner.promise }
   }
 
   return {
-    take() {
-      for (const [group, pid] of ready) {
-        ready.delete(group)
-        return { group, run: (command, log) => run(group, pid, command, log) }
-      }
-      return undefined
+    make(name, supervisorPath, order) {
+      if (closed) return Promise.resolve()
+      if (nursery === undefined) open(supervisorPath)
+      const { promise, resolve } = Promise.withResolvers<void>()
+      making.set(name, resolve)
+      tell({ make: name, order: { groups: cgroups.group(name).directories, ...order } })
+      return promise
     },
-    refill(supervisorPath) {
-      // Making them takes the processor from the sandboxes of a burst: not before it is over, unless the last ones are being taken.
-      if (ready.size >= FEW) clearTimeout(timer)
-      else if (timer !== undefined) return
-      timer = setTimeout(() => {
-        timer = undefined
-        if (closed) return
-        if (nursery === undefined) open(supervisorPath)
-        for (let missing = READY - ready.size - making.size; missing > 0; missing--) {
-          const name = `next-${randomBytes(6).toString('hex')}`
-          making.add(name)
-          tell({ make: name, groups: cgroups.group(name).directories })
-        }
-      }, QUIET_MS).unref()
+    take(name) {
+      const pid = ready.get(name)
+      ready.delete(name)
+      return pid === undefined ? undefined : { run: (rest) => run(name, pid, rest) }
     },
     async close() {
       closed = true
-      clearTimeout(timer)
       if (nursery === undefined) return
       // It ends those that wait, and removes their groups. Sandboxes do not need it.
       const exited = once(nursery, 'exit')

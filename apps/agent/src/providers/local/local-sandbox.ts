@@ -4,7 +4,6 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { BoxofficeError } from '@boxoffice/protocol'
 import type { SandboxHandle } from '../provider.ts'
 import type { CgroupGroup } from './cgroups.ts'
-import type { Launcher } from './launchers.ts'
 import {
   descendantsOf,
   nameProcess,
@@ -15,15 +14,15 @@ import {
   signalPid,
   signalProcess,
 } from './process-table.ts'
-import { LOG_NAME, openLog, spawnDetached } from './spawn.ts'
+import { LOG_NAME, openLog, type Spawned, spawnDetached } from './spawn.ts'
 import type { LocalState, StateFiles } from './state-file.ts'
 
 /** Marks every process of a sandbox without namespaces, so that its end finds them all. */
 const MARK = 'BOXOFFICE_SANDBOX_ID'
 
 export interface LocalSandbox {
-  /** For the first time; through a launcher, if one is ready in the sandbox's group. */
-  start(launcher?: Launcher): Promise<SandboxHandle>
+  /** For the first time; with what starts it, if a process waits for that in the sandbox's group. */
+  start(launch?: () => Spawned): Promise<SandboxHandle>
   handle(): Promise<SandboxHandle>
   freeze(): Promise<void>
   stop(): Promise<void>
@@ -52,11 +51,11 @@ export const localSandbox = ({ state: initial, isolation, group, files, bootId, 
   const ofThisBoot = (): boolean => state.boot_id === bootId
   const processes = (): ProcessName[] => (ofThisBoot() ? [state.monitor, state.supervisor].filter((name) => name !== null) : [])
 
-  const start = async (first: boolean, launcher?: Launcher): Promise<SandboxHandle> => {
+  const start = async (first: boolean, launch?: () => Spawned): Promise<SandboxHandle> => {
     // The file is there before the process is, so that a crash in between leaves something to find it by.
     state = { ...state, boot_id: bootId, stopped: false, monitor: null, supervisor: null }
     await (first ? files.create(state) : files.save(state))
-    const { pid, supervisorPid } = launcher === undefined ? await startHere() : await startBy(launcher)
+    const { pid, supervisorPid } = launch === undefined ? await startHere() : await startBy(launch)
     const [monitor, supervisor] = await Promise.all([nameProcess(pid), nameProcess(supervisorPid)])
     state = { ...state, monitor: monitor ?? null, supervisor: supervisor ?? null }
     await (first ? files.create(state) : files.save(state))
@@ -64,8 +63,8 @@ export const localSandbox = ({ state: initial, isolation, group, files, bootId, 
   }
 
   /** Already in the group, and so is what it starts. */
-  const startBy = async (launcher: Launcher): Promise<Started> => {
-    const { pid, supervisorPid } = launcher.run(state.command, join(logDirectory, LOG_NAME))
+  const startBy = async (launch: () => Spawned): Promise<Started> => {
+    const { pid, supervisorPid } = launch()
     return { pid, supervisorPid: await supervisorPid.catch(endedEarly) }
   }
 
@@ -130,7 +129,7 @@ export const localSandbox = ({ state: initial, isolation, group, files, bootId, 
   }
 
   return {
-    start: (launcher) => start(true, launcher),
+    start: (launch) => start(true, launch),
     async handle() {
       const now = await engineState()
       const lost = now === 'lost' && ((await group?.oomKills()) ?? 0) > 0

@@ -5,7 +5,7 @@ import { BoxofficeError, SANDBOX_ID_PATTERN } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
 import { closedOnTheWay } from '../../mounts/ownership.ts'
 import type { Provider, ProviderCapabilities, SandboxHandle, SandboxSpec } from '../provider.ts'
-import { bubblewrapArguments, generateEtc } from './bubblewrap.ts'
+import { bubblewrapArguments, generateEtc, launcherArguments, NAMESPACES, sandboxArguments } from './bubblewrap.ts'
 import { openCgroups, removeInstallGroups } from './cgroups.ts'
 import { findBubblewrap } from './detect.ts'
 import { createLaunchers } from './launchers.ts'
@@ -13,6 +13,7 @@ import { type LocalSandbox, localSandbox } from './local-sandbox.ts'
 import { descendantsOf, pidsWithArgumentEnd, signalPid } from './process-table.ts'
 import { AS_THEY_ARE, createReach } from './reach.ts'
 import { countsApart } from './rlimits.ts'
+import { LOG_NAME } from './spawn.ts'
 import { type LocalState, stateFiles } from './state-file.ts'
 
 export type LocalProviderOptions = {
@@ -83,24 +84,29 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
 
   const launchers = cgroups === undefined || bwrap === undefined ? undefined : createLaunchers(cgroups)
 
-  const commandFor = (group: string, spec: SandboxSpec): LocalState['command'] => {
-    const workspace = reach.path(spec.workspaceDirectory)
-    const supervisor = reach.path(spec.supervisorPath)
-    const link = reach.path(spec.linkDirectory)
-    const oomFile = cgroups?.group(group).oomFile
-    const ids = { uid: asRoot ? spec.uid : null, gid: asRoot ? spec.gid : null }
-    if (bwrap !== undefined) {
-      const paths = { etc: reach.path(etcDirectory), supervisor, link, oomFile, byRlimit }
-      const reachable = { ...spec, workspaceDirectory: workspace }
-      return { file: bwrap, arguments: bubblewrapArguments(paths, reachable), directory: '/', ...ids }
-    }
+  const idsOf = ({ uid, gid }: Pick<SandboxSpec, 'uid' | 'gid'>) => ({ uid: asRoot ? uid : null, gid: asRoot ? gid : null })
+
+  const pathsOf = (id: string, { supervisorPath, linkDirectory }: Pick<SandboxSpec, 'supervisorPath' | 'linkDirectory'>) => ({
+    etc: reach.path(etcDirectory),
+    supervisor: reach.path(supervisorPath),
+    link: reach.path(linkDirectory),
+    oomFile: cgroups?.group(id).oomFile,
+    byRlimit,
+  })
+
+  const reachable = (spec: SandboxSpec): SandboxSpec => ({ ...spec, workspaceDirectory: reach.path(spec.workspaceDirectory) })
+
+  const commandFor = (id: string, spec: SandboxSpec): LocalState['command'] => {
+    const paths = pathsOf(id, spec)
+    const { workspaceDirectory: workspace } = reachable(spec)
+    if (bwrap !== undefined) return { file: bwrap, arguments: bubblewrapArguments(paths, reachable(spec)), directory: '/', ...idsOf(spec) }
     const home = ['--home', reach.path(homeOf(spec))]
-    const oom = oomFile === undefined ? [] : ['--oom-file', oomFile]
+    const oom = paths.oomFile === undefined ? [] : ['--oom-file', paths.oomFile]
     return {
-      file: supervisor,
-      arguments: ['--socket', join(link, 'link.sock'), '--workspace', workspace, ...home, ...oom],
+      file: paths.supervisor,
+      arguments: ['--socket', join(paths.link, 'link.sock'), '--workspace', workspace, ...home, ...oom],
       directory: workspace,
-      ...ids,
+      ...idsOf(spec),
     }
   }
 
@@ -132,6 +138,11 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
     capabilities,
     workspacePath: (directory) => (bwrap === undefined ? reach.path(directory) : '/workspace'),
     probe: async () => ({ available: true }),
+    async prepare(id, spec) {
+      if (launchers === undefined || bwrap === undefined) return
+      const order = { file: bwrap, namespaces: NAMESPACES, arguments: launcherArguments(pathsOf(id, spec)), ...idsOf(spec) }
+      await launchers.make(id, spec.supervisorPath, { ...order, log: join(spec.directory, LOG_NAME) })
+    },
     async create(id, spec, signal) {
       signal.throwIfAborted()
       if (spec.profile.network === 'on' && !capabilities.network) {
@@ -141,8 +152,7 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
         )
       }
       if (asRoot) await requireReachable(spec, dataDirectory)
-      const launcher = launchers?.take()
-      const group = launcher?.group ?? id
+      const launcher = launchers?.take(id)
       const sandbox = adopt({
         id,
         profile_hash: spec.profileHash,
@@ -150,20 +160,18 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
         stopped: false,
         monitor: null,
         supervisor: null,
-        command: commandFor(group, spec),
+        command: commandFor(id, spec),
         link_directory: spec.linkDirectory,
-        group,
+        group: id,
       })
       try {
-        cgroups?.group(group).create(spec.profile)
+        cgroups?.group(id).create(spec.profile)
         if (bwrap === undefined) await makeHome(spec)
-        return await sandbox.start(launcher)
+        return await sandbox.start(launcher && (() => launcher.run(sandboxArguments(pathsOf(id, spec), reachable(spec)))))
       } catch (error) {
         await sandbox.destroy()
         sandboxes.delete(id)
         throw error
-      } finally {
-        launchers?.refill(spec.supervisorPath)
       }
     },
     async *list() {

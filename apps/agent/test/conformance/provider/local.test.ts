@@ -1,4 +1,5 @@
 import { existsSync, readdirSync, readFileSync, readlinkSync } from 'node:fs'
+import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { createLocalProvider } from '../../../src/providers/local/local.ts'
@@ -7,21 +8,17 @@ import { run } from '../../host/support/exec.ts'
 import { Host, silent } from '../../host/support/host.ts'
 import { providerSuite } from './suite.ts'
 
-const remains = async ({ installId }: Host): Promise<string[]> =>
-  ['memory', 'pids', 'cpu', 'freezer', ''].flatMap((hierarchy) => {
+/** What is prepared for a sandbox to come is none of one. */
+const remains = async ({ installId, dataDirectory }: Host): Promise<string[]> => {
+  const prepared = await readdir(join(dataDirectory, 'prepared'))
+  return ['memory', 'pids', 'cpu', 'freezer', ''].flatMap((hierarchy) => {
     const group = join('/sys/fs/cgroup', hierarchy, 'boxoffice', installId)
     return existsSync(group)
       ? readdirSync(group, { withFileTypes: true })
-          .filter((entry) => entry.isDirectory())
+          .filter((entry) => entry.isDirectory() && !prepared.includes(entry.name))
           .map(({ name }) => join(group, name))
-          .filter((path) => !holdsLauncher(path))
       : []
   })
-
-/** A process that waits to become a sandbox is none of one; the group is in use as long as it waits. */
-const holdsLauncher = (group: string): boolean => {
-  const [pid] = readFileSync(join(group, 'cgroup.procs'), 'utf8').split('\n')
-  return pid !== undefined && pid !== '' && readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes('--launch')
 }
 
 /** Kills PID 1 of the sandbox from the host. */
@@ -42,9 +39,13 @@ const parentOf = (pid: string): number | undefined => {
   }
 }
 
-/** Whether it was started by a launcher: then its control group is the launcher's. */
-const wasLaunched = (host: Host, { id }: LiveSandbox): boolean =>
-  JSON.parse(readFileSync(join(host.dataDirectory, 'local', `${id}.json`), 'utf8')).group !== id
+/** Whether it was started by a launcher: then bubblewrap read most of its arguments later. */
+const wasLaunched = (host: Host, sandbox: LiveSandbox): boolean =>
+  commandOf(String(stateOf(sandbox, host).monitor.pid))
+    .split('\0')
+    .includes('--args')
+
+const stateOf = ({ id }: LiveSandbox, host: Host) => JSON.parse(readFileSync(join(host.dataDirectory, 'local', `${id}.json`), 'utf8'))
 
 /** Makes sandboxes until a launcher was ready for one. */
 const launched = async (host: Host): Promise<LiveSandbox> => {
@@ -58,8 +59,8 @@ const launched = async (host: Host): Promise<LiveSandbox> => {
 
 const NAMESPACES = ['net', 'ipc', 'uts', 'user', 'pid', 'mnt', 'cgroup']
 
-const outside = ({ id }: LiveSandbox, host: Host): string[] => {
-  const { supervisor } = JSON.parse(readFileSync(join(host.dataDirectory, 'local', `${id}.json`), 'utf8'))
+const outside = (sandbox: LiveSandbox, host: Host): string[] => {
+  const { supervisor } = stateOf(sandbox, host)
   return NAMESPACES.map((name) => readlinkSync(`/proc/${supervisor.pid}/ns/${name}`))
 }
 
