@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { setImmediate } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import { BoxofficeError } from '@boxoffice/protocol'
+import { writeInPlace } from '../write-in-place.ts'
 import { RECORD_NAME } from './record-file.ts'
 
 /** What `bind` takes, less the terminating zero. */
@@ -90,6 +91,8 @@ export const createLayout = async (dataDirectory: string): Promise<Layout> => {
       // Each of these takes the better part of a millisecond: others have their turn between them.
       await setImmediate()
       makeOwned(join(directories.root, 'workspace'), owner)
+      await setImmediate()
+      writeInPlace(join(directories.root, RECORD_NAME), '')
       await setImmediate()
       return directories
     },

@@ -38,11 +38,12 @@ type Parts = {
   group: CgroupGroup | undefined
   files: StateFiles
   bootId: string
-  logDirectory: string
+  /** Of the sandbox, below the agent's data directory. */
+  directory: string
 }
 
 /** One sandbox of the local provider: its processes by name, its control group, its state file. */
-export const localSandbox = ({ state: initial, isolation, group, files, bootId, logDirectory }: Parts): LocalSandbox => {
+export const localSandbox = ({ state: initial, isolation, group, files, bootId, directory }: Parts): LocalSandbox => {
   let state = initial
   const save = (change: Partial<LocalState>): Promise<void> => {
     state = { ...state, ...change }
@@ -54,6 +55,7 @@ export const localSandbox = ({ state: initial, isolation, group, files, bootId, 
   const start = async (first: boolean, launch?: () => Spawned): Promise<SandboxHandle> => {
     // The file is there before the process is, so that a crash in between leaves something to find it by.
     state = { ...state, boot_id: bootId, stopped: false, monitor: null, supervisor: null }
+    if (first) await files.usePrepared(state.id, directory)
     await (first ? files.create(state) : files.save(state))
     const { pid, supervisorPid } = launch === undefined ? await startHere() : await startBy(launch)
     const [monitor, supervisor] = await Promise.all([nameProcess(pid), nameProcess(supervisorPid)])
@@ -71,7 +73,7 @@ export const localSandbox = ({ state: initial, isolation, group, files, bootId, 
   const startHere = async (): Promise<Started> => {
     const environment: Record<string, string> =
       isolation === 'none' ? { PATH: process.env.PATH ?? '/usr/local/bin:/usr/bin:/bin', [MARK]: state.id } : {}
-    await using log = await openLog(logDirectory)
+    await using log = await openLog(directory)
     const spawned = await spawnDetached(state.command, { environment, infoPipe: isolation === 'bubblewrap', log })
     // No program of the sandbox runs before the agent talks to its supervisor, so joining the group late leaves no gap.
     const joined = group?.attach(spawned.pid)
@@ -83,7 +85,7 @@ export const localSandbox = ({ state: initial, isolation, group, files, bootId, 
   }
 
   const endedEarly = async (cause: unknown): Promise<never> => {
-    const said = (await readFile(join(logDirectory, LOG_NAME), 'utf8').catch(() => '')).trim().slice(-500)
+    const said = (await readFile(join(directory, LOG_NAME), 'utf8').catch(() => '')).trim().slice(-500)
     throw new BoxofficeError('BACKEND_UNAVAILABLE', `the sandbox ended at its start: ${said === '' ? 'it said nothing' : said}`, { cause })
   }
 

@@ -117,7 +117,7 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
       group: cgroups?.group(state.group),
       files,
       bootId,
-      logDirectory: dirname(state.link_directory),
+      directory: dirname(state.link_directory),
     })
     sandboxes.set(state.id, sandbox)
     return sandbox
@@ -139,6 +139,7 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
     workspacePath: (directory) => (bwrap === undefined ? reach.path(directory) : '/workspace'),
     probe: async () => ({ available: true }),
     async prepare(id, spec) {
+      await files.prepare(spec.directory)
       if (launchers === undefined || bwrap === undefined) return
       const order = { file: bwrap, namespaces: NAMESPACES, arguments: launcherArguments(pathsOf(id, spec)), ...idsOf(spec) }
       await launchers.make(id, spec.supervisorPath, { ...order, log: join(spec.directory, LOG_NAME) })

@@ -1,4 +1,4 @@
-import { renameSync, writeFileSync } from 'node:fs'
+import { existsSync, renameSync, writeFileSync } from 'node:fs'
 import { readdir, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { z } from 'zod'
@@ -32,6 +32,7 @@ export const LocalState = z.object({
 export type LocalState = z.infer<typeof LocalState>
 
 const SUFFIX = '.json'
+const PREPARED_NAME = 'local.json'
 
 export type StateFiles = ReturnType<typeof stateFiles>
 
@@ -41,6 +42,14 @@ export const stateFiles = (directory: string) => {
     /** For one that starts for the first time: if a crash tears this, nobody has been told of it, and what has been started ends. */
     async create(state: LocalState): Promise<void> {
       writeInPlace(pathOf(state.id), JSON.stringify(state))
+    },
+    /** An empty file in a directory that is prepared, which `usePrepared` makes a sandbox's. */
+    async prepare(directory: string): Promise<void> {
+      writeInPlace(join(directory, PREPARED_NAME), '')
+    },
+    async usePrepared(id: string, directory: string): Promise<void> {
+      const path = join(directory, PREPARED_NAME)
+      if (existsSync(path)) renameSync(path, pathOf(id))
     },
     // Not through the thread pool, where each call waits longer than it takes.
     async save(state: LocalState): Promise<void> {
