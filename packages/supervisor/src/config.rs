@@ -20,7 +20,8 @@ pub enum Parsed {
     Version,
     /// The order, as JSON.
     Launch(String),
-    Nursery,
+    /// Paths of the host that launchers need.
+    Nursery(Vec<PathBuf>),
     Files,
     Wrong(String),
 }
@@ -41,7 +42,7 @@ impl Config {
                     Some(order) => return Parsed::Launch(order),
                     None => return Parsed::Wrong(format!("{name} needs an order")),
                 },
-                "--nursery" => return Parsed::Nursery,
+                "--nursery" => return Parsed::Nursery(arguments.map(PathBuf::from).collect()),
                 "--files" => return Parsed::Files,
                 "--no-seccomp" => seccomp = false,
                 "--socket" => socket = path(),
@@ -91,7 +92,7 @@ mod tests {
         assert!(matches!(parse("--version"), Parsed::Version));
         assert!(matches!(parse("--launch {}"), Parsed::Launch(order) if order == "{}"));
         assert!(matches!(parse("--launch"), Parsed::Wrong(_)));
-        assert!(matches!(parse("--nursery"), Parsed::Nursery));
+        assert!(matches!(parse("--nursery /a /b"), Parsed::Nursery(paths) if paths.len() == 2));
         assert!(matches!(parse("--files"), Parsed::Files));
         assert!(matches!(parse("--socket /s --workspace /w"), Parsed::Wrong(_)));
         assert!(matches!(parse("--socket /s --workspace /w --home"), Parsed::Wrong(_)));

@@ -10,10 +10,14 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use crate::root::mount_terminals;
 use crate::sys::{self, namespaces};
 
 /// What the nursery hears when it may be told how. On the same pipe follows what bubblewrap tells about itself.
 pub const READY: &[u8] = b"ready\n";
+
+/// How bubblewrap takes over the devices that are there already.
+const OWN_DEVICES: [&str; 3] = ["--dev-bind", "/dev", "/dev"];
 
 /// The one argument, as JSON.
 #[derive(Deserialize)]
@@ -22,9 +26,14 @@ struct Order {
     groups: Vec<PathBuf>,
     /// bubblewrap, which reads the rest of its arguments from descriptor 4 and tells of itself on descriptor 3.
     file: PathBuf,
-    /// Arguments for what `leave_host` makes; only where it could not.
+    /// Arguments for what `leave_host` makes, where it could not.
     namespaces: Vec<String>,
+    /// Arguments for devices, where there are none in the root directory already (root.rs).
+    devices: Vec<String>,
     arguments: Vec<String>,
+    /// The nursery's word: whether it has entered a root directory of its own.
+    #[serde(default)]
+    own_root: bool,
     uid: Option<u32>,
     gid: Option<u32>,
     /// Becomes stdout and stderr; opened with our rights, before they are given up.
@@ -51,10 +60,14 @@ fn become_program(order: &Order) -> std::io::Result<()> {
         Err(rustix::io::Errno::PERM) => false,
         Err(error) => return Err(error.into()),
     };
+    let devices = match order.own_root.then(mount_terminals) {
+        Some(Ok(())) => OWN_DEVICES.map(String::from).to_vec(),
+        _ => order.devices.clone(),
+    };
     let log = OpenOptions::new().create(true).append(true).mode(0o600).open(&order.log)?;
     let errors = log.try_clone()?;
     let mut command = Command::new(&order.file);
-    command.args(if left { &[][..] } else { &order.namespaces }).args(&order.arguments);
+    command.args(if left { &[][..] } else { &order.namespaces }).args(devices).args(&order.arguments);
     command.current_dir("/").env_clear();
     command.stdin(Stdio::null()).stdout(log).stderr(errors);
     if let Some(gid) = order.gid {

@@ -15,6 +15,7 @@ pub mod poll;
 pub mod process;
 pub mod pty;
 pub mod ring;
+pub mod root;
 pub mod seccomp;
 pub mod signals;
 pub mod spawn;

@@ -1,7 +1,7 @@
 //! Keeps the processes of `launch` and speaks for them: forking takes a large agent milliseconds, in which it does nothing
 //! else, and us a fraction of one.
 //!
-//! JSON lines. From the agent: `{"make": name, "order": …}` with the order of `launch`, and `{"run": name, "arguments": […]}`.
+//! The paths of the host that launchers need are its arguments. JSON lines. From the agent: `{"make": name, "order": …}` with the order of `launch`, and `{"run": name, "arguments": […]}`.
 //! To it: `{"ready": name, "pid": …}`; after `run` `{"inner": name, "pid": …}`, PID 1 of the sandbox by its id on the host, or
 //! null when it could not be set up; `{"gone": name}` for one that ended before its order.
 
@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use crate::launch::READY;
-use crate::sys;
+use crate::{root, sys};
 
 #[derive(Deserialize)]
 #[serde(untagged)]
@@ -39,15 +39,18 @@ struct Nursling {
 
 #[derive(Default)]
 struct Nursery {
+    own_root: bool,
     nurslings: BTreeMap<String, Nursling>,
     input: Vec<u8>,
 }
 
 /// Returns when the agent is gone. Those that still wait end with us, their control groups too; the sandboxes go on.
-pub fn keep() -> Result<(), Errno> {
+pub fn keep(paths: &[PathBuf]) -> Result<(), Errno> {
+    // Without it everything works as well, and more slowly.
+    let own_root = root::enter(paths).unwrap_or(false);
     sys::setup::block_signal(libc::SIGCHLD);
     let children = sys::signalfd(&[libc::SIGCHLD])?;
-    let mut nursery = Nursery::default();
+    let mut nursery = Nursery { own_root, ..Nursery::default() };
     loop {
         let (events, names) = {
             let input = stdin();
@@ -95,7 +98,7 @@ impl Nursery {
         while let Some(end) = self.input.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = self.input.drain(..=end).collect();
             match serde_json::from_slice::<Message>(&line) {
-                Ok(Message::Make { make, order }) => self.make(make, &order),
+                Ok(Message::Make { make, order }) => self.make(make, order),
                 Ok(Message::Run { run, arguments }) => self.run(&run, &arguments),
                 Err(_) => {}
             }
@@ -103,7 +106,8 @@ impl Nursery {
         true
     }
 
-    fn make(&mut self, name: String, order: &serde_json::Value) {
+    fn make(&mut self, name: String, mut order: serde_json::Value) {
+        order["own_root"] = self.own_root.into();
         let groups =
             order["groups"].as_array().into_iter().flatten().filter_map(|group| Some(group.as_str()?.into())).collect();
         let mut command = Command::new("/proc/self/exe");

@@ -5,6 +5,8 @@ use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
+const TESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests");
+
 struct Nursery {
     child: Child,
     input: Option<ChildStdin>,
@@ -14,7 +16,7 @@ struct Nursery {
 impl Nursery {
     fn start() -> Nursery {
         let mut child = Command::new(env!("CARGO_BIN_EXE_supervisor"))
-            .arg("--nursery")
+            .args(["--nursery", "/usr", "/bin", "/lib", "/lib64", TESTS, env!("CARGO_TARGET_TMPDIR")])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -44,11 +46,10 @@ impl Nursery {
     }
 }
 
-/// Stands for bubblewrap: a shell that reads what to do from descriptor 4, and does nothing where nothing comes.
 fn order(log: &PathBuf) -> Value {
     json!({
-        "groups": [], "file": "/bin/sh", "namespaces": [],
-        "arguments": ["-c", r#"eval "$(tr '\0' '\n' <&4)""#], "uid": null, "gid": null, "log": log,
+        "groups": [], "file": format!("{TESTS}/programs/stand-in"), "namespaces": [], "devices": ["none"],
+        "arguments": [], "uid": null, "gid": null, "log": log,
     })
 }
 
@@ -106,8 +107,42 @@ fn the_end_of_the_agent_ends_those_that_wait_and_spares_what_runs() {
     nursery.input = None;
     assert!(nursery.child.wait().unwrap().success());
     assert!(!PathBuf::from(format!("/proc/{waiting}")).exists());
-    assert!(std::fs::read_to_string(format!("/proc/{running}/cmdline")).unwrap().starts_with("/bin/sh"));
+    assert!(std::fs::read_to_string(format!("/proc/{running}/cmdline")).unwrap().contains("/stand-in"));
     kill(running);
+}
+
+/// As root; anyone else may not make mounts, and everything is as on the host.
+#[test]
+fn those_that_wait_see_the_paths_they_were_given_and_devices_of_their_own() {
+    let mut nursery = Nursery::start();
+    let (first, second) = (log_file("root"), log_file("root-2"));
+    nursery.make("a", &order(&first));
+    nursery.make("b", &order(&second));
+    let look = r#"echo $(ls -A /) : $(ls /usr/bin/tr "$0"); echo > /dev/null; touch /dev/x; : <> /dev/ptmx; ls /dev/pts; tr '\0' ' ' < /proc/$$/cmdline; printf '{ "child-pid": 7 }' >&3"#;
+    for name in ["a", "b"] {
+        nursery.run(name, look);
+        assert_eq!(nursery.hear(), json!({ "inner": name, "pid": 7 }));
+    }
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    for log in [first, second] {
+        let text = std::fs::read_to_string(log).unwrap();
+        let outermost: Vec<_> =
+            [TESTS, env!("CARGO_TARGET_TMPDIR")].iter().filter_map(|path| path.split('/').nth(1)).collect();
+        let (names, found) = text.lines().next().unwrap().split_once(" : ").unwrap();
+        for name in names.split(' ') {
+            assert!(
+                ["bin", "dev", "lib", "lib64", "proc", "tmp", "usr"].contains(&name) || outermost.contains(&name),
+                "{name}"
+            );
+        }
+        assert_eq!(found, format!("/usr/bin/tr {TESTS}/programs/stand-in"));
+        assert!(text.contains("Read-only file system"), "{text}");
+        // Its own terminals: none but the one that makes them.
+        assert!(text.contains("\nptmx\n"), "{text}");
+        assert!(text.contains("--dev-bind /dev /dev"), "{text}");
+    }
 }
 
 #[test]

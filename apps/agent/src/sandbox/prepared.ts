@@ -38,7 +38,7 @@ export interface PreparedSandboxes {
   close(): Promise<void>
 }
 
-const READY = 8
+const READY = 16
 const FEW = 3
 const QUIET_MS = 50
 

@@ -54,8 +54,9 @@ export const createProvision = (options: ProvisionOptions): ((plan: Plan) => Pro
     assertPossible(provider, profile)
     const plan = await planner.mounts(mounts, profile)
     const hosted = plan.workspace !== null
-    // What is prepared has a workspace and a user of its own.
-    const prepared = again === null && workspace === null && !hosted && asked.user === null ? options.prepared.take() : undefined
+    // What is prepared has a workspace and a user of its own, and nothing of the host.
+    const plain = again === null && workspace === null && !hosted && plan.mounts.length === 0 && asked.user === null
+    const prepared = plain ? options.prepared.take() : undefined
     const id = again?.file.sandbox_id ?? prepared?.id ?? newSandboxId()
     const managed = workspace ?? id
     const existing = hosted || workspace === null ? undefined : await layout.ownerOf(managed)

@@ -50,14 +50,14 @@ export const generateEtc = async (directory: string): Promise<void> => {
 }
 
 /** `/bin`, `/lib` and their like: links into `/usr` on merged systems, directories of their own elsewhere. */
-const systemLinks = (): string[] =>
-  ['bin', 'sbin', 'lib', 'lib32', 'lib64', 'libx32'].flatMap((name) => {
-    const path = `/${name}`
-    if (!existsSync(path)) return []
-    return lstatSync(path).isSymbolicLink() ? ['--symlink', readlinkSync(path), path] : ['--ro-bind', path, path]
-  })
+const SYSTEM_DIRECTORIES = ['bin', 'sbin', 'lib', 'lib32', 'lib64', 'libx32'].map((name) => `/${name}`).filter((path) => existsSync(path))
 
-const SYSTEM_LINKS = systemLinks()
+const SYSTEM_LINKS = SYSTEM_DIRECTORIES.flatMap((path) =>
+  lstatSync(path).isSymbolicLink() ? ['--symlink', readlinkSync(path), path] : ['--ro-bind', path, path],
+)
+
+/** What of the host's own every sandbox is started from, and has inside. */
+export const SYSTEM_PATHS: readonly string[] = ['/usr', ...SYSTEM_DIRECTORIES]
 
 /** Of one sandbox before anything of its profile is known. Host paths as the sandbox's own uid can reach them. */
 export type Settled = { link: string; oomFile: string | undefined }
@@ -71,6 +71,9 @@ export type BubblewrapPaths = Settled & {
 
 /** The namespaces of which every sandbox has the same: one that waits to become a sandbox can have its own already (launch.rs). */
 export const NAMESPACES = ['--unshare-ipc', '--unshare-uts', '--unshare-net', '--hostname', 'sandbox'] as const
+
+/** For one that finds none in its root directory (root.rs). */
+export const DEVICES = ['--dev', '/dev', '--remount-ro', '/dev'] as const
 
 const LINK = '/.boxoffice/link'
 const SUPERVISOR = '/.boxoffice/supervisor'
@@ -102,7 +105,7 @@ export const sandboxArguments = (paths: BubblewrapPaths, spec: SandboxSpec): str
   ...['--ro-bind', '/usr', '/usr', ...SYSTEM_LINKS],
   ...['--ro-bind', paths.etc, '/etc'],
   // What is written to memory needs no disk and, where there are no control groups, has no other bound.
-  ...['--proc', '/proc', '--dev', '/dev', '--perms', '1777', '--size', String(SHM_BYTES), '--tmpfs', '/dev/shm', '--remount-ro', '/dev'],
+  ...['--proc', '/proc', '--perms', '1777', '--size', String(SHM_BYTES), '--tmpfs', '/dev/shm'],
   ...['--size', String(TMP_BYTES), '--tmpfs', '/tmp', '--dir', '/run', '--dir', '/var', '--symlink', '../tmp', '/var/tmp'],
   ...bindsOf(spec).flatMap(({ source, target, readOnly }) => [readOnly ? '--ro-bind' : '--bind', source, target]),
   ...['--chdir', '/workspace', '--ro-bind', paths.supervisor, SUPERVISOR],
@@ -112,5 +115,6 @@ export const sandboxArguments = (paths: BubblewrapPaths, spec: SandboxSpec): str
 /** Everything at once, for one that is started when it is asked for. */
 export const bubblewrapArguments = (paths: BubblewrapPaths, spec: SandboxSpec): string[] => [
   ...NAMESPACES,
+  ...DEVICES,
   ...around(paths, sandboxArguments(paths, spec), paths.byRlimit ? rlimitArguments(spec.profile) : []),
 ]

@@ -22,6 +22,8 @@ export interface Cgroups {
   sweep(keep: ReadonlySet<string>): Promise<string[]>
   readonly limits: ProviderCapabilities['limits']
   readonly canFreeze: boolean
+  /** In which groups are made, one in each hierarchy. */
+  readonly directories: readonly string[]
   group(name: string): CgroupGroup
 }
 
@@ -95,6 +97,7 @@ export const openCgroups = (installId: string): Cgroups | undefined => {
       ...(hierarchies.pids === undefined ? [] : (['pids_limit'] as const)),
     ],
     canFreeze: hierarchies.freezer !== undefined,
+    directories: [...new Set(Object.values(hierarchies).map(({ directory }) => directory))],
     group: (name) => cgroupGroup(hierarchies, name),
     async sweep(keep) {
       const names = Object.values(hierarchies).flatMap(({ directory }) =>

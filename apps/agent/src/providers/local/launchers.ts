@@ -9,8 +9,9 @@ import type { Spawned } from './spawn.ts'
 /** What a launcher is made of: the program that reads the rest of its arguments later, and as whom it runs. */
 export type LaunchOrder = {
   file: string
-  /** Arguments for namespaces that the launcher has already where its agent may make them. */
+  /** Arguments for namespaces and for devices, which the launcher has already where its agent may make them. */
   namespaces: readonly string[]
+  devices: readonly string[]
   arguments: readonly string[]
   uid: number | null
   gid: number | null
@@ -41,10 +42,10 @@ const Line = z.union([
 
 /**
  * Keeps launchers. What they take off the way to a new sandbox: the first move into a control group, for which the kernel waits
- * several milliseconds, the namespaces that are the same for all, and the start of bubblewrap. The supervisor's program makes and
+ * several milliseconds, the namespaces that are the same for all, and the start of bubblewrap. They see `paths` of the host. The supervisor's program makes and
  * holds them (`--nursery`), because a fork stops an agent for milliseconds, the longer the larger it is.
  */
-export const createLaunchers = (cgroups: Cgroups): Launchers => {
+export const createLaunchers = (cgroups: Cgroups, paths: readonly string[]): Launchers => {
   const ready = new Map<string, number>()
   const making = new Map<string, () => void>()
   const starting = new Map<string, PromiseWithResolvers<number>>()
@@ -71,7 +72,12 @@ export const createLaunchers = (cgroups: Cgroups): Launchers => {
   }
 
   const open = (supervisorPath: string): void => {
-    const child = spawn(supervisorPath, ['--nursery'], { cwd: '/', env: {}, detached: true, stdio: ['pipe', 'pipe', 'ignore'] })
+    const child = spawn(supervisorPath, ['--nursery', ...paths, ...cgroups.directories], {
+      cwd: '/',
+      env: {},
+      detached: true,
+      stdio: ['pipe', 'pipe', 'ignore'],
+    })
     nursery = child
     const ended = (): void => {
       if (nursery !== child) return

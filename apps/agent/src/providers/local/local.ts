@@ -4,11 +4,11 @@ import { setImmediate } from 'node:timers/promises'
 import { BoxofficeError, SANDBOX_ID_PATTERN } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
 import { closedOnTheWay } from '../../mounts/ownership.ts'
-import type { Provider, ProviderCapabilities, SandboxHandle, SandboxSpec } from '../provider.ts'
-import { bubblewrapArguments, generateEtc, launcherArguments, NAMESPACES, sandboxArguments } from './bubblewrap.ts'
+import type { PreparedSpec, Provider, ProviderCapabilities, SandboxHandle, SandboxSpec } from '../provider.ts'
+import { bubblewrapArguments, DEVICES, generateEtc, launcherArguments, NAMESPACES, SYSTEM_PATHS, sandboxArguments } from './bubblewrap.ts'
 import { openCgroups, removeInstallGroups } from './cgroups.ts'
 import { findBubblewrap } from './detect.ts'
-import { createLaunchers } from './launchers.ts'
+import { createLaunchers, type Launcher } from './launchers.ts'
 import { type LocalSandbox, localSandbox } from './local-sandbox.ts'
 import { descendantsOf, pidsWithArgumentEnd, signalPid } from './process-table.ts'
 import { AS_THEY_ARE, createReach } from './reach.ts'
@@ -82,7 +82,10 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
     ociRuntimes: [],
   }
 
-  const launchers = cgroups === undefined || bwrap === undefined ? undefined : createLaunchers(cgroups)
+  const launchers =
+    cgroups === undefined || bwrap === undefined
+      ? undefined
+      : createLaunchers(cgroups, [...SYSTEM_PATHS, bwrap, dataDirectory, dirname(reach.path(stateDirectory))])
 
   const idsOf = ({ uid, gid }: Pick<SandboxSpec, 'uid' | 'gid'>) => ({ uid: asRoot ? uid : null, gid: asRoot ? gid : null })
 
@@ -133,6 +136,22 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
     return sandbox
   }
 
+  const prepareLauncher = async (id: string, spec: PreparedSpec): Promise<void> => {
+    if (launchers === undefined || bwrap === undefined) return
+    const order = { file: bwrap, namespaces: NAMESPACES, devices: DEVICES, arguments: launcherArguments(pathsOf(id, spec)) }
+    await launchers.make(id, spec.supervisorPath, { ...order, ...idsOf(spec), log: join(spec.directory, LOG_NAME) })
+  }
+
+  /** The sandbox's, made now if it was not prepared. It sees nothing of the host that only this sandbox mounts. */
+  const launcherFor = async (id: string, spec: SandboxSpec): Promise<Launcher | undefined> => {
+    const own = `${dataDirectory}/`
+    if (![spec.workspaceDirectory, ...spec.mounts.map(({ source }) => source)].every((path) => path.startsWith(own))) return undefined
+    const ready = launchers?.take(id)
+    if (ready !== undefined) return ready
+    await prepareLauncher(id, { ...spec, directory: dirname(spec.linkDirectory) })
+    return launchers?.take(id)
+  }
+
   return {
     name: 'local',
     capabilities,
@@ -140,9 +159,7 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
     probe: async () => ({ available: true }),
     async prepare(id, spec) {
       await files.prepare(spec.directory)
-      if (launchers === undefined || bwrap === undefined) return
-      const order = { file: bwrap, namespaces: NAMESPACES, arguments: launcherArguments(pathsOf(id, spec)), ...idsOf(spec) }
-      await launchers.make(id, spec.supervisorPath, { ...order, log: join(spec.directory, LOG_NAME) })
+      await prepareLauncher(id, spec)
     },
     async create(id, spec, signal) {
       signal.throwIfAborted()
@@ -153,7 +170,7 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
         )
       }
       if (asRoot) await requireReachable(spec, dataDirectory)
-      const launcher = launchers?.take(id)
+      const launcher = await launcherFor(id, spec)
       const sandbox = adopt({
         id,
         profile_hash: spec.profileHash,

@@ -47,16 +47,6 @@ const wasLaunched = (host: Host, sandbox: LiveSandbox): boolean =>
 
 const stateOf = ({ id }: LiveSandbox, host: Host) => JSON.parse(readFileSync(join(host.dataDirectory, 'local', `${id}.json`), 'utf8'))
 
-/** Makes sandboxes until a launcher was ready for one. */
-const launched = async (host: Host): Promise<LiveSandbox> => {
-  for (let i = 0; i < 200; i++) {
-    const sandbox = await host.ensure(`launched-${crypto.randomUUID()}`)
-    if (wasLaunched(host, sandbox)) return sandbox
-    await host.manager.destroy(sandbox.id, 'released')
-  }
-  throw new Error('no launcher became ready')
-}
-
 const NAMESPACES = ['net', 'ipc', 'uts', 'user', 'pid', 'mnt', 'cgroup']
 
 const outside = (sandbox: LiveSandbox, host: Host): string[] => {
@@ -70,11 +60,13 @@ describe.runIf(process.getuid?.() === 0)('launchers of the local provider', () =
 
   test('a sandbox from a launcher is as closed as one without, and like it in all that programs see', async () => {
     await using host = await begin()
-    const slow = await host.ensure('slow')
-    expect(wasLaunched(host, slow)).toBe(false)
-    const fast = [await launched(host), await launched(host)] as const
+    const [slow, ...fast] = [await host.ensure('slow'), await host.ensure('fast'), await host.ensure('faster')]
+    // A stopped one comes back without.
+    await host.manager.suspend(slow.id, 'stop')
+    await host.manager.resume(slow.id)
+    expect([slow, ...fast].map((sandbox) => wasLaunched(host, sandbox))).toEqual([false, true, true])
     const look =
-      'hostname; cut -d: -f1 /proc/net/dev; cat /proc/net/fib_trie; ipcs 2>&1; grep -i -e cap -e nonewprivs -e seccomp /proc/self/status; (exec 3<>/dev/tcp/127.0.0.1/9) 2>&1 | tail -1; hostname other; ip link set lo down; unshare -n true'
+      'hostname; cut -d: -f1 /proc/net/dev; cat /proc/net/fib_trie; ipcs 2>&1; grep -i -e cap -e nonewprivs -e seccomp /proc/self/status; (exec 3<>/dev/tcp/127.0.0.1/9) 2>&1 | tail -1; hostname other; ip link set lo down; unshare -n true; stat -c "%A %N" /dev/* /dev/pts/*; touch /dev/x 2>&1; df --output=size /dev/shm; script -qc tty /dev/null; dd if=/dev/zero bs=9 count=1 2>&1 >/dev/full | head -1'
     const seen = await Promise.all([slow, ...fast].map(async (sandbox) => (await run(sandbox, look)).stdout))
     expect(seen[0]).toContain('sandbox')
     expect(seen[0]).toContain('Connection refused') // a loopback device that is up
@@ -87,13 +79,14 @@ describe.runIf(process.getuid?.() === 0)('launchers of the local provider', () =
 
   test('one that holds the launchers and is killed takes no sandbox with it, and is replaced', async () => {
     await using host = await begin()
-    const sandbox = await launched(host)
+    const sandbox = await host.ensure('before')
     const nursery = readdirSync('/proc').find((pid) => parentOf(pid) === process.pid && commandOf(pid).includes('--nursery'))
     process.kill(Number(nursery), 'SIGKILL')
     await expect.poll(() => existsSync(`/proc/${nursery}`)).toBe(false)
     expect(await run(sandbox, 'echo still')).toMatchObject({ stdout: 'still\n' })
-    const next = await launched(host)
+    const next = await host.ensure('after')
     expect(await run(next, 'echo again')).toMatchObject({ stdout: 'again\n' })
+    expect([sandbox, next].map((one) => wasLaunched(host, one))).toEqual([true, true])
     for (const { id } of [sandbox, next]) await host.manager.destroy(id, 'released')
     await expect.poll(async () => await remains(host), { timeout: 10_000 }).toEqual([])
   })

@@ -1,0 +1,110 @@
+//! A root directory with no more of the host in it than it takes to start a sandbox. bubblewrap reads the list of all mounts for each
+//! directory that it binds, and a host with an engine has several mounts for each container; in here there are ten. The devices
+//! that every sandbox has are in it, too, so that one mount brings them all.
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, chmod, makedev, mknodat, open};
+use rustix::io::Errno;
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_change, mount_remount, unmount,
+};
+use rustix::process::{chdir, pivot_root};
+use std::fs::{File, create_dir_all, read_link, remove_dir};
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use crate::sys::namespaces::leave_mounts;
+
+/// Where the new root is made; every Linux has it, and bubblewrap does the same.
+const BASE: &str = "/tmp";
+const OLD: &str = "/.host";
+const OLD_IN_BASE: &str = "/tmp/.host";
+
+/// Character devices of major number 1, but for the terminal of whoever opens it.
+const DEVICES: [(&str, u32, u32); 6] =
+    [("null", 1, 3), ("zero", 1, 5), ("full", 1, 7), ("random", 1, 8), ("urandom", 1, 9), ("tty", 5, 0)];
+/// As bubblewrap has them.
+const LINKS: [(&str, &str); 6] = [
+    ("core", "/proc/kcore"),
+    ("fd", "/proc/self/fd"),
+    ("stdin", "/proc/self/fd/0"),
+    ("stdout", "/proc/self/fd/1"),
+    ("stderr", "/proc/self/fd/2"),
+    ("ptmx", "pts/ptmx"),
+];
+
+/// Leaves the host's mounts for ones of our own: `paths`, as they are on the host, `/proc` and `/dev`. False without the rights;
+/// then, and after an error, everything looks as before.
+pub fn enter(paths: &[PathBuf]) -> io::Result<bool> {
+    match leave_mounts() {
+        Err(Errno::PERM) => return Ok(false),
+        other => other?,
+    }
+    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
+    mount("tmpfs", BASE, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, c"mode=755")?;
+    create_dir_all(OLD_IN_BASE)?;
+    pivot_root(BASE, OLD_IN_BASE)?;
+    chdir("/")?;
+    let filled = fill(paths);
+    if filled.is_err() {
+        // What was the base has the new root on it then, and is let go of.
+        pivot_root(OLD, Path::new(OLD).join(&BASE[1..]))?;
+        chdir("/")?;
+        unmount(BASE, UnmountFlags::DETACH)?;
+    } else {
+        unmount(OLD, UnmountFlags::DETACH)?;
+        remove_dir(OLD)?;
+    }
+    filled.map(|()| true)
+}
+
+fn fill(paths: &[PathBuf]) -> io::Result<()> {
+    create_dir_all(BASE)?;
+    bind(Path::new("/proc"))?;
+    for path in paths {
+        bind(path)?;
+    }
+    create_dir_all("/dev")?;
+    mount("tmpfs", "/dev", "tmpfs", MountFlags::NOSUID, c"mode=755")?;
+    for (name, major, minor) in DEVICES {
+        let path = format!("/dev/{name}");
+        mknodat(CWD, &path, FileType::CharacterDevice, Mode::empty(), makedev(major, minor))?;
+        chmod(&path, Mode::from_raw_mode(0o666))?;
+    }
+    for (name, target) in LINKS {
+        symlink(target, format!("/dev/{name}"))?;
+    }
+    create_dir_all("/dev/pts")?;
+    create_dir_all("/dev/shm")?;
+    // Where devices may be made and not be used.
+    open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    Ok(mount_remount("/dev", MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID, c"")?)
+}
+
+/// The terminals of one sandbox, in the root of the process that is to become it.
+pub fn mount_terminals() -> Result<(), Errno> {
+    leave_mounts()?;
+    let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
+    mount("devpts", "/dev/pts", "devpts", flags, c"newinstance,ptmxmode=0666,mode=620")
+}
+
+/// A link stays one: on most systems `/bin` and `/lib` are.
+fn bind(path: &Path) -> io::Result<()> {
+    let host = Path::new(OLD).join(path.strip_prefix("/").unwrap_or(path));
+    if path.exists() {
+        return Ok(());
+    }
+    if let Some(parent) = path.parent() {
+        create_dir_all(parent)?;
+    }
+    let metadata = host.symlink_metadata()?;
+    if metadata.is_symlink() {
+        return symlink(read_link(&host)?, path);
+    }
+    if metadata.is_dir() {
+        create_dir_all(path)?;
+    } else {
+        File::create(path)?;
+    }
+    Ok(mount_bind(&host, path)?)
+}
