@@ -56,12 +56,13 @@ const create = (controlUrl: string, session: string) =>
     body: JSON.stringify({ tenant_id: 't', profile: Profile.parse({ name: 'default' }) }),
   })
 
-/** Every process that names this data directory: bubblewrap's monitors do, with whatever is inside of them. */
+/** Every process that names this data directory or where it is mounted: bubblewrap's monitors do, with whatever is inside of them. */
 const processesOfDataDirectory = async (): Promise<string[]> => {
+  const installId = (await readFile(join(dataDir, 'install-id'), 'utf8')).trim()
   const lines = await Promise.all(
     (await readdir('/proc')).filter((name) => /^\d+$/.test(name)).map((pid) => readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '')),
   )
-  return lines.filter((line) => line.includes(dataDir))
+  return lines.filter((line) => line.includes(dataDir) || line.includes(`/boxoffice/${installId}/`))
 }
 
 describe('an agent that is killed', () => {
@@ -75,7 +76,7 @@ describe('an agent that is killed', () => {
   })
 
   test('leaves nothing that the next one does not find, wherever it was', { timeout: 120_000 }, async () => {
-    for (const killedAfterMs of [0, 8, 20, 60]) {
+    for (const killedAfterMs of [0, 8, 20, 60, 120, 200]) {
       const { child, controlUrl } = await agentProcess()
       const asked = [1, 2, 3, 4].map((n) => create(controlUrl, `${killedAfterMs}-${n}`).catch(() => undefined))
       setTimeout(() => child.kill('SIGKILL'), killedAfterMs)
@@ -89,7 +90,7 @@ describe('an agent that is killed', () => {
       ({ sandboxes, instance_id }) => sandboxes.length === 0 && instance_id === broker.registrations.at(-1)?.instance_id,
     )
     expect(await processesOfDataDirectory()).toEqual([])
-    for (const name of ['sandboxes', 'workspaces', 'local']) expect(await readdir(join(dataDir, name))).toEqual([])
+    for (const name of ['sandboxes', 'workspaces', 'local', 'prepared']) expect(await readdir(join(dataDir, name))).toEqual([])
     await agent.close()
   })
 })
