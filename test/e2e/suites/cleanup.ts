@@ -16,6 +16,10 @@ const openSockets = (directory: string): string[] =>
     .split('\n')
     .filter((line) => line.includes(directory))
 
+/** Below the agent's data directory. What is prepared for sandboxes to come has other names each time. */
+const filesOf = async (directory: string): Promise<string[]> =>
+  (await filesBelow(directory)).map((path) => path.replace(/^(prepared)\/sb_[^/]+/, '$1/one')).sort()
+
 const openFiles = (pid: number): number => readdirSync(`/proc/${pid}/fd`).length
 
 /** [4-36] What is released leaves nothing behind, however often. */
@@ -36,9 +40,18 @@ export const cleanupSuite = (provider: ProviderName): void => {
         containers: provider === 'docker' ? containersOf(installId) : [],
         volumes: volumes(provider),
         supervisors: processesWith('/.boxoffice/link').filter((pid) => isBelow(pid, stack.agent().ready.pid)).length,
-        files: await filesBelow(stack.agentDataDir),
+        files: await filesOf(stack.agentDataDir),
         sockets: openSockets(stack.agentDataDir).length,
       })
+      // As many as there are to be, the last of them complete.
+      const prepared = async () => (await filesOf(stack.agentDataDir)).filter((path) => path.startsWith('prepared/one/'))
+      const numbers = async () =>
+        new Set(
+          Map.groupBy(await prepared(), (path) => path)
+            .values()
+            .map(({ length }) => length),
+        )
+      await expect.poll(numbers, { timeout: 20_000 }).toEqual(new Set([16]))
       const before = await held()
       const descriptors = openFiles(stack.agent().ready.pid)
       for (let i = 0; i < 200; i++) {
