@@ -20,8 +20,8 @@ pub enum Parsed {
     Version,
     /// The order, as JSON.
     Launch(String),
-    /// Paths of the host that launchers need.
-    Nursery(Vec<PathBuf>),
+    /// The program that launchers become, and paths of the host that they need.
+    Nursery(PathBuf, Vec<PathBuf>),
     Files,
     Wrong(String),
 }
@@ -42,7 +42,10 @@ impl Config {
                     Some(order) => return Parsed::Launch(order),
                     None => return Parsed::Wrong(format!("{name} needs an order")),
                 },
-                "--nursery" => return Parsed::Nursery(arguments.map(PathBuf::from).collect()),
+                "--nursery" => match arguments.next() {
+                    Some(program) => return Parsed::Nursery(program.into(), arguments.map(PathBuf::from).collect()),
+                    None => return Parsed::Wrong(format!("{name} needs a program")),
+                },
                 "--files" => return Parsed::Files,
                 "--no-seccomp" => seccomp = false,
                 "--socket" => socket = path(),
@@ -92,7 +95,8 @@ mod tests {
         assert!(matches!(parse("--version"), Parsed::Version));
         assert!(matches!(parse("--launch {}"), Parsed::Launch(order) if order == "{}"));
         assert!(matches!(parse("--launch"), Parsed::Wrong(_)));
-        assert!(matches!(parse("--nursery /a /b"), Parsed::Nursery(paths) if paths.len() == 2));
+        assert!(matches!(parse("--nursery /a /b /c"), Parsed::Nursery(_, paths) if paths.len() == 2));
+        assert!(matches!(parse("--nursery"), Parsed::Wrong(_)));
         assert!(matches!(parse("--files"), Parsed::Files));
         assert!(matches!(parse("--socket /s --workspace /w"), Parsed::Wrong(_)));
         assert!(matches!(parse("--socket /s --workspace /w --home"), Parsed::Wrong(_)));

@@ -13,7 +13,7 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
         Parsed::Launch(order) => return end_of(launch(&order)),
-        Parsed::Nursery(paths) => return end_of(nursery::keep(&paths)),
+        Parsed::Nursery(program, paths) => return end_of(nursery::keep(&program, &paths)),
         Parsed::Files => return end_of(files::serve()),
         Parsed::Wrong(message) => {
             eprintln!("supervisor: {message}");

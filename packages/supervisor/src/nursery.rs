@@ -1,7 +1,7 @@
 //! Keeps the processes of `launch` and speaks for them: forking takes a large agent milliseconds, in which it does nothing
 //! else, and us a fraction of one.
 //!
-//! The paths of the host that launchers need are its arguments. JSON lines. From the agent: `{"make": name, "order": …}` with the order of `launch`, and `{"run": name, "arguments": […]}`.
+//! Its arguments are the program that launchers become, and the paths of the host that they need. JSON lines. From the agent: `{"make": name, "order": …}` with the order of `launch`, and `{"run": name, "arguments": […]}`.
 //! To it: `{"ready": name, "pid": …}`; after `run` `{"inner": name, "pid": …}`, PID 1 of the sandbox by its id on the host, or
 //! null when it could not be set up; `{"gone": name}` for one that ended before its order.
 
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::fs::remove_dir;
 use std::io::{Read, Write, stdin, stdout};
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use crate::launch::READY;
@@ -45,9 +45,9 @@ struct Nursery {
 }
 
 /// Returns when the agent is gone. Those that still wait end with us, their control groups too; the sandboxes go on.
-pub fn keep(paths: &[PathBuf]) -> Result<(), Errno> {
+pub fn keep(program: &Path, paths: &[PathBuf]) -> Result<(), Errno> {
     // Without it everything works as well, and more slowly.
-    let own_root = root::enter(paths).unwrap_or(false);
+    let own_root = root::enter(program, paths).unwrap_or(false);
     sys::setup::block_signal(libc::SIGCHLD);
     let children = sys::signalfd(&[libc::SIGCHLD])?;
     let mut nursery = Nursery { own_root, ..Nursery::default() };

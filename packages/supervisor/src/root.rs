@@ -5,13 +5,15 @@
 use rustix::fs::{CWD, FileType, Mode, OFlags, chmod, makedev, mknodat, open};
 use rustix::io::Errno;
 use rustix::mount::{
-    MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_change, mount_remount, unmount,
+    MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_bind_recursive, mount_change,
+    mount_remount, unmount,
 };
 use rustix::process::{chdir, pivot_root};
 use std::fs::{File, create_dir_all, read_link, remove_dir};
 use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use crate::sys::namespaces::leave_mounts;
 
@@ -33,19 +35,20 @@ const LINKS: [(&str, &str); 6] = [
     ("ptmx", "pts/ptmx"),
 ];
 
-/// Leaves the host's mounts for ones of our own: `paths`, as they are on the host, `/proc` and `/dev`. False without the rights;
-/// then, and after an error, everything looks as before.
-pub fn enter(paths: &[PathBuf]) -> io::Result<bool> {
+/// Leaves the host's mounts for ones of our own: `program` and `paths`, as they are on the host, `/proc` and `/dev`. False without
+/// the rights; then, and after an error, everything looks as before. It is an error, too, when the program does not run there.
+pub fn enter(program: &Path, paths: &[PathBuf]) -> io::Result<bool> {
     match leave_mounts() {
         Err(Errno::PERM) => return Ok(false),
         other => other?,
     }
-    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
+    // What the host lets go of is let go of here as well.
+    mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)?;
     mount("tmpfs", BASE, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, c"mode=755")?;
     create_dir_all(OLD_IN_BASE)?;
     pivot_root(BASE, OLD_IN_BASE)?;
     chdir("/")?;
-    let filled = fill(paths);
+    let filled = fill(program, paths);
     if filled.is_err() {
         // What was the base has the new root on it then, and is let go of.
         pivot_root(OLD, Path::new(OLD).join(&BASE[1..]))?;
@@ -58,12 +61,15 @@ pub fn enter(paths: &[PathBuf]) -> io::Result<bool> {
     filled.map(|()| true)
 }
 
-fn fill(paths: &[PathBuf]) -> io::Result<()> {
+fn fill(program: &Path, paths: &[PathBuf]) -> io::Result<()> {
     create_dir_all(BASE)?;
-    bind(Path::new("/proc"))?;
+    // Without what is mounted below it: new ones can be mounted only where one is seen as a whole.
+    create_dir_all("/proc")?;
+    mount_bind("/.host/proc", "/proc")?;
     for path in paths {
         bind(path)?;
     }
+    bind(program)?;
     create_dir_all("/dev")?;
     mount("tmpfs", "/dev", "tmpfs", MountFlags::NOSUID, c"mode=755")?;
     for (name, major, minor) in DEVICES {
@@ -78,6 +84,10 @@ fn fill(paths: &[PathBuf]) -> io::Result<()> {
     create_dir_all("/dev/shm")?;
     // Where devices may be made and not be used.
     open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    let tried = Command::new(program).arg("--version").env_clear().stdin(Stdio::null()).output()?;
+    if !tried.status.success() {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
     Ok(mount_remount("/dev", MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID, c"")?)
 }
 
@@ -106,5 +116,5 @@ fn bind(path: &Path) -> io::Result<()> {
     } else {
         File::create(path)?;
     }
-    Ok(mount_bind(&host, path)?)
+    Ok(mount_bind_recursive(&host, path)?)
 }

@@ -15,8 +15,12 @@ struct Nursery {
 
 impl Nursery {
     fn start() -> Nursery {
+        Nursery::of(&format!("{TESTS}/programs/stand-in"))
+    }
+
+    fn of(program: &str) -> Nursery {
         let mut child = Command::new(env!("CARGO_BIN_EXE_supervisor"))
-            .args(["--nursery", "/usr", "/bin", "/lib", "/lib64", TESTS, env!("CARGO_TARGET_TMPDIR")])
+            .args(["--nursery", program, "/usr", "/bin", "/lib", "/lib64", TESTS, env!("CARGO_TARGET_TMPDIR")])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -143,6 +147,18 @@ fn those_that_wait_see_the_paths_they_were_given_and_devices_of_their_own() {
         assert!(text.contains("\nptmx\n"), "{text}");
         assert!(text.contains("--dev-bind /dev /dev"), "{text}");
     }
+}
+
+#[test]
+fn where_the_program_does_not_run_among_those_paths_everything_is_as_on_the_host() {
+    let mut nursery = Nursery::of("/usr/bin/false");
+    let log = log_file("host");
+    nursery.make("a", &order(&log));
+    nursery.run("a", r#"tr '\0' ' ' < /proc/$$/cmdline; ls -d /etc; ls /.host; printf '{ "child-pid": 7 }' >&3"#);
+    assert_eq!(nursery.hear(), json!({ "inner": "a", "pid": 7 }));
+    let text = std::fs::read_to_string(log).unwrap();
+    assert!(text.contains("stand-in none /etc\n"), "{text}");
+    assert!(text.contains("No such file"), "{text}");
 }
 
 #[test]

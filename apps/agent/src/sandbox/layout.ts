@@ -30,7 +30,7 @@ export type SandboxDirectories = { root: string; link: string; socketPath: strin
 export interface Layout {
   directoriesOf(sandboxId: string): SandboxDirectories
   makeDirectories(sandboxId: string, gid: number): Promise<SandboxDirectories>
-  /** Directories and workspace of a sandbox that nobody has asked for yet. */
+  /** Directories and workspace of a sandbox that nobody has asked for yet. Throws where they could not become those of one. */
   prepare(sandboxId: string, owner: Owner): Promise<SandboxDirectories>
   /** They become those of the sandbox. */
   usePrepared(sandboxId: string): SandboxDirectories
@@ -59,6 +59,7 @@ export const createLayout = async (dataDirectory: string): Promise<Layout> => {
     await mkdir(directory, { recursive: true })
     await chmod(directory, mode)
   }
+  const apart = statSync(workspaces).dev !== statSync(prepared).dev
   const socketRoot = await shortName(dataDirectory)
 
   const below = (parent: string, sandboxId: string): SandboxDirectories => {
@@ -86,6 +87,7 @@ export const createLayout = async (dataDirectory: string): Promise<Layout> => {
       return directories
     },
     async prepare(sandboxId, owner) {
+      if (apart) throw new Error(`${workspaces} is on a file system of its own: what is prepared cannot be moved there`)
       const directories = below('prepared', sandboxId)
       make(directories, owner.gid)
       // Each of these takes the better part of a millisecond: others have their turn between them.

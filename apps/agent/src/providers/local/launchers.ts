@@ -6,9 +6,8 @@ import { z } from 'zod'
 import type { Cgroups } from './cgroups.ts'
 import type { Spawned } from './spawn.ts'
 
-/** What a launcher is made of: the program that reads the rest of its arguments later, and as whom it runs. */
+/** How a launcher becomes the program, which reads the rest of its arguments later, and as whom it runs. */
 export type LaunchOrder = {
-  file: string
   /** Arguments for namespaces and for devices, which the launcher has already where its agent may make them. */
   namespaces: readonly string[]
   devices: readonly string[]
@@ -42,10 +41,10 @@ const Line = z.union([
 
 /**
  * Keeps launchers. What they take off the way to a new sandbox: the first move into a control group, for which the kernel waits
- * several milliseconds, the namespaces that are the same for all, and the start of bubblewrap. They see `paths` of the host. The supervisor's program makes and
+ * several milliseconds, the namespaces that are the same for all, and the start of bubblewrap. They become `program` and see `paths` of the host. The supervisor's program makes and
  * holds them (`--nursery`), because a fork stops an agent for milliseconds, the longer the larger it is.
  */
-export const createLaunchers = (cgroups: Cgroups, paths: readonly string[]): Launchers => {
+export const createLaunchers = (cgroups: Cgroups, program: string, paths: readonly string[]): Launchers => {
   const ready = new Map<string, number>()
   const making = new Map<string, () => void>()
   const starting = new Map<string, PromiseWithResolvers<number>>()
@@ -72,7 +71,7 @@ export const createLaunchers = (cgroups: Cgroups, paths: readonly string[]): Lau
   }
 
   const open = (supervisorPath: string): void => {
-    const child = spawn(supervisorPath, ['--nursery', ...paths, ...cgroups.directories], {
+    const child = spawn(supervisorPath, ['--nursery', program, ...paths, ...cgroups.directories], {
       cwd: '/',
       env: {},
       detached: true,
@@ -115,7 +114,7 @@ export const createLaunchers = (cgroups: Cgroups, paths: readonly string[]): Lau
       if (nursery === undefined) open(supervisorPath)
       const { promise, resolve } = Promise.withResolvers<void>()
       making.set(name, resolve)
-      tell({ make: name, order: { groups: cgroups.group(name).directories, ...order } })
+      tell({ make: name, order: { groups: cgroups.group(name).directories, file: program, ...order } })
       return promise
     },
     take(name) {

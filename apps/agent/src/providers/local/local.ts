@@ -85,7 +85,7 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
   const launchers =
     cgroups === undefined || bwrap === undefined
       ? undefined
-      : createLaunchers(cgroups, [...SYSTEM_PATHS, bwrap, dataDirectory, dirname(reach.path(stateDirectory))])
+      : createLaunchers(cgroups, bwrap, [...SYSTEM_PATHS, dataDirectory, dirname(reach.path(stateDirectory))])
 
   const idsOf = ({ uid, gid }: Pick<SandboxSpec, 'uid' | 'gid'>) => ({ uid: asRoot ? uid : null, gid: asRoot ? gid : null })
 
@@ -137,8 +137,8 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
   }
 
   const prepareLauncher = async (id: string, spec: PreparedSpec): Promise<void> => {
-    if (launchers === undefined || bwrap === undefined) return
-    const order = { file: bwrap, namespaces: NAMESPACES, devices: DEVICES, arguments: launcherArguments(pathsOf(id, spec)) }
+    if (launchers === undefined) return
+    const order = { namespaces: NAMESPACES, devices: DEVICES, arguments: launcherArguments(pathsOf(id, spec)) }
     await launchers.make(id, spec.supervisorPath, { ...order, ...idsOf(spec), log: join(spec.directory, LOG_NAME) })
   }
 
