@@ -9,6 +9,7 @@ use rustix::mount::{
     mount_remount, unmount,
 };
 use rustix::process::{chdir, pivot_root};
+use std::collections::BTreeSet;
 use std::fs::{File, create_dir_all, read_link, remove_dir};
 use std::io;
 use std::os::unix::fs::symlink;
@@ -66,10 +67,10 @@ fn fill(program: &Path, paths: &[PathBuf]) -> io::Result<()> {
     // Without what is mounted below it: new ones can be mounted only where one is seen as a whole.
     create_dir_all("/proc")?;
     mount_bind("/.host/proc", "/proc")?;
-    for path in paths {
+    // One that lies in another comes after it, and is there already then.
+    for path in paths.iter().map(PathBuf::as_path).chain([program]).collect::<BTreeSet<_>>() {
         bind(path)?;
     }
-    bind(program)?;
     create_dir_all("/dev")?;
     mount("tmpfs", "/dev", "tmpfs", MountFlags::NOSUID, c"mode=755")?;
     for (name, major, minor) in DEVICES {

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { brokerApi } from '../support/api.ts'
 import { type BoxApi, boxOf, openRpc, openSocket } from '../support/box.ts'
@@ -129,6 +130,22 @@ export const boxSuite = (provider: ProviderName): void => {
         const second = await openSocket(ws('/v1/sessions/mp/managed-process/default/ws'))
         expect(second.status).toBe(409)
         await box.stop('mp')
+        expect(await socket.closed).toBe(1000)
+      })
+
+      test('more than anything on the way holds waits for a process that does not read yet', async () => {
+        await box.create('mp')
+        const script = 'until [ -e go ]; do sleep 0.05; done; head -n 512 | sha256sum'
+        await box.start('mp', { command: 'sh', args: ['-c', script], replace: true })
+        const socket = await openSocket(ws('/v1/sessions/mp/managed-process/ws'))
+        const line = 'x'.repeat(64 * 1024 - 1)
+        const expected = createHash('sha256')
+        for (let i = 0; i < 512; i++) {
+          expected.update(`${line}\n`)
+          socket.send(line)
+        }
+        await box.exec('mp', 'touch go')
+        expect(await socket.next()).toBe(`${expected.digest('hex')}  -`)
         expect(await socket.closed).toBe(1000)
       })
 

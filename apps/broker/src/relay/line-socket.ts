@@ -16,13 +16,15 @@ import { sandboxPath } from './target.ts'
 
 export type LineSocketHandlers = {
   line(line: string): void
+  /** After a `send` that answered false: there is room again. */
+  drain?(): void
   /** Once, last. Without an error the process has ended, or `close` was called. */
   closed(error?: BoxofficeError): void
 }
 
 /** A managed process's stdin and stdout, as lines. */
 export interface LineSocket {
-  /** Without its newline, which is added. False: more is waiting than the network takes at once. */
+  /** Without its newline, which is added. False: more is waiting than the network takes at once, and `drain` comes when it has. */
   send(line: string): boolean
   /** Backpressure: no lines until `resume`. */
   pause(): void
@@ -65,6 +67,7 @@ class MendingLineSocket implements LineSocket {
   #error: BoxofficeError | undefined
   #over = false
   #paused = false
+  #full = false
   #confirm: NodeJS.Timeout | undefined
   #renew: NodeJS.Timeout | undefined
 
@@ -82,12 +85,17 @@ class MendingLineSocket implements LineSocket {
     if (this.#over) return true
     this.#ledger.sent(line)
     this.#confirm ??= setInterval(() => this.#askForConfirmation(), CONFIRM_EVERY_MS)
-    const ws = this.#ws
-    // While the connection is being mended, the ledger has it.
-    if (ws === undefined) return this.#ledger.unconfirmedBytes < HIGH_WATER_BYTES
-    ws.send(line)
+    this.#ws?.send(line, this.#written)
     if (this.#ledger.unconfirmedBytes > CONFIRM_BYTES) this.#askForConfirmation()
-    return ws.bufferedAmount < HIGH_WATER_BYTES
+    // While the connection is being mended, the ledger has it.
+    this.#full = (this.#ws?.bufferedAmount ?? this.#ledger.unconfirmedBytes) >= HIGH_WATER_BYTES
+    return !this.#full
+  }
+
+  readonly #written = (): void => {
+    if (!this.#full || (this.#ws?.bufferedAmount ?? HIGH_WATER_BYTES) > HIGH_WATER_BYTES / 2) return
+    this.#full = false
+    this.#options.handlers.drain?.()
   }
 
   pause(): void {
@@ -151,6 +159,7 @@ class MendingLineSocket implements LineSocket {
     if (this.#run === undefined) this.#ledger.begin(stdout.offset, stdin.offset)
     else for (const bytes of this.#ledger.resume(stdout.offset, stdin.offset)) this.#control({ type: 'stdin', data: toBase64(bytes) })
     this.#run = run
+    this.#written()
   }
 
   #onLine(line: string): void {
@@ -211,7 +220,7 @@ class MendingLineSocket implements LineSocket {
   }
 
   #control(frame: LinesClientFrame): void {
-    if (this.#ws?.readyState === WebSocket.OPEN) this.#ws.send(Buffer.from(JSON.stringify(frame)), { binary: true })
+    if (this.#ws?.readyState === WebSocket.OPEN) this.#ws.send(Buffer.from(JSON.stringify(frame)), { binary: true }, this.#written)
   }
 
   #end(error?: BoxofficeError): void {

@@ -86,10 +86,7 @@ export function createBoxSockets({ box, callers, dataplane, corsOrigins, log }: 
     lines.begin(ws)
     ws.on('message', (message, isBinary) => {
       if (isBinary) return ws.close(CLOSE.unsupported, 'text messages only')
-      if (!lines.process.send(String(message))) {
-        ws.pause()
-        setTimeout(() => ws.resume(), 20)
-      }
+      if (!lines.process.send(String(message))) ws.pause()
     })
     ws.on('close', () => lines.process.close())
   }
@@ -101,6 +98,8 @@ export function createBoxSockets({ box, callers, dataplane, corsOrigins, log }: 
     let end: { error: BoxofficeError | undefined } | undefined
     let process: LineSocket | undefined
     const finish = (error: BoxofficeError | undefined): void => {
+      // A paused one does not hear the answer to its close.
+      ws?.resume()
       if (error === undefined) ws?.close(CLOSE.done)
       else ws?.close(error.closeCode, error.message.slice(0, 100))
     }
@@ -115,6 +114,7 @@ export function createBoxSockets({ box, callers, dataplane, corsOrigins, log }: 
       pid,
       {
         line: send,
+        drain: () => ws?.resume(),
         closed: (error) => {
           end = { error }
           finish(error)
