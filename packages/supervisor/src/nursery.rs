@@ -1,7 +1,8 @@
 //! Keeps the processes of `launch` and speaks for them: forking takes a large agent milliseconds, in which it does nothing
 //! else, and us a fraction of one.
 //!
-//! Its arguments are the program that launchers become, and the paths of the host that they need. JSON lines. From the agent: `{"make": name, "order": …}` with the order of `launch`, and `{"run": name, "arguments": […]}`.
+//! Its arguments are the program that launchers become, and the paths of the host that they need. JSON lines. From the agent: `{"make": name, "order": …}` with the order of `launch`, and `{"run": name, "arguments": […]}`
+//! or `{"drop": name}` for one that is of no use any more.
 //! To it: `{"ready": name, "pid": …}`; after `run` `{"inner": name, "pid": …}`, PID 1 of the sandbox by its id on the host, or
 //! null when it could not be set up; `{"gone": name}` for one that ended before its order.
 
@@ -24,6 +25,7 @@ use crate::{root, sys};
 enum Message {
     Make { make: String, order: serde_json::Value },
     Run { run: String, arguments: Vec<String> },
+    Drop { drop: String },
 }
 
 struct Nursling {
@@ -100,6 +102,7 @@ impl Nursery {
             match serde_json::from_slice::<Message>(&line) {
                 Ok(Message::Make { make, order }) => self.make(make, order),
                 Ok(Message::Run { run, arguments }) => self.run(&run, &arguments),
+                Ok(Message::Drop { drop }) => self.drop(&drop),
                 Err(_) => {}
             }
         }
@@ -123,7 +126,17 @@ impl Nursery {
         let rest = self.nurslings.get_mut(name).and_then(|one| one.rest.take());
         let bytes: Vec<u8> = arguments.iter().flat_map(|argument| [argument.as_bytes(), b"\0"].concat()).collect();
         if rest.is_none_or(|mut rest| rest.write_all(&bytes).is_err()) {
+            if let Some(one) = self.nurslings.get_mut(name) {
+                one.told = true;
+            }
             tell(&json!({ "inner": name, "pid": null }));
+        }
+    }
+
+    /// It is told `gone`, as each that ends before its time.
+    fn drop(&mut self, name: &str) {
+        if let Some(one) = self.nurslings.get_mut(name).filter(|one| one.rest.is_some()) {
+            let _ = one.child.kill();
         }
     }
 

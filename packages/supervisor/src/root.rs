@@ -1,5 +1,5 @@
 //! A root directory with no more of the host in it than it takes to start a sandbox. bubblewrap reads the list of all mounts for each
-//! directory that it binds, and a host with an engine has several mounts for each container; in here there are ten. The devices
+//! directory that it binds, and a host with an engine has several mounts for each container; in here there are a few. The devices
 //! that every sandbox has are in it, too, so that one mount brings them all.
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, chmod, makedev, mknodat, open};
@@ -39,6 +39,11 @@ const LINKS: [(&str, &str); 6] = [
 /// Leaves the host's mounts for ones of our own: `program` and `paths`, as they are on the host, `/proc` and `/dev`. False without
 /// the rights; then, and after an error, everything looks as before. It is an error, too, when the program does not run there.
 pub fn enter(program: &Path, paths: &[PathBuf]) -> io::Result<bool> {
+    let covered =
+        |path: &PathBuf| ["/proc", "/dev"].iter().any(|own| path.starts_with(own)) || Path::new(BASE).starts_with(path);
+    if paths.iter().any(covered) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
     match leave_mounts() {
         Err(Errno::PERM) => return Ok(false),
         other => other?,
@@ -46,15 +51,19 @@ pub fn enter(program: &Path, paths: &[PathBuf]) -> io::Result<bool> {
     // What the host lets go of is let go of here as well.
     mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)?;
     mount("tmpfs", BASE, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, c"mode=755")?;
-    create_dir_all(OLD_IN_BASE)?;
-    pivot_root(BASE, OLD_IN_BASE)?;
+    let turned = create_dir_all(OLD_IN_BASE).and_then(|()| Ok(pivot_root(BASE, OLD_IN_BASE)?));
+    if turned.is_err() {
+        unmount(BASE, UnmountFlags::DETACH)?;
+        return turned.map(|()| true);
+    }
     chdir("/")?;
     let filled = fill(program, paths);
     if filled.is_err() {
-        // What was the base has the new root on it then, and is let go of.
-        pivot_root(OLD, Path::new(OLD).join(&BASE[1..]))?;
+        // Without a path, which might lead elsewhere from here: what was the root is put over the new one, and goes.
+        chdir(OLD)?;
+        pivot_root(".", ".")?;
+        unmount(".", UnmountFlags::DETACH)?;
         chdir("/")?;
-        unmount(BASE, UnmountFlags::DETACH)?;
     } else {
         unmount(OLD, UnmountFlags::DETACH)?;
         remove_dir(OLD)?;
@@ -99,7 +108,7 @@ pub fn mount_terminals() -> Result<(), Errno> {
     mount("devpts", "/dev/pts", "devpts", flags, c"newinstance,ptmxmode=0666,mode=620")
 }
 
-/// A link stays one: on most systems `/bin` and `/lib` are.
+/// What is there already lies in another one that is bound. A link stays one: on most systems `/bin` and `/lib` are.
 fn bind(path: &Path) -> io::Result<()> {
     let host = Path::new(OLD).join(path.strip_prefix("/").unwrap_or(path));
     if path.exists() {

@@ -73,11 +73,10 @@ export interface Provider {
   workspacePath(workspaceDirectory: string): string
   /** Available? If not, why not and what to do. Cheap enough to call every few seconds. */
   probe(): Promise<ProviderStatus>
-  /**
-   * Does ahead, and as well as it can, what takes time of a `create` of this id and needs no profile. It may never come to that:
-   * what is left when the provider closes ends then.
-   */
+  /** Does ahead, and as well as it can, what takes time of a `create` of this id and needs no profile. */
   prepare?(id: SandboxId, spec: PreparedSpec): Promise<void>
+  /** Ends what `prepare` left, where no `create` has taken it. */
+  discard?(id: SandboxId): void
   /** Starts one. Returns when the engine has started it (its supervisor dials in by itself). Leaves nothing behind when it fails. */
   create(id: SandboxId, spec: SandboxSpec, signal: AbortSignal): Promise<SandboxHandle>
   /** Those of this install that exist now, in whatever state; the basis of recovery. */

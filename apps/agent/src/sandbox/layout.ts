@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import { chownSync, mkdirSync, renameSync, statSync } from 'node:fs'
+import { chownSync, mkdirSync, renameSync, rmdirSync, statSync } from 'node:fs'
 import { chmod, lstat, mkdir, readdir, readlink, rename, rm, symlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setImmediate } from 'node:timers/promises'
@@ -34,6 +34,7 @@ export interface Layout {
   prepare(sandboxId: string, owner: Owner): Promise<SandboxDirectories>
   /** They become those of the sandbox. */
   usePrepared(sandboxId: string): SandboxDirectories
+  removePrepared(sandboxId: string): Promise<void>
   workspaceOf(name: string): string
   makeWorkspace(name: string, owner: Owner): Promise<void>
   /** Who owns a workspace that is there; undefined when it is not. */
@@ -59,7 +60,7 @@ export const createLayout = async (dataDirectory: string): Promise<Layout> => {
     await mkdir(directory, { recursive: true })
     await chmod(directory, mode)
   }
-  const apart = statSync(workspaces).dev !== statSync(prepared).dev
+  const movable = [sandboxes, workspaces].every((parent) => canMove(prepared, parent))
   const socketRoot = await shortName(dataDirectory)
 
   const below = (parent: string, sandboxId: string): SandboxDirectories => {
@@ -87,7 +88,7 @@ export const createLayout = async (dataDirectory: string): Promise<Layout> => {
       return directories
     },
     async prepare(sandboxId, owner) {
-      if (apart) throw new Error(`${workspaces} is on a file system of its own: what is prepared cannot be moved there`)
+      if (!movable) throw new Error(`a directory of ${dataDirectory} is mounted: what is prepared cannot be moved there`)
       const directories = below('prepared', sandboxId)
       make(directories, owner.gid)
       // Each of these takes the better part of a millisecond: others have their turn between them.
@@ -121,8 +122,9 @@ export const createLayout = async (dataDirectory: string): Promise<Layout> => {
       const names = (await readdir(root)).filter((name) => name !== RECORD_NAME)
       await Promise.all(names.map((name) => rm(join(root, name), { recursive: true, force: true })))
     },
+    removePrepared: (sandboxId) => removeTree(below('prepared', sandboxId).root),
     async close() {
-      await rm(prepared, { recursive: true, force: true })
+      await removeTree(prepared)
       if (socketRoot !== dataDirectory) await rm(socketRoot, { force: true })
     },
     removeWorkspace: (name) => removeTree(workspaceOf(name)),
@@ -139,6 +141,20 @@ const removeTree = async (path: string): Promise<void> => {
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ENAMETOOLONG') throw error
     await promisify(execFile)('rm', ['-rf', '--', path])
+  }
+}
+
+/** Not between two mounts, even of one file system. */
+const canMove = (from: string, to: string): boolean => {
+  const [here, there] = [join(from, 'probe'), join(to, 'probe')]
+  mkdirSync(here)
+  try {
+    renameSync(here, there)
+    rmdirSync(there)
+    return true
+  } catch {
+    rmdirSync(here)
+    return false
   }
 }
 

@@ -1,4 +1,3 @@
-import { once } from 'node:events'
 import type { Server } from 'node:net'
 import { setImmediate } from 'node:timers/promises'
 import { newSandboxId } from '@boxoffice/protocol'
@@ -16,6 +15,9 @@ export type Prepared = {
   /** Listens for its supervisor. */
   server: Server
 }
+
+type Begun = Pick<Prepared, 'id' | 'owner'> & { provider: Provider; server: Server | undefined }
+type Ready = Begun & { server: Server }
 
 export type PreparedSandboxesOptions = {
   provider: () => Provider
@@ -44,30 +46,38 @@ const QUIET_MS = 50
 
 export const createPreparedSandboxes = (options: PreparedSandboxesOptions): PreparedSandboxes => {
   const { layout, uids, supervisorPath, log } = options
-  const ready: Omit<Prepared, 'directories'>[] = []
+  const ready: Ready[] = []
   let timer: NodeJS.Timeout | undefined
   let work: Promise<void> | undefined
   let closed = false
 
-  const prepare = async (): Promise<void> => {
+  const prepare = async (): Promise<Ready> => {
     const provider = options.provider()
     const id = newSandboxId()
     const owner = uids.allot()
+    let server: Server | undefined
     try {
       const { root: directory, socketPath } = await layout.prepare(id, owner)
-      const server = await listenForSupervisor(socketPath)
+      server = await listenForSupervisor(socketPath)
       const { link: linkDirectory } = layout.directoriesOf(id)
       await provider.prepare?.(id, { directory, linkDirectory, supervisorPath, ...owner })
-      ready.push({ id, owner, server })
+      return { id, owner, provider, server }
     } catch (error) {
-      uids.free(owner.uid)
+      await discard({ id, owner, provider, server })
       throw error
     }
   }
 
+  const discard = async ({ id, owner, provider, server }: Begun): Promise<void> => {
+    provider.discard?.(id)
+    server?.close()
+    await layout.removePrepared(id)
+    uids.free(owner.uid)
+  }
+
   const fill = async (): Promise<void> => {
     try {
-      for (; ready.length < READY && !closed; await setImmediate()) await prepare()
+      for (; ready.length < READY && !closed; await setImmediate()) ready.push(await prepare())
     } catch (err) {
       // Nobody waits for it: what keeps it from being made is told to whoever asks for a sandbox.
       log.debug({ err }, 'no sandbox could be prepared')
@@ -79,10 +89,10 @@ export const createPreparedSandboxes = (options: PreparedSandboxesOptions): Prep
       const one = ready.shift()
       if (one === undefined) return undefined
       try {
-        return { ...one, directories: layout.usePrepared(one.id) }
+        return { id: one.id, owner: one.owner, server: one.server, directories: layout.usePrepared(one.id) }
       } catch (err) {
         log.warn({ err, sandbox_id: one.id }, 'a prepared sandbox cannot be used')
-        one.server.close()
+        discard(one).catch((cause: unknown) => log.warn({ err: cause, sandbox_id: one.id }, 'a prepared sandbox could not be removed'))
         return undefined
       }
     },
@@ -101,10 +111,7 @@ export const createPreparedSandboxes = (options: PreparedSandboxesOptions): Prep
       closed = true
       clearTimeout(timer)
       await work
-      for (const { server } of ready.splice(0)) {
-        server.close()
-        await once(server, 'close')
-      }
+      await Promise.all(ready.splice(0).map(discard))
     },
   }
 }

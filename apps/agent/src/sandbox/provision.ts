@@ -101,6 +101,7 @@ export const createProvision = (options: ProvisionOptions): ((plan: Plan) => Pro
       await sandbox.launch(() => provider.create(id, spec, signal), signal)
       return sandbox
     } catch (error) {
+      provider.discard?.(id)
       await options
         .destroy(id, 'failed')
         .catch((err: unknown) => log.error({ err, sandbox_id: id }, 'a sandbox that failed to start could not be removed'))

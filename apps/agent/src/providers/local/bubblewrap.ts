@@ -95,8 +95,8 @@ const around = ({ link, oomFile }: Settled, others: readonly string[], more: rea
 export const launcherArguments = (settled: Settled): string[] => around(settled, ['--args', '4'], [])
 
 /**
- * The hardening of the local provider, in one pure function: what a sandbox sees, and nothing else. The supervisor comes late, so
- * that a list which was cut off starts nothing.
+ * The hardening of the local provider, in one pure function: what a sandbox sees, and nothing else. The supervisor comes after
+ * everything that hides something, so that a list which was cut off starts nothing.
  */
 export const sandboxArguments = (paths: BubblewrapPaths, spec: SandboxSpec): string[] => [
   ...['--unshare-user', '--disable-userns', '--uid', INSIDE_ID, '--gid', INSIDE_ID, '--cap-drop', 'ALL'],

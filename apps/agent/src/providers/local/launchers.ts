@@ -27,10 +27,15 @@ export type Launcher = {
 export interface Launchers {
   /** Makes one for the sandbox of this name. Resolves when it is ready, and also when it could not be made. */
   make(name: string, supervisorPath: string, order: LaunchOrder): Promise<void>
-  /** The sandbox's, if it is ready; otherwise it is started the slow way. */
+  /** The sandbox's, if it is ready. */
   take(name: string): Launcher | undefined
+  /** Ends the sandbox's, if nobody has taken it. */
+  drop(name: string): void
   close(): Promise<void>
 }
+
+/** How long one may take to be made, and the nursery to end. Either takes milliseconds, unless the kernel is at a loss. */
+const WITHIN_MS = 5000
 
 /** What the nursery says, a line each. */
 const Line = z.union([
@@ -41,13 +46,16 @@ const Line = z.union([
 
 /**
  * Keeps launchers. What they take off the way to a new sandbox: the first move into a control group, for which the kernel waits
- * several milliseconds, the namespaces that are the same for all, and the start of bubblewrap. They become `program` and see `paths` of the host. The supervisor's program makes and
- * holds them (`--nursery`), because a fork stops an agent for milliseconds, the longer the larger it is.
+ * several milliseconds, the namespaces that are the same for all, and the start of bubblewrap, which is `program`; they see `paths`
+ * of the host. The supervisor's program makes and holds them (`--nursery`), because a fork stops an agent for milliseconds, the
+ * longer the larger it is.
  */
 export const createLaunchers = (cgroups: Cgroups, program: string, paths: readonly string[]): Launchers => {
   const ready = new Map<string, number>()
   const making = new Map<string, () => void>()
   const starting = new Map<string, PromiseWithResolvers<number>>()
+  /** What removes the groups of those that ended with a nursery. */
+  let cleaned: Promise<unknown> = Promise.resolve()
   let nursery: ChildProcess | undefined
   let closed = false
 
@@ -61,7 +69,9 @@ export const createLaunchers = (cgroups: Cgroups, program: string, paths: readon
   const hear = (text: string): void => {
     const line = Line.parse(JSON.parse(text))
     if ('ready' in line) {
-      ready.set(line.ready, line.pid)
+      // Nobody waits for one that took too long.
+      if (making.has(line.ready)) ready.set(line.ready, line.pid)
+      else tell({ drop: line.ready })
       made(line.ready)
     } else if ('gone' in line) {
       ready.delete(line.gone)
@@ -82,18 +92,15 @@ export const createLaunchers = (cgroups: Cgroups, program: string, paths: readon
       if (nursery !== child) return
       nursery = undefined
       // Those that waited end with it; it could not remove their groups if it was killed.
-      if (!closed)
-        for (const name of [...making.keys(), ...ready.keys()])
-          void cgroups
-            .group(name)
-            .remove()
-            .catch(() => {})
+      const names = closed ? [] : [...making.keys(), ...ready.keys()]
+      cleaned = Promise.allSettled([cleaned, ...names.map((name) => cgroups.group(name).remove())])
       for (const name of [...making.keys()]) made(name)
       ready.clear()
       for (const { reject } of starting.values()) reject(new Error('the process that starts sandboxes has ended'))
     }
     child.on('error', ended)
-    child.on('exit', ended)
+    // Not at its exit: what it said last comes after that.
+    child.on('close', ended)
     child.stdin.on('error', () => {}) // it has ended, which is told above
     createInterface({ input: child.stdout }).on('line', hear)
     for (const handle of [child, child.stdin as Socket, child.stdout as Socket]) handle.unref()
@@ -109,27 +116,36 @@ export const createLaunchers = (cgroups: Cgroups, program: string, paths: readon
   }
 
   return {
-    make(name, supervisorPath, order) {
-      if (closed) return Promise.resolve()
+    async make(name, supervisorPath, order) {
+      await cleaned
+      if (closed) return
       if (nursery === undefined) open(supervisorPath)
       const { promise, resolve } = Promise.withResolvers<void>()
       making.set(name, resolve)
+      const timer = setTimeout(() => made(name), WITHIN_MS)
       tell({ make: name, order: { groups: cgroups.group(name).directories, file: program, ...order } })
-      return promise
+      await promise
+      clearTimeout(timer)
     },
     take(name) {
       const pid = ready.get(name)
       ready.delete(name)
       return pid === undefined ? undefined : { run: (rest) => run(name, pid, rest) }
     },
+    drop(name) {
+      if (ready.delete(name)) tell({ drop: name })
+    },
     async close() {
       closed = true
       if (nursery === undefined) return
       // It ends those that wait, and removes their groups. Sandboxes do not need it.
-      const exited = once(nursery, 'exit')
-      nursery.ref()
-      nursery.stdin?.end()
+      const ending = nursery
+      const exited = once(ending, 'exit')
+      ending.ref()
+      ending.stdin?.end()
+      const timer = setTimeout(() => ending.kill('SIGKILL'), WITHIN_MS)
       await exited
+      clearTimeout(timer)
     },
   }
 }

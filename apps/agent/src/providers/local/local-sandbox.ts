@@ -57,7 +57,7 @@ export const localSandbox = ({ state: initial, isolation, group, files, bootId, 
     state = { ...state, boot_id: bootId, stopped: false, monitor: null, supervisor: null }
     if (first) await files.usePrepared(state.id, directory)
     await (first ? files.create(state) : files.save(state))
-    const { pid, supervisorPid } = launch === undefined ? await startHere() : await startBy(launch)
+    const { pid, supervisorPid } = launch === undefined ? await startHere() : await startBy(launch).catch(startAgain)
     const [monitor, supervisor] = await Promise.all([nameProcess(pid), nameProcess(supervisorPid)])
     state = { ...state, monitor: monitor ?? null, supervisor: supervisor ?? null }
     await (first ? files.create(state) : files.save(state))
@@ -68,6 +68,12 @@ export const localSandbox = ({ state: initial, isolation, group, files, bootId, 
   const startBy = async (launch: () => Spawned): Promise<Started> => {
     const { pid, supervisorPid } = launch()
     return { pid, supervisorPid: await supervisorPid.catch(endedEarly) }
+  }
+
+  /** What failed ahead of time may have failed for that; here it says why, if it fails once more. */
+  const startAgain = async (): Promise<Started> => {
+    await kill()
+    return startHere()
   }
 
   const startHere = async (): Promise<Started> => {

@@ -82,8 +82,9 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
     ociRuntimes: [],
   }
 
+  // What holds the number of processes without a control group has to be known when bubblewrap starts, and is the profile's.
   const launchers =
-    cgroups === undefined || bwrap === undefined
+    cgroups === undefined || bwrap === undefined || byRlimit
       ? undefined
       : createLaunchers(cgroups, bwrap, [...SYSTEM_PATHS, dataDirectory, dirname(reach.path(stateDirectory))])
 
@@ -161,6 +162,7 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
       await files.prepare(spec.directory)
       await prepareLauncher(id, spec)
     },
+    discard: (id) => launchers?.drop(id),
     async create(id, spec, signal) {
       signal.throwIfAborted()
       if (spec.profile.network === 'on' && !capabilities.network) {

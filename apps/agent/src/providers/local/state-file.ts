@@ -1,4 +1,4 @@
-import { existsSync, renameSync, writeFileSync } from 'node:fs'
+import { existsSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { readdir, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { z } from 'zod'
@@ -47,9 +47,15 @@ export const stateFiles = (directory: string) => {
     async prepare(directory: string): Promise<void> {
       writeInPlace(join(directory, PREPARED_NAME), '')
     },
+    /** Where it cannot be moved, a new one is made. */
     async usePrepared(id: string, directory: string): Promise<void> {
       const path = join(directory, PREPARED_NAME)
-      if (existsSync(path)) renameSync(path, pathOf(id))
+      if (!existsSync(path)) return
+      try {
+        renameSync(path, pathOf(id))
+      } catch {
+        rmSync(path)
+      }
     },
     // Not through the thread pool, where each call waits longer than it takes.
     async save(state: LocalState): Promise<void> {
