@@ -17,7 +17,8 @@ const connect = (encoding: 'json' | 'binary' = 'json', token = dp.token): Promis
 
 describe.concurrent('times of the contract', () => {
   test('[C-27] at exp + 30 s without a renewal: TOKEN_EXPIRED, 4401, then a disconnect that can be healed', async ({ expect }) => {
-    const exp = Math.floor(Date.now() / 1000) - 4
+    // Out of date, and good for another two seconds at agents [C-48].
+    const exp = Math.floor(Date.now() / 1000) - 2
     const socket = await connect('json', await dp.sign({ exp }))
     socket.start({ argv: ['sleep', '300'], exec_id: 'expires' })
     await socket.frame('ready')
@@ -73,8 +74,8 @@ describe.concurrent('[C-27] a socket and the end of its token', () => {
   test('outlives three tokens; without another one it is closed 30 s after `exp`, and its process can be attached to', async ({
     expect,
   }) => {
-    /** Out of date, and good for another second or two at agents [C-48]. */
-    const late = () => dp.sign({ exp: Math.floor(Date.now() / 1000) - 3 })
+    /** Out of date, and good for another two seconds at agents [C-48]. */
+    const late = () => dp.sign({ exp: Math.floor(Date.now() / 1000) - 2 })
     const [renewed, idle, left] = await Promise.all([
       connect('binary', await late()),
       connect('binary', await late()),
@@ -84,7 +85,7 @@ describe.concurrent('[C-27] a socket and the end of its token', () => {
     left.start({ command: 'cat', exec_id: 'left' })
     await Promise.all([renewed.frame('ready'), left.frame('ready')])
     for (let tokens = 2; tokens <= 4; tokens++) {
-      renewed.send({ type: 'auth', token: await dp.sign({ exp: Math.floor(Date.now() / 1000) + (tokens === 4 ? 600 : -3) }) })
+      renewed.send({ type: 'auth', token: await dp.sign({ exp: Math.floor(Date.now() / 1000) + (tokens === 4 ? 600 : -2) }) })
       await renewed.until(() => renewed.frames.filter(({ type }) => type === 'auth_ok').length === tokens)
     }
     const started = performance.now()
@@ -111,7 +112,7 @@ describe.concurrent('the socket of a managed process', () => {
     timeout: 60_000,
   }, async ({ expect }) => {
     for (const id of ['expires', 'renews']) await dp.post('/processes', { process_id: id, command: '/bin/cat' })
-    const token = await dp.sign({ exp: Math.floor(Date.now() / 1000) - 3 })
+    const token = await dp.sign({ exp: Math.floor(Date.now() / 1000) - 2 })
     const expiring = await LineClient.open(dp, 'expires', { token })
     const renewing = await LineClient.open(dp, 'renews', { token, protocols: [SUBPROTOCOL_LINES] })
     renewing.control({ type: 'auth', token: await dp.sign({}) })

@@ -139,7 +139,7 @@ fn those_that_wait_see_the_paths_they_were_given_and_devices_of_their_own() {
     let (first, second) = (log_file("root"), log_file("root-2"));
     nursery.make("a", &order(&first));
     nursery.make("b", &order(&second));
-    let look = r#"echo $(ls -A /) : $(ls /usr/bin/tr "$0"); echo > /dev/null; touch /dev/x; : <> /dev/ptmx; ls /dev/pts; tr '\0' ' ' < /proc/$$/cmdline; printf '{ "child-pid": 7 }' >&3"#;
+    let look = r#"echo $(ls -A /) : $(ls /usr/bin/tr) $(ls "$0"); echo > /dev/null; touch /dev/x; : <> /dev/ptmx; ls /dev/pts; tr '\0' ' ' < /proc/$$/cmdline; printf '{ "child-pid": 7 }' >&3"#;
     for name in ["a", "b"] {
         nursery.run(name, look);
         assert_eq!(nursery.hear(), json!({ "inner": name, "pid": 7 }));
