@@ -1,8 +1,11 @@
 import { CommanderError } from 'commander'
 import { createProgram } from './program.ts'
+import { endWithReader } from './terminal/broken-pipe.ts'
 import { failureLine } from './terminal/failure.ts'
 
 const program = createProgram()
+// These have something to bring to an end.
+if (!['exec', 'shell', 'up', 'broker', 'agent'].includes(process.argv[2] ?? '')) endWithReader()
 try {
   await program.parseAsync()
 } catch (error) {

@@ -3,14 +3,13 @@ import { Command } from 'commander'
 import { type ConnectionFlags, connectTo, withConnection } from '../settings/connection.ts'
 import { collectEnvironment, type SandboxFlags, withSandbox } from '../settings/sandbox.ts'
 import { UsageError } from '../settings/usage-error.ts'
+import { BROKEN_PIPE } from '../terminal/broken-pipe.ts'
 import { failureLine } from '../terminal/failure.ts'
 import { leave, pour } from '../terminal/output.ts'
 
 type ExecFlags = ConnectionFlags &
   SandboxFlags & { cwd?: string; env?: Record<string, string>; timeout?: number; interactive?: boolean; command?: string }
 
-/** Killed by the reader of our output, as a shell shows it: 128 + SIGPIPE. */
-const BROKEN_PIPE = 141
 const OWN_FAILURE = 125
 
 export const execCommand = (): Command =>

@@ -1,7 +1,10 @@
 import { CommanderError } from 'commander'
+import { endWithReader } from '../terminal/broken-pipe.ts'
 import { failureLine } from '../terminal/failure.ts'
 import { createSbsProgram } from './program.ts'
 
+// The server has something to bring to an end.
+if (process.argv[2] !== 'run') endWithReader()
 try {
   await createSbsProgram('sbs').parseAsync()
 } catch (error) {
