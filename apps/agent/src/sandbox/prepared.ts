@@ -30,7 +30,7 @@ export type PreparedSandboxesOptions = {
 /**
  * Sandboxes of which everything is there that is the same for each of them: id, user, directories with the workspace, the socket,
  * and what the provider can do ahead. A new file or directory takes ext4 half a millisecond and more, and a sandbox has six.
- * Nothing runs, and nothing is known of them outside; one that is never asked for leaves nothing.
+ * No program of theirs runs, and nothing is known of them outside; one that is never asked for leaves nothing.
  */
 export interface PreparedSandboxes {
   /** One that is ready, its workspace included, or undefined: then everything is made when it is needed. */
