@@ -1,8 +1,10 @@
 //! Keeps the processes of `launch` and speaks for them: forking takes a large agent milliseconds, in which it does nothing
 //! else, and us a fraction of one.
 //!
-//! Its arguments are the program that launchers become, and the paths of the host that they need. JSON lines. From the agent: `{"make": name, "order": …}` with the order of `launch`, and `{"run": name, "arguments": […]}`
-//! or `{"drop": name}` for one that is of no use any more.
+//! Its arguments are the program that launchers become, and the paths of the host that they need.
+//!
+//! JSON lines. From the agent: `{"make": name, "order": …}` with the order of `launch`, `{"run": name, "arguments": […]}`, or
+//! `{"drop": name}` for one that is of no use any more.
 //! To it: `{"ready": name, "pid": …}`; after `run` `{"inner": name, "pid": …}`, PID 1 of the sandbox by its id on the host, or
 //! null when it could not be set up; `{"gone": name}` for one that ended before its order.
 

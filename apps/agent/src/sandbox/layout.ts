@@ -54,7 +54,7 @@ export const createLayout = async (dataDirectory: string): Promise<Layout> => {
   const sandboxes = join(dataDirectory, 'sandboxes')
   const workspaces = join(dataDirectory, 'workspaces')
   const prepared = join(dataDirectory, 'prepared')
-  await rm(prepared, { recursive: true, force: true })
+  await removeTree(prepared)
   const mode = isRoot() ? 0o711 : 0o700
   for (const directory of [sandboxes, workspaces, prepared]) {
     await mkdir(directory, { recursive: true })

@@ -6,6 +6,7 @@ import { fileURLToPath } from 'node:url'
 import { Profile } from '@boxoffice/protocol'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { AgentConfig, createAgent } from '../../src/index.ts'
+import { processesWith } from '../support/processes.ts'
 import { ENROLL_TOKEN, TestBroker } from './support/broker.ts'
 import { silent } from './support/host.ts'
 
@@ -57,12 +58,9 @@ const create = (controlUrl: string, session: string) =>
   })
 
 /** Every process that names this data directory or where it is mounted: bubblewrap's monitors do, with whatever is inside of them. */
-const processesOfDataDirectory = async (): Promise<string[]> => {
+const processesOfDataDirectory = async (): Promise<number[]> => {
   const installId = (await readFile(join(dataDir, 'install-id'), 'utf8')).trim()
-  const lines = await Promise.all(
-    (await readdir('/proc')).filter((name) => /^\d+$/.test(name)).map((pid) => readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '')),
-  )
-  return lines.filter((line) => line.includes(dataDir) || line.includes(`/boxoffice/${installId}/`))
+  return [dataDir, `/boxoffice/${installId}/`].flatMap(processesWith)
 }
 
 describe('an agent that is killed', () => {

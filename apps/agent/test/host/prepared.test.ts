@@ -8,6 +8,7 @@ import type { Provider } from '../../src/providers/provider.ts'
 import { createLayout } from '../../src/sandbox/layout.ts'
 import { createPreparedSandboxes } from '../../src/sandbox/prepared.ts'
 import { createUids } from '../../src/sandbox/uids.ts'
+import { processesWith } from '../support/processes.ts'
 import { run } from './support/exec.ts'
 import { Host, type OpenProvider, silent } from './support/host.ts'
 
@@ -30,11 +31,7 @@ const filled = async (host: Host): Promise<string[]> => {
 }
 
 /** Processes that name one of these sandboxes: those that wait to become one. */
-const waitingFor = async (ids: readonly string[]): Promise<string[]> => {
-  const pids = (await readdir('/proc')).filter((pid) => /^\d+$/.test(pid))
-  const commands = await Promise.all(pids.map((pid) => readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '')))
-  return pids.filter((_, at) => ids.some((id) => commands[at]?.includes(id)))
-}
+const waitingFor = (ids: readonly string[]): number[] => ids.flatMap(processesWith)
 
 const groupsOf = ({ installId }: Host): string[] => {
   const parent = ['/sys/fs/cgroup/pids', '/sys/fs/cgroup']
@@ -81,9 +78,9 @@ describe.runIf(process.getuid?.() === 0)('what is prepared', () => {
     await using host = await begin()
     const sandbox = await host.ensure('one')
     const ids = await filled(host)
-    expect(await waitingFor(ids)).toHaveLength(16)
+    expect(waitingFor(ids)).toHaveLength(16)
     await using next = await host.restart()
-    expect(await waitingFor(ids)).toEqual([])
+    expect(waitingFor(ids)).toEqual([])
     expect(await run(next.find(sandbox.id), 'echo here')).toMatchObject({ stdout: 'here\n' })
   })
 
