@@ -125,6 +125,21 @@ fn conditions_of_an_upload() {
 }
 
 #[test]
+fn what_cannot_fit_is_refused_before_it_is_sent() {
+    let mut agent = Agent::new();
+    write(&agent.workspace().join("file"), "old", 0o644);
+    let mut channel = agent.channel();
+    channel.send(Kind::File, &json!({"op": "write", "path": "file", "overwrite": true, "size": 1u64 << 50}));
+    assert_eq!(channel.expect(Kind::Error).json()["kind"], "no_space");
+    assert!(no_temporary_file(&agent.workspace()));
+    assert_eq!(std::fs::read_to_string(agent.workspace().join("file")).unwrap(), "old");
+    // A body that is shorter than its space is refused as any other.
+    let short = json!({"op": "write", "path": "file", "overwrite": true, "size": 2 << 20});
+    assert_eq!(agent.upload(short, &[1; 1 << 20]).unwrap_err()["kind"], "bad_request");
+    assert!(no_temporary_file(&agent.workspace()));
+}
+
+#[test]
 fn an_upload_that_is_cut_off_leaves_the_old_file_and_nothing_else() {
     let mut agent = Agent::new();
     let workspace = agent.workspace();
