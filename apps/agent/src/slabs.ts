@@ -1,13 +1,13 @@
 import { LIMITS } from '@boxoffice/protocol'
 
-/** What a message can need: its payload and the longest head. */
-const SLAB_BYTES = LIMITS.chunkBytes
+/** What a message can need, its payload and the longest head; and what is read at once. */
+export const SLAB_BYTES = LIMITS.chunkBytes
 /** Enough for the backlog of a few fast streams; what is beyond them is the garbage collector's. */
 const KEPT = 32
 
 const free: Buffer[] = []
 
-/** Memory for one message, used over and over: new memory of this size for each would cost more than the bytes that go into it. */
+/** Memory for one write, used over and over: new memory of this size for each would cost more than the bytes that go into it. */
 export const takeSlab = (): Buffer => free.pop() ?? Buffer.allocUnsafeSlow(SLAB_BYTES)
 
 export const giveSlab = (slab: Buffer): void => {

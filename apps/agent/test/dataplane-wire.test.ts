@@ -16,7 +16,7 @@ const vectors: Vectors = JSON.parse(readFileSync(new URL('../../../packages/supe
 
 type Decoded = { type: number; data?: string; payload?: unknown }
 
-/** Decodes what arrives in reads of a given size. */
+/** Decodes what arrives in reads of a given size, each of which overwrites the one before. */
 const decode = (bytes: Buffer, readBytes: number): Decoded[] => {
   const decoded: Decoded[] = []
   const decoder = new FrameDecoder({
@@ -27,7 +27,11 @@ const decode = (bytes: Buffer, readBytes: number): Decoded[] => {
     },
     frame: (type, payload) => decoded.push({ type, payload }),
   })
-  for (let at = 0; at < bytes.length; at += readBytes) decoder.push(bytes.subarray(at, at + readBytes))
+  const memory = Buffer.alloc(Math.min(readBytes, bytes.length))
+  for (let at = 0; at < bytes.length; at += readBytes) {
+    decoder.push(memory.subarray(0, bytes.copy(memory, 0, at, at + readBytes)))
+    memory.fill(0xff)
+  }
   return decoded
 }
 

@@ -70,10 +70,12 @@ test('pieces of every size arrive whole and in order, in messages that a strict 
   for (const [at, size] of [...SIZES, ...SIZES.toReversed()].entries()) {
     const stream = at % 5 === 4 ? 2 : 1
     const piece = randomBytes(size)
-    sent[stream].push(piece)
+    sent[stream].push(Buffer.from(piece))
     writer.binary(stream, piece, (bytes) => {
       flushed[stream] = (flushed[stream] as number) + bytes
     })
+    // As the next read would.
+    piece.fill(0)
     // Now several pieces of one read, now the next one some turns later.
     for (let turns = (at % 3) * (at % 4); turns > 0; turns--) await new Promise((resolve) => setImmediate(resolve))
   }

@@ -59,7 +59,7 @@ const addFile = async ({ sandbox, signal }: Call, pack: Pack, { path, common }: 
       entry.on('drain', () => channel?.resume())
     },
     data: (piece: Buffer) => {
-      if (entry?.write(piece) === false) channel?.pause()
+      if (entry?.write(Buffer.from(piece)) === false) channel?.pause()
     },
   }
   const reading = await readFile(sandbox, path, { sink, signal })

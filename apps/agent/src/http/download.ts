@@ -4,6 +4,7 @@ import type { SandboxPath } from '../sandbox/paths.ts'
 import type { Channel } from '../supervisor/link.ts'
 import type { FileStat } from '../supervisor/payloads.ts'
 import { sendArchive } from './archive-download.ts'
+import { BodyWriter } from './body-writer.ts'
 import type { Call } from './call.ts'
 import { pathOf } from './file-paths.ts'
 import { type ByteRange, matchesTag, parseRange } from './ranges.ts'
@@ -81,16 +82,16 @@ const send = async (
   let channel: Channel | undefined
   let wanted = false
   let blocked = false
-  let corked = false
-  const uncork = (): void => {
-    corked = false
-    outgoing.uncork()
-  }
   const onDrain = (): void => {
     blocked = false
     channel?.resume()
   }
   outgoing.on('drain', onDrain)
+  const body = new BodyWriter(outgoing, () => {
+    if (blocked) return
+    blocked = true
+    channel?.pause()
+  })
   const finished = Promise.withResolvers<void>()
   const sink = {
     opened: (stat: FileStat) => {
@@ -101,16 +102,7 @@ const send = async (
       }
     },
     data: (piece: Buffer) => {
-      if (!wanted) return
-      // What one read brought leaves with one write.
-      if (!corked) {
-        corked = true
-        outgoing.cork()
-        process.nextTick(uncork)
-      }
-      if (outgoing.write(piece) || blocked) return
-      blocked = true
-      channel?.pause()
+      if (wanted) body.write(piece)
     },
   }
   const reading = await readFile(sandbox, path, {
@@ -125,7 +117,9 @@ const send = async (
   } finally {
     outgoing.off('drain', onDrain)
   }
-  if (wanted) outgoing.end()
+  if (!wanted) return
+  body.flush()
+  outgoing.end()
 }
 
 const quoted = (etag: string): string => `"${etag}"`

@@ -39,7 +39,7 @@ export const listTree = async (
       bytes = bytes.subarray(end + 1)
     }
     if (bytes.length > MAX_LINE_BYTES) throw new BoxofficeError('INTERNAL', 'An internal error occurred; the log has the request_id')
-    held = bytes
+    held = Buffer.from(bytes)
   }
 
   const { promise, resolve, reject } = Promise.withResolvers<void>()

@@ -1,7 +1,7 @@
 import { createHash, timingSafeEqual } from 'node:crypto'
 import type { Socket } from 'node:net'
-import { countRead } from '@boxoffice/node-http'
 import { z } from 'zod'
+import { readShared } from './shared-reads.ts'
 import { FRAME, FrameDecoder, type FrameSink, WIRE_VERSION, WireViolation } from './wire.ts'
 
 export const Hello = z.object({
@@ -32,12 +32,12 @@ export interface ConnectionRole extends FrameSink {
 
 /**
  * One accepted socket of the link: reads `hello`, then gives every frame to the role that `admit` chose. Whatever comes from
- * the sandbox is untrusted: a violation or a throwing handler ends this socket and nothing else.
+ * the sandbox is untrusted: a violation or a throwing handler ends this socket and nothing else. Returns the socket that is read.
  */
 export const serveConnection = (
-  socket: Socket,
+  accepted: Socket,
   options: { admit: (hello: Hello, socket: Socket) => ConnectionRole; refused: (why: string) => void },
-): void => {
+): Socket => {
   let role: ConnectionRole | undefined
   const late = setTimeout(() => fail('no hello in time'), HELLO_WITHIN_MS)
   late.unref()
@@ -61,9 +61,8 @@ export const serveConnection = (
     },
   })
 
-  socket.on('data', (chunk: Buffer) => {
+  const socket = readShared(accepted, (chunk) => {
     if (socket.destroyed) return
-    countRead(chunk.length)
     try {
       decoder.push(chunk)
     } catch (error) {
@@ -75,4 +74,5 @@ export const serveConnection = (
     clearTimeout(late)
     role?.closed()
   })
+  return socket
 }

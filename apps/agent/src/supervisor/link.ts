@@ -14,9 +14,9 @@ export type SupervisorExit = {
   oom: boolean
 }
 
-/** Receives what one channel operation brings. Data arrives in any slicing; nothing is copied. */
+/** Receives what one channel operation brings. Data arrives in any slicing. */
 export interface ChannelHandler {
-  /** A piece of stdout (1, also a file's content) or stderr (2), at most 64 KiB; a view on the read buffer that the handler may keep. */
+  /** A piece of stdout (1, also a file's content) or stderr (2), at most 64 KiB. The next read overwrites it: a handler copies what it keeps. */
   data(stream: 1 | 2, piece: Buffer): void
   /** Any other frame, by its type byte of WIRE.md, JSON already parsed. */
   frame(type: number, payload: Record<string, unknown>): void

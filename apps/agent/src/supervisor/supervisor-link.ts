@@ -37,7 +37,7 @@ export const createSupervisorLink = async (options: SupervisorLinkOptions): Prom
 /** The socket's directory is private to the agent on the host; the socket itself is 0666, because the sandbox has another uid. */
 export const listenForSupervisor = async (path: string): Promise<Server> => {
   if (existsSync(path)) rmSync(path, { force: true })
-  const server = createServer()
+  const server = createServer({ pauseOnConnect: true })
   server.listen({ path, readableAll: true, writableAll: true })
   await once(server, 'listening')
   return server
@@ -130,13 +130,13 @@ class UnixSupervisorLink implements SupervisorLink {
     await stopped
   }
 
-  #accept(socket: Socket): void {
-    this.#sockets.add(socket)
-    socket.on('close', () => this.#sockets.delete(socket))
-    serveConnection(socket, {
-      admit: (hello) => this.#admit(hello, socket),
+  #accept(accepted: Socket): void {
+    const socket = serveConnection(accepted, {
+      admit: (hello, read) => this.#admit(hello, read),
       refused: (why) => this.#options.log.warn({ why }, 'supervisor connection refused'),
     })
+    this.#sockets.add(socket)
+    socket.on('close', () => this.#sockets.delete(socket))
   }
 
   #admit(hello: Hello, socket: Socket): ConnectionRole {

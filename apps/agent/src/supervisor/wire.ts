@@ -40,7 +40,7 @@ export type Acknowledgement = { channel: number; stdout: number; stderr: number 
 
 /** Where decoded frames go, in the order of the wire. */
 export interface FrameSink {
-  /** Part of a data frame: what has arrived of it, a view on the read buffer. An empty frame gives one empty piece. */
+  /** Part of a data frame: what has arrived of it, a view on what was read, for as long as this call takes. An empty frame gives one empty piece. */
   data(type: 0 | 1 | 2, piece: Buffer): void
   frame(type: number, payload: Record<string, unknown>): void
 }
@@ -99,6 +99,7 @@ const decodePayload = (type: number, payload: Buffer): Record<string, unknown> =
 
 /**
  * Cuts a byte stream into frames. Data is handed on piece by piece without a copy; JSON is gathered, at most `MAX_FRAME_BYTES`.
+ * Of a chunk that has been pushed it keeps nothing but copies.
  * After a `WireViolation` the decoder must not be used any more.
  */
 export class FrameDecoder {
@@ -121,6 +122,8 @@ export class FrameDecoder {
       else if (this.#type <= FRAME.stderr) at = this.#readData(chunk, at)
       else at = this.#readPayload(chunk, at)
     }
+    const last = this.#held.pop()
+    if (last !== undefined) this.#held.push(Buffer.from(last))
   }
 
   #readHeader(chunk: Buffer, at: number): number {

@@ -3,7 +3,7 @@ import { PROCESS_LIMITS } from '@boxoffice/protocol'
 
 const NEWLINE = 0x0a
 
-/** Cuts a stream of bytes into lines. A long line is copied once, when it is whole. */
+/** Cuts a stream of bytes into lines; what it gives is the receiver's, what it is given is not kept. */
 export class LineSplitter {
   readonly #line: (line: Buffer, bytes: number) => void
   #pieces: Buffer[] = []
@@ -26,7 +26,6 @@ export class LineSplitter {
       this.#take(piece.subarray(from, at), 1)
       from = at + 1
     }
-    // Copied: a small rest must not keep a whole read buffer.
     if (from < piece.length) this.#pieces.push(Buffer.from(piece.subarray(from)))
     this.#held += piece.length - from
     return this.#held <= PROCESS_LIMITS.lineBytes
@@ -38,7 +37,7 @@ export class LineSplitter {
   }
 
   #take(last: Buffer, newline: 0 | 1): void {
-    const line = this.#pieces.length === 0 ? last : Buffer.concat([...this.#pieces, last])
+    const line = this.#pieces.length === 0 ? Buffer.from(last) : Buffer.concat([...this.#pieces, last])
     this.#pieces = []
     this.#held = 0
     // A text message must be UTF-8.

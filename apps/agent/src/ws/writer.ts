@@ -1,7 +1,7 @@
 import type { Duplex } from 'node:stream'
 import { LIMITS } from '@boxoffice/protocol'
 import { WebSocket } from 'ws'
-import { giveSlab, takeSlab } from './slabs.ts'
+import { giveSlab, takeSlab } from '../slabs.ts'
 
 const HEAD_BYTES = 5
 
@@ -20,8 +20,8 @@ type Message = { stream: 1 | 2; bytes: number; flushed: (bytes: number) => void 
 /**
  * Sends to one client. Output goes as a head and its bytes onto the socket: the compression that could need a message as a whole
  * is off, so this is exactly what `ws` would write. A message costs client and network more than a byte, so the pieces of one
- * read of the supervisor go in one message without a copy; and bulk, which comes in pieces of 36 KiB (what the kernel's buffers
- * hold), is copied into full messages. Copied, because read buffers that wait outlive the young generation, and cost more then.
+ * read of the supervisor go in one message; and bulk, which comes in pieces of 36 KiB (what the kernel's buffers hold), goes in
+ * full messages. All is copied: the next read overwrites a piece.
  */
 export class SocketWriter {
   readonly #ws: WebSocket
@@ -51,7 +51,7 @@ export class SocketWriter {
       const open = this.#open(stream, piece.length, flushed)
       const part = rest.subarray(0, MAX_PAYLOAD_BYTES - open.bytes)
       if ('slab' in open) part.copy(open.slab, HEAD_BYTES + open.bytes)
-      else open.pieces.push(part)
+      else open.pieces.push(Buffer.from(part))
       open.bytes += part.length
       rest = rest.subarray(part.length)
       if (open.bytes === MAX_PAYLOAD_BYTES) this.flush()
