@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 #[derive(Debug)]
 pub struct Config {
@@ -23,6 +24,8 @@ pub enum Parsed {
     /// The program that launchers become, and paths of the host that they need.
     Nursery(PathBuf, Vec<PathBuf>),
     Files,
+    /// How many bytes, and how long none may move.
+    Move(u64, Duration),
     Wrong(String),
 }
 
@@ -47,6 +50,13 @@ impl Config {
                     None => return Parsed::Wrong(format!("{name} needs a program")),
                 },
                 "--files" => return Parsed::Files,
+                "--move" => {
+                    let mut number = || arguments.next()?.to_str()?.parse::<u64>().ok();
+                    return match (number(), number()) {
+                        (Some(bytes), Some(patience)) => Parsed::Move(bytes, Duration::from_millis(patience)),
+                        _ => Parsed::Wrong(format!("{name} needs a number of bytes and milliseconds")),
+                    };
+                }
                 "--no-seccomp" => seccomp = false,
                 "--socket" => socket = path(),
                 "--workspace" => workspace = path(),
@@ -98,6 +108,9 @@ mod tests {
         assert!(matches!(parse("--nursery /a /b /c"), Parsed::Nursery(_, paths) if paths.len() == 2));
         assert!(matches!(parse("--nursery"), Parsed::Wrong(_)));
         assert!(matches!(parse("--files"), Parsed::Files));
+        assert!(matches!(parse("--move 7 500"), Parsed::Move(7, patience) if patience.as_millis() == 500));
+        assert!(matches!(parse("--move 7"), Parsed::Wrong(_)));
+        assert!(matches!(parse("--move 7 -1"), Parsed::Wrong(_)));
         assert!(matches!(parse("--socket /s --workspace /w"), Parsed::Wrong(_)));
         assert!(matches!(parse("--socket /s --workspace /w --home"), Parsed::Wrong(_)));
         assert!(matches!(parse("--what"), Parsed::Wrong(_)));

@@ -9,6 +9,7 @@ pub mod files;
 pub mod launch;
 pub mod mark;
 pub mod message;
+pub mod mover;
 pub mod nursery;
 pub mod oom;
 pub mod poll;

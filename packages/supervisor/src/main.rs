@@ -1,6 +1,7 @@
 use boxoffice_supervisor::config::{Config, Parsed};
 use boxoffice_supervisor::files;
 use boxoffice_supervisor::launch::launch;
+use boxoffice_supervisor::mover;
 use boxoffice_supervisor::nursery;
 use boxoffice_supervisor::supervisor::Supervisor;
 use std::process::ExitCode;
@@ -15,6 +16,10 @@ fn main() -> ExitCode {
         Parsed::Launch(order) => return end_of(launch(&order)),
         Parsed::Nursery(program, paths) => return end_of(nursery::keep(&program, &paths)),
         Parsed::Files => return end_of(files::serve()),
+        Parsed::Move(bytes, patience) => {
+            return mover::carry(bytes, patience)
+                .map_or_else(|stop| ExitCode::from(stop as u8), |()| ExitCode::SUCCESS);
+        }
         Parsed::Wrong(message) => {
             eprintln!("supervisor: {message}");
             return ExitCode::from(2);

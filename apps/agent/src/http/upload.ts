@@ -1,4 +1,4 @@
-import type { IncomingMessage } from 'node:http'
+import { IncomingMessage } from 'node:http'
 import type { Readable } from 'node:stream'
 import { countRead } from '@boxoffice/node-http'
 import { BoxofficeError } from '@boxoffice/protocol'
@@ -10,12 +10,16 @@ import { receiveArchive } from './archive-upload.ts'
 import { announcedLength } from './body.ts'
 import type { Call } from './call.ts'
 import { pathOf } from './file-paths.ts'
+import { canBeHeld, holdBody } from './held-body.ts'
 import { matchesTag } from './ranges.ts'
 import { sendJson } from './respond.ts'
 import { tooLarge } from './too-large.ts'
 
 /** A body that does not move for this long is given up. */
 const STALLED_AFTER_MS = 120_000
+
+/** From here on the rest of a body goes to the sandbox by a process of its own: a start of that costs less than what it spares. */
+const LARGE_BYTES = 32 * 1024 * 1024
 
 /** `POST D/files/upload` [4-103]: raw body or multipart, one file or an archive. */
 export const upload = async (call: Call): Promise<void> => {
@@ -36,6 +40,8 @@ export const upload = async (call: Call): Promise<void> => {
   }
   const size = multipart ? undefined : announced
   const result = await store(sandbox, path, { body, limit, options: { ...options, ...(size === undefined ? {} : { size }) } })
+  // Not through here, so nobody knows what comes behind it.
+  if (!incoming.complete) outgoing.setHeader('Connection', 'close')
   sendJson(outgoing, 200, { path: path.shown, size: result.size, created: result.created })
 }
 
@@ -81,14 +87,36 @@ export const store = async (
 ): Promise<{ created: boolean; size: number }> => {
   const { channel, result } = await writeFile(sandbox, path, options)
   const sent = Promise.withResolvers<void>()
+  const stalled = (): void => sent.reject(new BoxofficeError('TIMEOUT', 'body: not received in time'))
+  let timer = setTimeout(stalled, STALLED_AFTER_MS)
   let bytes = 0
-  const timer = setTimeout(() => sent.reject(new BoxofficeError('TIMEOUT', 'body: not received in time')), STALLED_AFTER_MS)
+  let movable = true
+  const moveRest = async (incoming: IncomingMessage, rest: number): Promise<void> => {
+    const held = await holdBody(incoming)
+    if (held === undefined) return
+    movable = false
+    clearTimeout(timer)
+    const moved = await channel.move(held.socket, rest, STALLED_AFTER_MS)
+    if (moved === 'all' && held.untouched) return onEnd()
+    if (moved === 'nothing') timer = setTimeout(stalled, STALLED_AFTER_MS)
+    else if (moved === 'stalled') stalled()
+    else if (moved === 'source') onClose()
+    // What the sandbox refuses, it says itself.
+    else if (moved !== 'sink')
+      sent.reject(new BoxofficeError('BACKEND_UNAVAILABLE', 'The upload was broken off; try again', { retryAfter: 1 }))
+    // Also what nobody wants any more is read: a client hears of a refusal when it is.
+    held.resume()
+  }
   const onData = (chunk: Buffer): void => {
     timer.refresh()
     countRead(chunk.length)
     bytes += chunk.length
     if (bytes > limit) return sent.reject(tooLarge(limit))
-    if (channel.write(chunk)) return
+    const room = channel.write(chunk)
+    const rest = (options.size ?? 0) - bytes
+    if (movable && body instanceof IncomingMessage && rest >= LARGE_BYTES && channel.flushed && canBeHeld(body))
+      return void moveRest(body, rest)
+    if (room) return
     body.pause()
     void channel.drained().then(() => {
       timer.refresh()

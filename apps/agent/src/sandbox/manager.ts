@@ -88,7 +88,8 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
       workspacePath: provider.workspacePath(workspaceDirectory(layout, file)),
       provider,
       listen(secretHash, onSecret) {
-        const of = { server: listening, socketPath, onSecret, log: log.child({ sandbox_id: file.sandbox_id }) }
+        const { supervisorPath } = options
+        const of = { server: listening, socketPath, supervisorPath, onSecret, log: log.child({ sandbox_id: file.sandbox_id }) }
         // Of its first supervisor alone.
         listening = undefined
         return createSupervisorLink({ ...of, ...(secretHash === null ? {} : { secretHash }) })

@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net'
 import type { ConnectionRole } from './connection.ts'
 import type { Channel, ChannelHandler } from './link.ts'
+import { type Moved, Mover } from './mover.ts'
 import { encodeDataHeader, encodeFrame, FRAME, MAX_DATA_BYTES, WireViolation } from './wire.ts'
 
 /** Stdin that nobody will read is not worth keeping a connection for: above this the channel is closed instead of reused. */
@@ -19,13 +20,23 @@ const FROM_SUPERVISOR: ReadonlySet<number> = new Set([FRAME.ready, FRAME.exit, F
 export class ChannelConnection implements ConnectionRole {
   readonly number: number
   readonly #socket: Socket
+  readonly #supervisorPath: string
   readonly #idle: (connection: ChannelConnection) => void
   readonly #gone: (connection: ChannelConnection) => void
   #lease: Lease | undefined
 
-  constructor(socket: Socket, options: { number: number; idle: (c: ChannelConnection) => void; gone: (c: ChannelConnection) => void }) {
+  constructor(
+    socket: Socket,
+    options: {
+      number: number
+      supervisorPath: string
+      idle: (c: ChannelConnection) => void
+      gone: (c: ChannelConnection) => void
+    },
+  ) {
     this.#socket = socket
     this.number = options.number
+    this.#supervisorPath = options.supervisorPath
     this.#idle = options.idle
     this.#gone = options.gone
   }
@@ -39,7 +50,7 @@ export class ChannelConnection implements ConnectionRole {
   }
 
   lend(handler: ChannelHandler): Channel {
-    this.#lease = new Lease(this.#socket, this.number, handler)
+    this.#lease = new Lease(this.#socket, { number: this.number, handler, supervisorPath: this.#supervisorPath })
     return this.#lease
   }
 
@@ -86,6 +97,7 @@ class Lease implements Channel {
   readonly number: number
   readonly handler: ChannelHandler
   readonly #socket: Socket
+  readonly #supervisorPath: string
   /** The operation's answer has content after `result`. */
   streaming = false
   upload = false
@@ -95,11 +107,13 @@ class Lease implements Channel {
   /** The last acknowledgement, sent again when the control connection comes back. */
   acknowledged: { stdout: number; stderr: number } | undefined
   #wake: (() => void)[] = []
+  #mover: Mover | undefined
 
-  constructor(socket: Socket, number: number, handler: ChannelHandler) {
+  constructor(socket: Socket, options: { number: number; handler: ChannelHandler; supervisorPath: string }) {
     this.#socket = socket
-    this.number = number
-    this.handler = handler
+    this.number = options.number
+    this.handler = options.handler
+    this.#supervisorPath = options.supervisorPath
     socket.on('drain', this.#onDrain)
   }
 
@@ -123,6 +137,16 @@ class Lease implements Channel {
     }
     this.#socket.uncork()
     return this.#socket.writableLength < BUFFER_BYTES
+  }
+
+  get flushed(): boolean {
+    return this.#socket.writableLength === 0
+  }
+
+  move(from: Socket, bytes: number, patienceMs: number): Promise<Moved> {
+    if (this.over) return Promise.resolve('broken')
+    this.#mover = new Mover(this.#supervisorPath, { from, to: this.#socket, bytes, patienceMs })
+    return this.#mover.moved
   }
 
   drained(signal?: AbortSignal): Promise<void> {
@@ -153,6 +177,7 @@ class Lease implements Channel {
 
   finish(): void {
     this.over = true
+    this.#mover?.kill()
     this.#socket.off('drain', this.#onDrain)
     this.#onDrain()
   }

@@ -1,4 +1,6 @@
+import type { Socket } from 'node:net'
 import type { KillCause } from '@boxoffice/protocol'
+import type { Moved } from './mover.ts'
 
 /** How a process ended, as the supervisor says it (WIRE.md, `exit`). */
 export type SupervisorExit = {
@@ -31,6 +33,13 @@ export interface Channel {
   send(type: number, payload: object): void
   /** Sends stdin or an upload's body; false when the kernel's buffer is full: then wait for `drained`. An empty one is the end. */
   write(data: Uint8Array): boolean
+  /** Everything that was written has been taken by the kernel. */
+  readonly flushed: boolean
+  /**
+   * Sends the next `bytes` that come on a connection, without their passing through here. Only when `flushed`; nobody writes until
+   * it resolves. What the end of the operation breaks off resolves with `broken`.
+   */
+  move(from: Socket, bytes: number, patienceMs: number): Promise<Moved>
   /** Resolves when there is room again, or when the operation is over. */
   drained(signal?: AbortSignal): Promise<void>
   /** Backpressure towards the supervisor. */

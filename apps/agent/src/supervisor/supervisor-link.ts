@@ -14,6 +14,8 @@ export type SupervisorLinkOptions = {
   /** Listens already, where somebody knew ahead that there would be one. */
   server?: Server | undefined
   socketPath: string
+  /** The supervisor's program on this host. */
+  supervisorPath: string
   /** SHA-256 (hex) of the link secret of an earlier run; absent for a sandbox that has never dialled. */
   secretHash?: string
   /** Keeps the hash. The supervisor gets the secret only after this has returned. */
@@ -196,6 +198,7 @@ class UnixSupervisorLink implements SupervisorLink {
   #admitChannel(hello: Hello, socket: Socket): ConnectionRole {
     const channel = new ChannelConnection(socket, {
       number: hello.channel,
+      supervisorPath: this.#options.supervisorPath,
       idle: (connection) => this.#offer(connection),
       gone: (connection) => {
         this.#channels.delete(connection)

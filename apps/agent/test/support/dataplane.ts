@@ -56,8 +56,10 @@ export class TestDataplane {
     this.#server.on('upgrade', (_request, socket) => this.#sockets.add(socket))
   }
 
-  static async start(options: { profile?: Partial<Profile>; corsOrigins?: string[]; rates?: DataplaneRates } = {}): Promise<TestDataplane> {
-    const sandbox = await TestSandbox.start(options.profile)
+  static async start(
+    options: { profile?: Partial<Profile>; corsOrigins?: string[]; rates?: DataplaneRates; mover?: string } = {},
+  ): Promise<TestDataplane> {
+    const sandbox = await TestSandbox.start(options.profile, options.mover)
     const now = (): number => Date.now() / 1000
     const issuer = createTestIssuer({ sandboxId: sandbox.id, sessionId: sandbox.sessionId })
     const revocations = createRevocationStore(now)

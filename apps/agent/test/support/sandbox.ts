@@ -8,7 +8,7 @@ import { type JournalFact, newSandboxId, newSessionId, Profile } from '@boxoffic
 import pino from 'pino'
 import type { Activity, Sandbox } from '../../src/sandbox/sandbox.ts'
 import type { SupervisorLink } from '../../src/supervisor/link.ts'
-import { createSupervisorLink } from '../../src/supervisor/supervisor-link.ts'
+import { createSupervisorLink, type SupervisorLinkOptions } from '../../src/supervisor/supervisor-link.ts'
 
 const PACKAGE = new URL('../../../../packages/supervisor/', import.meta.url)
 
@@ -54,13 +54,15 @@ export class TestSandbox implements Sandbox {
     this.#exited = once(child, 'exit')
   }
 
-  static async start(profile: Partial<Profile> = {}): Promise<TestSandbox> {
+  /** `mover`: what the agent takes for the supervisor's program when it moves a large body. */
+  static async start(profile: Partial<Profile> = {}, mover = SUPERVISOR): Promise<TestSandbox> {
     const directory = await mkdtemp(join(tmpdir(), 'boxoffice-dataplane-'))
     for (const name of ['workspace', 'home']) await mkdir(join(directory, name))
     let hash: string | undefined
-    const link = await openLink(directory, undefined, (value) => {
+    const onSecret = (value: string): void => {
       hash = value
-    })
+    }
+    const link = await openLink(directory, { onSecret, supervisorPath: mover })
     const child = spawn(
       SUPERVISOR,
       [
@@ -109,7 +111,8 @@ export class TestSandbox implements Sandbox {
   /** What an agent restart looks like to the supervisor. */
   async relink(): Promise<void> {
     await this.link.close()
-    this.link = await openLink(this.directory, this.secretHash, () => {})
+    const { secretHash } = this
+    this.link = await openLink(this.directory, { onSecret: () => {}, supervisorPath: SUPERVISOR, ...(secretHash && { secretHash }) })
     await this.link.whenConnected(AbortSignal.timeout(5000))
   }
 
@@ -132,13 +135,10 @@ export class TestSandbox implements Sandbox {
   }
 }
 
-const openLink = (directory: string, secretHash: string | undefined, onSecret: (hash: string) => void): Promise<SupervisorLink> =>
-  createSupervisorLink({
-    socketPath: join(directory, 'link.sock'),
-    ...(secretHash === undefined ? {} : { secretHash }),
-    onSecret,
-    log: quiet,
-  })
+const openLink = (
+  directory: string,
+  options: Pick<SupervisorLinkOptions, 'onSecret' | 'supervisorPath' | 'secretHash'>,
+): Promise<SupervisorLink> => createSupervisorLink({ socketPath: join(directory, 'link.sock'), log: quiet, ...options })
 
 export type CountedActivity = Activity & { attached: number; running: number }
 

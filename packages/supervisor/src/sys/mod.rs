@@ -21,6 +21,17 @@ pub fn duplicate(fd: BorrowedFd<'_>, number: i32) -> Result<(), Errno> {
     }
 }
 
+/// A descriptor that we were started with, now ours. Fails where there is none.
+pub fn inherited(number: i32) -> Result<OwnedFd, Errno> {
+    // SAFETY: takes integers; the number is asked for once, before we have opened anything, so nothing else owns it.
+    unsafe {
+        match libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) {
+            -1 => Err(last()),
+            _ => Ok(OwnedFd::from_raw_fd(number)),
+        }
+    }
+}
+
 /// One descriptor that becomes readable when any signal of `signals` is pending.
 pub fn signalfd(signals: &[i32]) -> Result<OwnedFd, Errno> {
     // SAFETY: `set` is initialised by sigemptyset before use; the returned descriptor is ours alone.
