@@ -60,7 +60,7 @@ test('[4-153] an agent on a unix socket is reached through the relay, and listen
     startProgram([
       'agent',
       ...['--broker-url', stack.brokerUrl, '--enroll-token', ENROLL_TOKEN, '--data-dir', stack.agentDataDir, '--provider', 'local'],
-      ...['--relay', 'always', '--dataplane-listen', `unix:${path}`],
+      ...['--relay', 'always', '--dataplane-listen', `unix:${path}`, '--destroy-on-exit'],
     ])
   const agent = await startAgent()
   try {
