@@ -9,9 +9,11 @@ import { join } from 'node:path'
 import { TLSSocket } from 'node:tls'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { canBeHeld } from '../src/http/held-body.ts'
+import { Mover } from '../src/supervisor/mover.ts'
 import { TestDataplane } from './support/dataplane.ts'
 import { eventually } from './support/eventually.ts'
 import { processesWith } from './support/processes.ts'
+import { SUPERVISOR } from './support/sandbox.ts'
 
 const MiB = 1024 * 1024
 /** More than what goes by a process of its own, by an odd number of bytes. */
@@ -27,7 +29,15 @@ const movers = (): number[] =>
       return false
     }
   })
-const moving = (): Promise<void> => eventually(() => expect(movers()).toHaveLength(1))
+
+/** Sends until the rest is moved; how much has been sent. */
+const untilMoved = async (sent: ClientRequest): Promise<number> => {
+  for (let at = 0; ; at += MiB) {
+    if (movers().length === 1) return at
+    if (at > BODY.length - 33 * MiB) throw new Error('nothing moves')
+    await new Promise((resolve) => sent.write(BODY.subarray(at, at + MiB), resolve))
+  }
+}
 const nothingMoves = (): Promise<void> => eventually(() => expect(movers()).toEqual([]))
 
 const begin = (dp: TestDataplane, path: string, options: { agent?: Agent; headers?: Record<string, string | number> } = {}) => {
@@ -63,9 +73,7 @@ describe('a large upload', () => {
     for (const created of [true, false]) {
       const sent = begin(dp, 'large', { agent })
       const answer = answerOf(sent)
-      sent.write(BODY.subarray(0, 5 * MiB))
-      await moving()
-      for (let at = 5 * MiB; at < BODY.length; at += 7 * MiB) {
+      for (let at = await untilMoved(sent); at < BODY.length; at += 7 * MiB) {
         sent.write(BODY.subarray(at, at + 7 * MiB))
         await new Promise((resolve) => setImmediate(resolve))
       }
@@ -96,8 +104,7 @@ describe('a large upload', () => {
   test('that breaks off leaves nothing, and the old file whole', async () => {
     await dp.upload('large', 'old')
     const sent = begin(dp, 'large')
-    sent.write(BODY.subarray(0, 20 * MiB))
-    await moving()
+    await untilMoved(sent)
     expect(await temporary()).toHaveLength(1)
     sent.destroy()
     await nothingMoves()
@@ -106,16 +113,40 @@ describe('a large upload', () => {
     expect((await dp.upload('large', 'new')).status).toBe(200)
   })
 
-  test('is broken off when its sandbox dies', async () => {
+  test.each([
+    ['that the engine took away', { lost: true, reason: 'oom' } as const, 'SANDBOX_LOST'],
+    ['whose supervisor has ended', undefined, 'BACKEND_UNAVAILABLE'],
+  ])('into a sandbox %s says so', async (_what, end, code) => {
     const sent = begin(dp, 'large')
     const answer = answerOf(sent)
-    sent.write(BODY.subarray(0, 20 * MiB))
-    await moving()
-    await dp.sandbox.kill()
-    sent.write(BODY.subarray(20 * MiB, 30 * MiB))
-    expect(await answer).toMatchObject({ status: 503, body: { error: { code: 'BACKEND_UNAVAILABLE', retryable: true } } })
+    await untilMoved(sent)
+    const killed = dp.sandbox.kill()
+    // The agent learns of it a moment after its connections have ended.
+    if (end !== undefined) setTimeout(() => dp.sandbox.end(end), 100)
+    expect(await answer).toMatchObject({ body: { error: { code } } })
     await nothingMoves()
+    await killed
     sent.destroy()
+  })
+
+  test('whose mover is killed is broken off, and can be tried again', async () => {
+    const sent = begin(dp, 'large')
+    const answer = answerOf(sent)
+    await untilMoved(sent)
+    for (const pid of movers()) process.kill(pid, 'SIGKILL')
+    expect(await answer).toMatchObject({ status: 503, body: { error: { code: 'BACKEND_UNAVAILABLE', retryable: true } } })
+    await eventually(async () => expect(await temporary()).toEqual([]))
+    expect((await dp.upload('large', BODY)).status).toBe(200)
+    sent.destroy()
+  })
+
+  test('in a form is not moved, and what stands behind it in the form does no harm', async () => {
+    const form = new FormData()
+    form.set('file', new Blob([BODY]), 'file')
+    form.set('behind', 'x'.repeat(500_000))
+    const response = await dp.upload('form', form)
+    expect(await response.json()).toMatchObject({ size: BODY.length })
+    expect(response.headers.get('connection')).not.toBe('close')
   })
 })
 
@@ -125,7 +156,7 @@ describe('where bodies cannot be moved', () => {
   beforeAll(async () => {
     directory = await mkdtemp(join(tmpdir(), 'bxo-mover-'))
     cannot = join(directory, 'supervisor')
-    await writeFile(cannot, '#!/bin/sh\nexit 3\n')
+    await writeFile(cannot, `#!/bin/sh\necho "$1" >>${directory}/asked\nexit 3\n`)
     await chmod(cannot, 0o755)
   })
   afterAll(() => rm(directory, { recursive: true }))
@@ -134,11 +165,19 @@ describe('where bodies cannot be moved', () => {
     ['by this kernel', () => cannot],
     ['because there is no such program', () => join(directory, 'none')],
   ])('%s they arrive as others do', async (_why, mover) => {
+    await writeFile(join(directory, 'asked'), '')
     await using dp = await TestDataplane.start({ profile, mover: mover() })
     for (let round = 0; round < 3; round++) {
       expect((await dp.upload('large', BODY)).status).toBe(200)
       expect((await readFile(join(dp.sandbox.workspacePath, 'large'))).equals(BODY)).toBe(true)
     }
+    expect(await readFile(join(directory, 'asked'), 'utf8')).toBe(mover() === cannot ? '--move\n'.repeat(3) : '')
+  })
+
+  test('because a connection is just gone: nothing is thrown, nothing has been taken', async () => {
+    const gone = (): Socket => new Socket().destroy()
+    const { moved } = new Mover(SUPERVISOR, { from: gone(), to: gone(), bytes: 1, patienceMs: 1000 })
+    expect(await moved).toBe('nothing')
   })
 
   test('what is encrypted stays with the agent', () => {

@@ -24,7 +24,7 @@ const findCollector = (): Collect | undefined => {
 const collect = findCollector()
 let bytes = 0
 
-/** Told of everything that is read and passed on: from a supervisor, of a client's body, by the relay. */
+/** Told of every such buffer that is passed on: of a client's body, of an archive, by the relay. */
 export const countRead = (length: number): void => {
   bytes += length
   if (bytes < COLLECT_EVERY_BYTES) return

@@ -9,7 +9,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 use rustix::process::{Signal, set_parent_process_death_signal};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::sys;
 use crate::wire::{Kind, MAX_DATA, header};
@@ -26,25 +26,28 @@ pub enum Stop {
     Sink = 5,
     /// Nothing moved for the time given.
     Stalled = 6,
+    /// The host has failed us.
+    Broken = 7,
 }
 
 struct Mover {
     from: OwnedFd,
     to: OwnedFd,
-    patience: Timespec,
+    patience: Duration,
+    /// When a byte has moved last. Not each wait has the whole patience: something may always be ready, and never move.
+    moved: Instant,
 }
 
 /// Moves exactly `bytes`; gives up when none moves for `patience`.
 pub fn carry(bytes: u64, patience: Duration) -> Result<(), Stop> {
     // Nobody else would end us, and the sandbox would take us for the agent.
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
-    let patience = Timespec { tv_sec: patience.as_secs() as i64, tv_nsec: patience.subsec_nanos().into() };
     let (Ok(from), Ok(to)) = (sys::inherited(3), sys::inherited(4)) else { return Err(Stop::Untouched) };
-    Mover { from, to, patience }.run(bytes)
+    Mover { from, to, patience, moved: Instant::now() }.run(bytes)
 }
 
 impl Mover {
-    fn run(&self, bytes: u64) -> Result<(), Stop> {
+    fn run(&mut self, bytes: u64) -> Result<(), Stop> {
         let Ok((output, input)) = pipe_with(PipeFlags::CLOEXEC) else { return Err(Stop::Untouched) };
         // Smaller ones are slower, no more.
         let _ = fcntl_setpipe_size(&input, MAX_DATA);
@@ -65,22 +68,31 @@ impl Mover {
         Ok(())
     }
 
-    fn take(&self, input: &OwnedFd, wanted: usize, first: bool) -> Result<usize, Stop> {
+    fn take(&mut self, input: &OwnedFd, wanted: usize, first: bool) -> Result<usize, Stop> {
         loop {
             match splice(&self.from, None, input, None, wanted, SpliceFlags::MOVE) {
                 Ok(0) => return Err(Stop::Source),
-                Ok(taken) => return Ok(taken),
-                Err(Errno::AGAIN) => self.wait(self.from.as_fd(), PollFlags::IN)?,
+                Ok(taken) => {
+                    self.moved = Instant::now();
+                    return Ok(taken);
+                }
+                Err(Errno::AGAIN) => {
+                    // Urgent data is of no use to HTTP, and splice does not get past it.
+                    if self.wait(self.from.as_fd(), PollFlags::IN | PollFlags::PRI)?.contains(PollFlags::PRI) {
+                        return Err(Stop::Source);
+                    }
+                }
                 Err(Errno::INTR) => {}
                 Err(Errno::INVAL | Errno::NOSYS | Errno::PERM | Errno::OPNOTSUPP) if first => {
                     return Err(Stop::Untouched);
                 }
-                Err(_) => return Err(Stop::Source),
+                Err(Errno::CONNRESET | Errno::TIMEDOUT | Errno::PIPE | Errno::NOTCONN) => return Err(Stop::Source),
+                Err(_) => return Err(Stop::Broken),
             }
         }
     }
 
-    fn announce(&self, payload: usize) -> Result<(), Stop> {
+    fn announce(&mut self, payload: usize) -> Result<(), Stop> {
         let head = header(Kind::Stdin, payload);
         let mut rest = &head[..];
         while !rest.is_empty() {
@@ -92,10 +104,14 @@ impl Mover {
         Ok(())
     }
 
-    fn give(&self, output: &OwnedFd, mut count: usize) -> Result<(), Stop> {
+    fn give(&mut self, output: &OwnedFd, mut count: usize) -> Result<(), Stop> {
         while count > 0 {
             match splice(output, None, &self.to, None, count, SpliceFlags::MOVE) {
-                Ok(given) => count -= given,
+                Ok(0) => return Err(Stop::Sink),
+                Ok(given) => {
+                    self.moved = Instant::now();
+                    count -= given;
+                }
                 Err(errno) => self.full(errno)?,
             }
         }
@@ -104,16 +120,21 @@ impl Mover {
 
     fn full(&self, errno: Errno) -> Result<(), Stop> {
         match errno {
-            Errno::AGAIN => self.wait(self.to.as_fd(), PollFlags::OUT),
+            Errno::AGAIN => self.wait(self.to.as_fd(), PollFlags::OUT).map(|_| ()),
             Errno::INTR => Ok(()),
-            _ => Err(Stop::Sink),
+            Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN => Err(Stop::Sink),
+            _ => Err(Stop::Broken),
         }
     }
 
-    fn wait(&self, fd: BorrowedFd<'_>, flags: PollFlags) -> Result<(), Stop> {
-        match poll(&mut [PollFd::from_borrowed_fd(fd, flags)], Some(&self.patience)) {
+    fn wait(&self, fd: BorrowedFd<'_>, flags: PollFlags) -> Result<PollFlags, Stop> {
+        let left = self.patience.saturating_sub(self.moved.elapsed());
+        let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+        let mut fds = [PollFd::from_borrowed_fd(fd, flags)];
+        match poll(&mut fds, Some(&timeout)) {
             Ok(0) => Err(Stop::Stalled),
-            _ => Ok(()),
+            Ok(_) if left.is_zero() => Err(Stop::Stalled),
+            _ => Ok(fds[0].revents()),
         }
     }
 }

@@ -130,6 +130,7 @@ fn what_cannot_fit_is_refused_before_it_is_sent() {
     write(&agent.workspace().join("file"), "old", 0o644);
     let mut channel = agent.channel();
     channel.send(Kind::File, &json!({"op": "write", "path": "file", "overwrite": true, "size": 1u64 << 50}));
+    channel.send_bytes(Kind::Stdin, b"");
     assert_eq!(channel.expect(Kind::Error).json()["kind"], "no_space");
     assert!(no_temporary_file(&agent.workspace()));
     assert_eq!(std::fs::read_to_string(agent.workspace().join("file")).unwrap(), "old");

@@ -2,7 +2,7 @@
 
 use boxoffice_supervisor::sys::duplicate;
 use boxoffice_supervisor::wire::{Decoder, Item, Kind};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, socketpair};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -119,6 +119,15 @@ fn gives_up_where_nothing_moves() {
     assert_eq!(moving.code(), 6);
     drop(moving);
     assert!(writer.join().unwrap().is_err());
+}
+
+#[test]
+fn urgent_data_ends_it_instead_of_keeping_it_busy() {
+    let mut moving = start(1 << 30, 60_000);
+    moving.client.write_all(&bytes(1000)).unwrap();
+    rustix::net::send(&moving.client, b"!", SendFlags::OOB).unwrap();
+    moving.client.write_all(&bytes(1000)).unwrap();
+    assert_eq!(moving.code(), 4);
 }
 
 #[test]

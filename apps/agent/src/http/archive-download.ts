@@ -1,4 +1,5 @@
 import { once } from 'node:events'
+import { countRead } from '@boxoffice/node-http'
 import { BoxofficeError } from '@boxoffice/protocol'
 import { pack as createPack, type Pack } from 'tar-stream'
 import { readFile, statFile } from '../sandbox/files.ts'
@@ -59,6 +60,7 @@ const addFile = async ({ sandbox, signal }: Call, pack: Pack, { path, common }: 
       entry.on('drain', () => channel?.resume())
     },
     data: (piece: Buffer) => {
+      countRead(piece.length)
       if (entry?.write(Buffer.from(piece)) === false) channel?.pause()
     },
   }

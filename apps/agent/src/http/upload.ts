@@ -40,8 +40,8 @@ export const upload = async (call: Call): Promise<void> => {
   }
   const size = multipart ? undefined : announced
   const result = await store(sandbox, path, { body, limit, options: { ...options, ...(size === undefined ? {} : { size }) } })
-  // Not through here, so nobody knows what comes behind it.
-  if (!incoming.complete) outgoing.setHeader('Connection', 'close')
+  // What was moved has not passed through here, so nobody knows where the next request begins.
+  if (result.moved) outgoing.setHeader('Connection', 'close')
   sendJson(outgoing, 200, { path: path.shown, size: result.size, created: result.created })
 }
 
@@ -84,38 +84,41 @@ export const store = async (
   sandbox: Sandbox,
   path: SandboxPath,
   { body, limit, options }: { body: Readable; limit: number; options: WriteOptions },
-): Promise<{ created: boolean; size: number }> => {
+): Promise<{ created: boolean; size: number; moved: boolean }> => {
   const { channel, result } = await writeFile(sandbox, path, options)
   const sent = Promise.withResolvers<void>()
   const stalled = (): void => sent.reject(new BoxofficeError('TIMEOUT', 'body: not received in time'))
-  let timer = setTimeout(stalled, STALLED_AFTER_MS)
+  let move = 'possible' as 'possible' | 'under way' | 'over' | 'impossible'
+  const timer = setTimeout(() => {
+    // The mover has a clock of its own.
+    if (move === 'under way') timer.refresh()
+    else stalled()
+  }, STALLED_AFTER_MS)
   let bytes = 0
-  let movable = true
   const moveRest = async (incoming: IncomingMessage, rest: number): Promise<void> => {
     const held = await holdBody(incoming)
     if (held === undefined) return
-    movable = false
-    clearTimeout(timer)
+    move = 'under way'
     const moved = await channel.move(held.socket, rest, STALLED_AFTER_MS)
+    move = moved === 'nothing' ? 'impossible' : 'over'
     if (moved === 'all' && held.untouched) return onEnd()
-    if (moved === 'nothing') timer = setTimeout(stalled, STALLED_AFTER_MS)
-    else if (moved === 'stalled') stalled()
+    if (moved === 'stalled') stalled()
     else if (moved === 'source') onClose()
-    // What the sandbox refuses, it says itself.
-    else if (moved !== 'sink')
-      sent.reject(new BoxofficeError('BACKEND_UNAVAILABLE', 'The upload was broken off; try again', { retryAfter: 1 }))
+    // What the sandbox refuses, it says itself; what nobody has begun goes on as before.
+    else if (moved !== 'sink' && moved !== 'nothing') sent.reject(brokenOff())
     // Also what nobody wants any more is read: a client hears of a refusal when it is.
     held.resume()
   }
   const onData = (chunk: Buffer): void => {
+    if (move === 'over') return
     timer.refresh()
     countRead(chunk.length)
     bytes += chunk.length
     if (bytes > limit) return sent.reject(tooLarge(limit))
     const room = channel.write(chunk)
     const rest = (options.size ?? 0) - bytes
-    if (movable && body instanceof IncomingMessage && rest >= LARGE_BYTES && channel.flushed && canBeHeld(body))
-      return void moveRest(body, rest)
+    if (move === 'possible' && body instanceof IncomingMessage && rest >= LARGE_BYTES && channel.movable && canBeHeld(body))
+      return void moveRest(body, rest).catch(sent.reject)
     if (room) return
     body.pause()
     void channel.drained().then(() => {
@@ -138,7 +141,7 @@ export const store = async (
     // A refusal of the sandbox (no space, exists) must not wait for the rest of the body.
     await Promise.race([sent.promise, result])
     clearTimeout(timer)
-    return await result
+    return { ...(await result), moved: move === 'over' }
   } catch (error) {
     channel.destroy()
     throw error
@@ -149,6 +152,8 @@ export const store = async (
     body.off('close', onClose)
   }
 }
+
+const brokenOff = (): BoxofficeError => new BoxofficeError('BACKEND_UNAVAILABLE', 'The upload was broken off; try again', { retryAfter: 1 })
 
 /** The field `file` of a form, as soon as its content begins. */
 const multipartFile = (incoming: IncomingMessage, signal: AbortSignal): Promise<Readable> =>

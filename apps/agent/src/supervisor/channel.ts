@@ -139,12 +139,13 @@ class Lease implements Channel {
     return this.#socket.writableLength < BUFFER_BYTES
   }
 
-  get flushed(): boolean {
-    return this.#socket.writableLength === 0
+  get movable(): boolean {
+    return !this.over && this.#socket.writable && this.#socket.writableLength === 0 && Mover.available
   }
 
   move(from: Socket, bytes: number, patienceMs: number): Promise<Moved> {
-    if (this.over) return Promise.resolve('broken')
+    if (this.over || this.#socket.destroyed) return Promise.resolve('sink')
+    if (from.destroyed) return Promise.resolve('source')
     this.#mover = new Mover(this.#supervisorPath, { from, to: this.#socket, bytes, patienceMs })
     return this.#mover.moved
   }

@@ -33,11 +33,11 @@ export interface Channel {
   send(type: number, payload: object): void
   /** Sends stdin or an upload's body; false when the kernel's buffer is full: then wait for `drained`. An empty one is the end. */
   write(data: Uint8Array): boolean
-  /** Everything that was written has been taken by the kernel. */
-  readonly flushed: boolean
+  /** Everything that was written has been taken by the kernel, and another `move` can begin. */
+  readonly movable: boolean
   /**
-   * Sends the next `bytes` that come on a connection, without their passing through here. Only when `flushed`; nobody writes until
-   * it resolves. What the end of the operation breaks off resolves with `broken`.
+   * Sends the next `bytes` that come on a connection, without their passing through here. Only when `movable`; nobody writes until
+   * it resolves. What the end of the operation breaks off resolves with `sink`.
    */
   move(from: Socket, bytes: number, patienceMs: number): Promise<Moved>
   /** Resolves when there is room again, or when the operation is over. */

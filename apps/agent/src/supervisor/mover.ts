@@ -1,11 +1,17 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import type { Socket } from 'node:net'
 
-/** What came of it. `nothing`: not a byte has been taken, because this host cannot. The others say whose end broke it off. */
+/**
+ * What came of it. `nothing`: not a byte has been taken, because this host cannot. The others say whose end broke it off; `sink`
+ * also where the operation has ended, which says why itself.
+ */
 export type Moved = 'all' | 'nothing' | 'source' | 'sink' | 'stalled' | 'broken'
 
 /** Exit codes of `supervisor --move` (WIRE.md). */
-const OUTCOMES: Readonly<Record<number, Moved>> = { 0: 'all', 2: 'nothing', 3: 'nothing', 4: 'source', 5: 'sink', 6: 'stalled' }
+const OUTCOMES: Readonly<Record<number, Moved>> = { 0: 'all', 3: 'nothing', 4: 'source', 5: 'sink', 6: 'stalled' }
+
+/** A client needs nothing but patience to keep one; what comes beyond them passes through the agent. */
+const MAX_MOVERS = 16
 
 export type Move = {
   /** Nobody reads it meanwhile. */
@@ -17,27 +23,55 @@ export type Move = {
   patienceMs: number
 }
 
+let running = 0
+
 /** A process that moves bytes from one connection to another in the kernel: several times as fast as through this one. */
 export class Mover {
-  readonly #child: ChildProcess
   readonly moved: Promise<Moved>
+  #child: ChildProcess | undefined
 
-  constructor(supervisorPath: string, { from, to, bytes, patienceMs }: Move) {
-    this.#child = spawn(supervisorPath, ['--move', String(bytes), String(patienceMs)], {
-      // Not as 0 to 2: there they would be made to block, and they stay ours too.
-      stdio: ['ignore', 'ignore', 'ignore', from, to],
-      env: {},
-      cwd: '/',
-    })
-    // Node stops reading what a child is given; the answer comes on this one.
-    to.resume()
-    this.moved = new Promise((resolve) => {
-      this.#child.on('error', () => resolve('nothing'))
-      this.#child.on('exit', (code) => resolve(code === null ? 'broken' : (OUTCOMES[code] ?? 'broken')))
-    })
+  constructor(supervisorPath: string, move: Move) {
+    try {
+      this.#child = start(supervisorPath, move)
+    } catch {
+      // A connection that is just gone, or a host that is out of everything.
+      this.moved = Promise.resolve('nothing')
+      return
+    }
+    running++
+    this.moved = ended(this.#child).finally(() => running--)
+  }
+
+  static get available(): boolean {
+    return running < MAX_MOVERS
   }
 
   kill(): void {
-    this.#child.kill('SIGKILL')
+    this.#child?.kill('SIGKILL')
   }
 }
+
+const start = (supervisorPath: string, { from, to, bytes, patienceMs }: Move): ChildProcess => {
+  const child = spawn(supervisorPath, ['--move', String(bytes), String(patienceMs)], {
+    // Not as 0 to 2: there they would be made to block, and they stay ours too.
+    stdio: ['ignore', 'ignore', 'ignore', from, to],
+    env: {},
+    cwd: '/',
+    // What a terminal sends to us is not for it: it has our time to drain.
+    detached: true,
+  })
+  // Node stops reading what a child is given; the answer comes on this one.
+  to.resume()
+  return child
+}
+
+const ended = (child: ChildProcess): Promise<Moved> =>
+  new Promise((resolve) => {
+    child.on('error', () => {
+      if (child.pid === undefined) resolve('nothing')
+    })
+    child.on('exit', (code) => {
+      if (code === null) resolve(child.killed ? 'sink' : 'broken')
+      else resolve(OUTCOMES[code] ?? 'broken')
+    })
+  })
