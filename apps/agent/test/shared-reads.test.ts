@@ -87,6 +87,42 @@ test('one that is paused is not read, and loses nothing', async () => {
   for (const { socket } of [held, free]) socket.destroy()
 })
 
+test('one that pauses at each chunk gets all of it, then the end', async () => {
+  const peer = connect(path)
+  const [accepted] = (await once(server, 'connection')) as [Socket]
+  const chunks: Buffer[] = []
+  const socket = readShared(accepted, (chunk) => {
+    chunks.push(Buffer.from(chunk))
+    socket.pause()
+    setImmediate(() => socket.resume())
+  })
+  const bytes = Buffer.alloc(1_000_003, 'hijklmnop')
+  peer.end(bytes)
+  await once(socket, 'close')
+  expect(chunks.length).toBeGreaterThan(5)
+  expect(Buffer.concat(chunks).equals(bytes)).toBe(true)
+})
+
+test('an end that comes while it is paused is heard afterwards; one whose peer is reset closes', async () => {
+  const paused = await accept()
+  paused.socket.pause()
+  paused.peer.end('last words')
+  await once(paused.peer, 'finish')
+  paused.socket.resume()
+  await once(paused.socket, 'close')
+  expect(paused.text()).toBe('last words')
+
+  const reset = await accept()
+  const error = once(reset.socket, 'error')
+  const closed = new Promise((resolve) => reset.socket.on('close', resolve))
+  // What the other side has not read when it closes makes its end a reset.
+  reset.socket.write('never read')
+  reset.peer.pause()
+  reset.peer.destroy()
+  expect(await error).toMatchObject([{ code: 'ECONNRESET' }])
+  await closed
+})
+
 test('what stands on nothing that could be handed over is read as any stream', async () => {
   const [peer, side] = duplexPair()
   const chunks: Buffer[] = []
