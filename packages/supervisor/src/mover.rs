@@ -92,7 +92,7 @@ impl Mover {
         }
     }
 
-    fn announce(&mut self, payload: usize) -> Result<(), Stop> {
+    fn announce(&self, payload: usize) -> Result<(), Stop> {
         let head = header(Kind::Stdin, payload);
         let mut rest = &head[..];
         while !rest.is_empty() {
@@ -129,11 +129,12 @@ impl Mover {
 
     fn wait(&self, fd: BorrowedFd<'_>, flags: PollFlags) -> Result<PollFlags, Stop> {
         let left = self.patience.saturating_sub(self.moved.elapsed());
-        let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+        if left.is_zero() {
+            return Err(Stop::Stalled);
+        }
         let mut fds = [PollFd::from_borrowed_fd(fd, flags)];
-        match poll(&mut fds, Some(&timeout)) {
+        match poll(&mut fds, Timespec::try_from(left).ok().as_ref()) {
             Ok(0) => Err(Stop::Stalled),
-            Ok(_) if left.is_zero() => Err(Stop::Stalled),
             _ => Ok(fds[0].revents()),
         }
     }
