@@ -1,6 +1,6 @@
 import { spawnSync } from 'node:child_process'
 import { createHash, randomBytes } from 'node:crypto'
-import { chmod, mkdir, readdir, readFile, stat, symlink, writeFile } from 'node:fs/promises'
+import { chmod, mkdir, readFile, stat, symlink, writeFile } from 'node:fs/promises'
 import { request } from 'node:http'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
@@ -77,16 +77,11 @@ describe('[4-103] upload and [4-104] download', () => {
     })
     sent.on('error', () => {})
     sent.write(Buffer.alloc(5_000_000))
-    await until('half of it is there', async () =>
-      (await readdir(dp.sandbox.workspacePath)).some((name) => name.startsWith('.boxoffice-upload-')),
-    )
+    await until('half of it is there', async () => (await dp.sandbox.unfinishedUploads()).length > 0)
     const listed = (await (await dp.fetch('/files?type=any&limit=10000')).json()) as { files: { path: string }[] }
     expect(listed.files.filter(({ path }) => path.includes('.boxoffice'))).toEqual([])
     sent.destroy()
-    await until(
-      'it is cleaned up',
-      async () => !(await readdir(dp.sandbox.workspacePath)).some((name) => name.startsWith('.boxoffice-upload-')),
-    )
+    await until('it is cleaned up', async () => (await dp.sandbox.unfinishedUploads()).length === 0)
     expect(await readFile(host('atomic'), 'utf8')).toBe('old')
   })
 

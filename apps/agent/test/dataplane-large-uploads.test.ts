@@ -1,7 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
-import { readFileSync } from 'node:fs'
-import { chmod, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { chmod, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { Agent, type ClientRequest, type IncomingMessage, request } from 'node:http'
 import { Socket } from 'node:net'
 import { tmpdir } from 'node:os'
@@ -12,7 +11,7 @@ import { canBeHeld } from '../src/http/held-body.ts'
 import { Mover } from '../src/supervisor/mover.ts'
 import { TestDataplane } from './support/dataplane.ts'
 import { eventually } from './support/eventually.ts'
-import { processesWith } from './support/processes.ts'
+import { parentOf, processesWith } from './support/processes.ts'
 import { SUPERVISOR } from './support/sandbox.ts'
 
 const MiB = 1024 * 1024
@@ -21,14 +20,7 @@ const BODY = randomBytes(48 * MiB + 7)
 const profile = { max_upload_bytes: 64 * MiB }
 
 /** Of this program. */
-const movers = (): number[] =>
-  processesWith('--move').filter((pid) => {
-    try {
-      return readFileSync(`/proc/${pid}/status`, 'utf8').includes(`\nPPid:\t${process.pid}\n`)
-    } catch {
-      return false
-    }
-  })
+const movers = (): number[] => processesWith('--move').filter((pid) => parentOf(pid) === process.pid)
 
 /** Sends until the rest is moved; how much has been sent. */
 const untilMoved = async (sent: ClientRequest): Promise<number> => {
@@ -65,8 +57,6 @@ describe('a large upload', () => {
   afterEach(() => dp[Symbol.asyncDispose]())
 
   const host = (path: string): string => join(dp.sandbox.workspacePath, path)
-  const temporary = async (): Promise<string[]> =>
-    (await readdir(dp.sandbox.workspacePath)).filter((name) => name.startsWith('.boxoffice-upload-'))
 
   test('arrives whole, by a process that moves what the agent has not read yet; the next request of the client is served', async () => {
     const agent = new Agent({ keepAlive: true, maxSockets: 1 })
@@ -105,10 +95,10 @@ describe('a large upload', () => {
     await dp.upload('large', 'old')
     const sent = begin(dp, 'large')
     await untilMoved(sent)
-    expect(await temporary()).toHaveLength(1)
+    expect(await dp.sandbox.unfinishedUploads()).toHaveLength(1)
     sent.destroy()
     await nothingMoves()
-    await eventually(async () => expect(await temporary()).toEqual([]))
+    await eventually(async () => expect(await dp.sandbox.unfinishedUploads()).toEqual([]))
     expect(await readFile(host('large'), 'utf8')).toBe('old')
     expect((await dp.upload('large', 'new')).status).toBe(200)
   })
@@ -135,7 +125,7 @@ describe('a large upload', () => {
     await untilMoved(sent)
     for (const pid of movers()) process.kill(pid, 'SIGKILL')
     expect(await answer).toMatchObject({ status: 503, body: { error: { code: 'BACKEND_UNAVAILABLE', retryable: true } } })
-    await eventually(async () => expect(await temporary()).toEqual([]))
+    await eventually(async () => expect(await dp.sandbox.unfinishedUploads()).toEqual([]))
     expect((await dp.upload('large', BODY)).status).toBe(200)
     sent.destroy()
   })

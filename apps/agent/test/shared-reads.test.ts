@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { duplexPair } from 'node:stream'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { readShared } from '../src/supervisor/shared-reads.ts'
+import { until } from './support/processes.ts'
 
 let server: Server
 let path: string
@@ -25,15 +26,11 @@ const accept = async (): Promise<Accepted> => {
   return { peer, socket, chunks, text: () => Buffer.concat(chunks).toString() }
 }
 
-const until = async (true_: () => boolean): Promise<void> => {
-  while (!true_()) await new Promise((resolve) => setImmediate(resolve))
-}
-
 test('each connection gives its own bytes and takes what is written; at the end both sides close and the server can', async () => {
   const all = [await accept(), await accept(), await accept()]
   for (let round = 0; round < 200; round++) for (const [at, { peer }] of all.entries()) peer.write(`${at}:${'x'.repeat(round)};`)
   const expected = (at: number): string => Array.from({ length: 200 }, (_, round) => `${at}:${'x'.repeat(round)};`).join('')
-  await until(() => all.every(({ text }, at) => text().length === expected(at).length))
+  await until('all is there', () => all.every(({ text }, at) => text().length === expected(at).length))
   for (const [at, { text, socket, peer }] of all.entries()) {
     expect(text()).toBe(expected(at))
     socket.write('answer')
@@ -71,18 +68,18 @@ test('all read into one memory', async () => {
 test('one that is paused is not read, and loses nothing', async () => {
   const [held, free] = [await accept(), await accept()]
   held.peer.write('first')
-  await until(() => held.text() === 'first')
+  await until('the first piece is there', () => held.text() === 'first')
   held.socket.pause()
   expect(held.socket.isPaused()).toBe(true)
   const bytes = Buffer.alloc(3_000_000, 'abcdefg')
   held.peer.write(bytes)
   for (let i = 0; i < 50; i++) {
     free.peer.write(`${i} `)
-    await until(() => free.text().endsWith(`${i} `))
+    await until('the other one is read', () => free.text().endsWith(`${i} `))
   }
   expect(held.text()).toBe('first')
   held.socket.resume()
-  await until(() => held.text().length === bytes.length + 5)
+  await until('the rest is there', () => held.text().length === bytes.length + 5)
   expect(Buffer.concat(held.chunks).subarray(5).equals(bytes)).toBe(true)
   for (const { socket } of [held, free]) socket.destroy()
 })

@@ -1,5 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { readdir } from 'node:fs/promises'
+import { parentOf } from '../../../apps/agent/test/support/processes.ts'
 
 /** Ids of the processes on this machine whose command line has `text` in it. */
 export const processesWith = (text: string): number[] =>
@@ -13,15 +14,6 @@ export const processesWith = (text: string): number[] =>
         return false // it ended between the two looks
       }
     })
-
-/** The id of the process above one; undefined when it has ended. */
-const parentOf = (pid: number): number | undefined => {
-  try {
-    return Number(/^PPid:\t(\d+)$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1])
-  } catch {
-    return
-  }
-}
 
 /** Whether `ancestor` started a process, or one above it. */
 export const isBelow = (pid: number, ancestor: number): boolean => {

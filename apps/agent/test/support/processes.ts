@@ -14,6 +14,15 @@ export const processesWith = (marker: string): number[] =>
     })
     .map(Number)
 
+/** The id of the process above one; undefined when it has ended. */
+export const parentOf = (pid: number): number | undefined => {
+  try {
+    return Number(/^PPid:\t(\d+)$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1])
+  } catch {
+    return undefined
+  }
+}
+
 /** Waits until a condition holds; fails with what it waited for. The limit is a guard against hanging. */
 export const until = async (what: string, condition: () => boolean | Promise<boolean>, withinMs = 20_000): Promise<void> => {
   const end = performance.now() + withinMs

@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { globSync, statSync } from 'node:fs'
-import { mkdir, mkdtemp, rm } from 'node:fs/promises'
+import { mkdir, mkdtemp, readdir, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type JournalFact, newSandboxId, newSessionId, Profile } from '@boxoffice/protocol'
@@ -84,6 +84,11 @@ export class TestSandbox implements Sandbox {
 
   get workspacePath(): string {
     return join(this.directory, 'workspace')
+  }
+
+  /** The temporary files of uploads to the workspace itself. */
+  async unfinishedUploads(): Promise<string[]> {
+    return (await readdir(this.workspacePath)).filter((name) => name.startsWith('.boxoffice-upload-'))
   }
 
   get supervisorPid(): number {

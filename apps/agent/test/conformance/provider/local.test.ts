@@ -6,6 +6,7 @@ import { createLocalProvider } from '../../../src/providers/local/local.ts'
 import type { LiveSandbox } from '../../../src/sandbox/live-sandbox.ts'
 import { run } from '../../host/support/exec.ts'
 import { Host, silent } from '../../host/support/host.ts'
+import { parentOf } from '../../support/processes.ts'
 import { providerSuite } from './suite.ts'
 
 /** What is prepared for a sandbox to come is none of one. */
@@ -26,16 +27,8 @@ const accident = async (host: Host, sandbox: LiveSandbox): Promise<void> => {
   for await (const { id, engineId } of host.provider.list()) {
     if (id !== sandbox.id) continue
     const monitor = Number(engineId)
-    const children = readdirSync('/proc').filter((pid) => /^\d+$/.test(pid) && parentOf(pid) === monitor)
+    const children = readdirSync('/proc').filter((pid) => /^\d+$/.test(pid) && parentOf(Number(pid)) === monitor)
     for (const pid of children.length > 0 ? children.map(Number) : [monitor]) process.kill(pid, 'SIGKILL')
-  }
-}
-
-const parentOf = (pid: string): number | undefined => {
-  try {
-    return Number(/^PPid:\s+(\d+)$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1])
-  } catch {
-    return undefined
   }
 }
 
@@ -80,7 +73,7 @@ describe.runIf(process.getuid?.() === 0)('launchers of the local provider', () =
   test('one that holds the launchers and is killed takes no sandbox with it, and is replaced', async () => {
     await using host = await begin()
     const sandbox = await host.ensure('before')
-    const nursery = readdirSync('/proc').find((pid) => parentOf(pid) === process.pid && commandOf(pid).includes('--nursery'))
+    const nursery = readdirSync('/proc').find((pid) => parentOf(Number(pid)) === process.pid && commandOf(pid).includes('--nursery'))
     process.kill(Number(nursery), 'SIGKILL')
     await expect.poll(() => existsSync(`/proc/${nursery}`)).toBe(false)
     expect(await run(sandbox, 'echo still')).toMatchObject({ stdout: 'still\n' })
