@@ -4,7 +4,7 @@ import { createOrigins, tokenOf } from '@boxoffice/node-http'
 import { BoxofficeError, type Capability, fromUnknown, requestIdFrom, type SessionTokenClaims } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
 import type { Registry } from 'prom-client'
-import type { SandboxDirectory } from '../sandbox/sandbox.ts'
+import type { Sandbox, SandboxDirectory } from '../sandbox/sandbox.ts'
 import { createSocketServer } from '../ws/upgrade.ts'
 import type { Access, AccessJournal } from './access-journal.ts'
 import { type Authenticator, createAuthenticator } from './auth.ts'
@@ -13,6 +13,7 @@ import type { DataplaneLimits } from './dataplane-limits.ts'
 import { execRoutes } from './exec.ts'
 import { fileRoutes } from './files.ts'
 import type { KeySource } from './keys.ts'
+import { livenessRoutes } from './liveness.ts'
 import { createDataplaneMetrics } from './metrics.ts'
 import { processRoutes } from './processes.ts'
 import { Query } from './query.ts'
@@ -52,7 +53,7 @@ export const createDataplane = (options: DataplaneOptions): Dataplane => {
   const auth = createAuthenticator(options)
   const origins = createOrigins(options.corsOrigins)
   const metrics = createDataplaneMetrics(options.metrics)
-  const router = createRouter([...execRoutes, ...fileRoutes, ...processRoutes])
+  const router = createRouter([...execRoutes, ...fileRoutes, ...processRoutes, ...livenessRoutes])
   const sockets = createSocketServer({ auth, origins, revocations: options.revocations, metrics, log, now: options.now, access, limits })
 
   const running = new Set<Watch>()
@@ -74,20 +75,22 @@ export const createDataplane = (options: DataplaneOptions): Dataplane => {
     const { route, id } = router.match(incoming.method ?? 'GET', target.path)
     context.route = route.path
     context.alias = route.alias === true
-    context.requires = route.requires
+    const { requires } = route
+    context.requires = requires ?? undefined
     const sandbox = auth.sandbox(claims)
-    auth.require(claims, route.requires)
-    access.opened(accessOf(incoming, context, claims))
-    sandbox.activity.touch()
-    const detach = sandbox.activity.attach()
+    if (requires !== null) {
+      auth.require(claims, requires)
+      access.opened(accessOf(incoming, context, claims))
+    }
+    const detach = route.quiet === true ? undefined : useOf(sandbox)
     const aborter = new AbortController()
     outgoing.once('close', () => {
-      detach()
+      detach?.()
       if (!outgoing.writableFinished) aborter.abort(new BoxofficeError('INVALID_REQUEST', 'The client closed the connection'))
       metrics.latency.labels(route.path).observe((performance.now() - context.startedAt) / 1000)
     })
     if (sandbox.lost !== undefined) throw new BoxofficeError('SANDBOX_LOST', 'The sandbox is gone; negotiate again')
-    const watch: Watch = { claims, requires: route.requires, listener: undefined }
+    const watch: Watch = { claims, requires, listener: undefined }
     running.add(watch)
     outgoing.once('close', () => running.delete(watch))
     const onSessionEnd: Call['onSessionEnd'] = (listener) => {
@@ -146,15 +149,21 @@ export const createDataplane = (options: DataplaneOptions): Dataplane => {
   }
 }
 
+/** Counts a request as a use of the sandbox until the returned function is called. */
+const useOf = ({ activity }: Sandbox): (() => void) => {
+  activity.touch()
+  return activity.attach()
+}
+
 /** A request in flight, and who wants to know when its session, token or right ends. */
-type Watch = { claims: SessionTokenClaims; requires: Capability; listener: ((reason: BoxofficeError) => void) | undefined }
+type Watch = { claims: SessionTokenClaims; requires: Capability | null; listener: ((reason: BoxofficeError) => void) | undefined }
 
 /** A request was authorised at its start, so expiry meanwhile is nothing [C-27]. */
 const tellSessionEnd = (auth: Authenticator, { claims, requires, listener }: Watch): void => {
   if (listener === undefined) return
   try {
     auth.recheck(claims)
-    auth.require(claims, requires)
+    if (requires !== null) auth.require(claims, requires)
   } catch (thrown) {
     const reason = fromUnknown(thrown)
     if (reason.code !== 'TOKEN_EXPIRED') listener(reason)

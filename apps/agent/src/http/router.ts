@@ -1,14 +1,17 @@
 import { BoxofficeError, type Capability } from '@boxoffice/protocol'
 import type { Handler } from './call.ts'
 
-/** One dataplane route below `/sandboxes/{sandbox_id}/v1/`. No route works without the capability that it names. */
+/** One dataplane route below `/sandboxes/{sandbox_id}/v1/`. */
 export type Route = {
   method: 'GET' | 'POST' | 'DELETE'
   /** As in `execs/:id/output`; at most one parameter. */
   path: string
-  requires: Capability
+  /** No route works without the capability that it names; null: any valid token will do. */
+  requires: Capability | null
   handler: Handler
   alias?: true
+  /** Asks about the sandbox without using it: no activity, so that who only looks keeps nothing awake. */
+  quiet?: true
 }
 
 export type Match = { route: Route; id: string }

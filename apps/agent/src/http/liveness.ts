@@ -1,0 +1,41 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import { BoxofficeError, EXEC_ID_PATTERN } from '@boxoffice/protocol'
+import type { Sandbox } from '../sandbox/sandbox.ts'
+import { ProcessRecord } from '../supervisor/payloads.ts'
+import type { Call } from './call.ts'
+import { sendJson, sendNothing } from './respond.ts'
+import type { Route } from './router.ts'
+
+type ExecState = 'running' | 'exited' | 'missing' | 'unknown'
+
+/** The answer is out within a second, with what is left of it for the way. */
+const STATE_WITHIN_MS = 800
+
+const ping = ({ outgoing }: Call): void => sendNothing(outgoing, 204)
+
+/** Never waits for a sandbox that sleeps or stands still: its execs are `unknown`, and it is not woken. */
+const getState = async ({ sandbox, outgoing, id }: Call): Promise<void> => {
+  const late = new AbortController()
+  const unknown = delay(STATE_WITHIN_MS, 'unknown' as const, { signal: late.signal })
+  unknown.catch(() => {})
+  const state = await Promise.race([stateOf(sandbox, id), unknown])
+  late.abort()
+  sendJson(outgoing, 200, { exec_id: id, state })
+}
+
+const stateOf = async (sandbox: Sandbox, id: string): Promise<ExecState> => {
+  // Ids of managed processes are none that a client can give an exec.
+  if (!EXEC_ID_PATTERN.test(id)) return 'missing'
+  try {
+    const record = ProcessRecord.parse(await sandbox.link.call('get', { id }))
+    return record.state === 'running' ? 'running' : 'exited'
+  } catch (error) {
+    return error instanceof BoxofficeError && error.code === 'EXEC_NOT_FOUND' ? 'missing' : 'unknown'
+  }
+}
+
+/** What a client asks by another connection when the one it uses has gone silent. */
+export const livenessRoutes: readonly Route[] = [
+  { method: 'GET', path: 'ping', requires: null, handler: ping, quiet: true },
+  { method: 'GET', path: 'execs/:id/state', requires: 'exec', handler: getState, quiet: true },
+]
