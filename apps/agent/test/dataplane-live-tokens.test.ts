@@ -119,7 +119,8 @@ describe('[C-57] rights that are narrowed', () => {
   test('two narrowings count together, and each only as long as it says', async () => {
     const { sub, token } = await actor({ iat: seconds() - 10 })
     dp.revocations.apply(narrow(sub, ['fs_read', 'exec'], seconds() - 5))
-    dp.revocations.apply(narrow(sub, ['fs_read', 'shell'], seconds() - 4, 5))
+    // Seconds are whole: one that ends in a second may be over at the next look.
+    dp.revocations.apply(narrow(sub, ['fs_read', 'shell'], seconds() - 4, 9))
     expect((await dp.fetch('/execs', { token })).status).toBe(403)
     await until('the second one is over', async () => (await dp.fetch('/execs', { token })).status === 200)
   })
