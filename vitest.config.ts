@@ -5,6 +5,8 @@ const DATAPLANE = 'apps/agent/test/dataplane-*.test.ts'
 const THROUGH_RELAY = 'test/dataplane/through-relay.ts'
 /** Do nothing but wait, for minutes: they run beside the others. */
 const WAITS = '**/dataplane-slow.test.ts'
+/** `expect.poll` gives up after a second by itself. */
+const PATIENT = { poll: { timeout: 60_000 } }
 
 export default defineConfig({
   test: {
@@ -14,8 +16,9 @@ export default defineConfig({
           name: 'unit',
           include: ['packages/*/test/**/*.test.ts', 'apps/*/test/**/*.test.ts'],
           exclude: ['**/*.docker.test.ts', WAITS, '**/node_modules/**'],
-          testTimeout: 30_000,
-          hookTimeout: 30_000,
+          expect: PATIENT,
+          testTimeout: 120_000,
+          hookTimeout: 120_000,
         },
       },
       {
@@ -26,27 +29,30 @@ export default defineConfig({
           // No routes: token check, supervisor wire, and what the agent itself notes of who comes to its own door.
           exclude: ['**/dataplane-{auth,wire,journal}.test.ts', WAITS, '**/node_modules/**'],
           setupFiles: [THROUGH_RELAY],
-          testTimeout: 30_000,
-          hookTimeout: 30_000,
+          expect: PATIENT,
+          testTimeout: 120_000,
+          hookTimeout: 120_000,
         },
       },
-      { test: { name: 'waits', include: [WAITS], hookTimeout: 30_000 } },
-      { test: { name: 'waits-relay', include: [WAITS], setupFiles: [THROUGH_RELAY], hookTimeout: 30_000 } },
+      { test: { name: 'waits', include: [WAITS], expect: PATIENT, hookTimeout: 120_000 } },
+      { test: { name: 'waits-relay', include: [WAITS], expect: PATIENT, setupFiles: [THROUGH_RELAY], hookTimeout: 120_000 } },
       {
         test: {
           name: 'stack',
           include: ['test/**/*.test.ts'],
           exclude: ['**/*.docker.test.ts', '**/node_modules/**'],
-          testTimeout: 60_000,
-          hookTimeout: 60_000,
+          expect: PATIENT,
+          testTimeout: 180_000,
+          hookTimeout: 180_000,
         },
       },
       {
         test: {
           name: 'docker',
           include: ['{apps,packages}/*/test/**/*.docker.test.ts', 'test/**/*.docker.test.ts'],
-          testTimeout: 60_000,
-          hookTimeout: 60_000,
+          expect: PATIENT,
+          testTimeout: 180_000,
+          hookTimeout: 180_000,
           // One engine: files that count its containers must not meet those of another file.
           fileParallelism: false,
           sequence: { groupOrder: 1 },

@@ -43,7 +43,7 @@ describe('local: Box sessions with a TTL of 2 s', () => {
     expect(await box.output('long', 'sleep 6; echo done')).toBe('done\n')
   })
 
-  test('[0-45, 2-69] a managed process keeps its session; without it the session ends', { timeout: 60_000 }, async () => {
+  test('[0-45, 2-69] a managed process keeps its session; without it the session ends', { timeout: 180_000 }, async () => {
     await box.create('server')
     await box.start('server', { command: 'cat' })
     await new Promise((resolve) => setTimeout(resolve, 6000)) // three times the TTL: it is what is tested
@@ -68,7 +68,7 @@ describe('local: Box sessions with a TTL of 2 s', () => {
   })
 
   test('[2-119] a workspace above its quota: the command fails and the session is gone; a full one takes no command', {
-    timeout: 60_000,
+    timeout: 180_000,
   }, async () => {
     const fill = 'head -c 3000000 /dev/urandom > big'
     await box.create('small', { workspace_quota_mb: 1 })
@@ -81,7 +81,7 @@ describe('local: Box sessions with a TTL of 2 s', () => {
     await box.remove('filled')
   })
 
-  test('[0-34] other extra mounts make the sandbox of a session anew, the same ones and none do not', { timeout: 60_000 }, async () => {
+  test('[0-34] other extra mounts make the sandbox of a session anew, the same ones and none do not', { timeout: 180_000 }, async () => {
     const idOf = async () => ((await box.get('mounted')).body as { backend_session_id: string }).backend_session_id
     await box.create('mounted')
     const sandbox = await idOf()
@@ -145,7 +145,7 @@ describe('local: what a Box session is', () => {
   })
 
   test('[0-50, 0-51, 2-35] above max_sessions: 503 capacity, also for many at once; another tenant has its own', {
-    timeout: 60_000,
+    timeout: 180_000,
   }, async () => {
     await box.create('one')
     expect(refusalOf(await box.exec('two', 'true'))).toEqual([503, 'capacity'])

@@ -51,7 +51,7 @@ describe('deploy/compose.yaml, on images of the project, without a variable', ()
     await eventually(
       'it is ready',
       async () => (await request('http://127.0.0.1:7070/readyz').catch(() => undefined))?.status === 200,
-      60_000,
+      120_000,
     )
     key = (await compose('exec', '-T', 'broker', 'cat', '/run/boxoffice/api-key')).trim()
   }, 300_000)
@@ -59,9 +59,9 @@ describe('deploy/compose.yaml, on images of the project, without a variable', ()
   afterAll(async () => {
     await compose?.('down', '-v')
     for (const path of [directory, AGENT_DIRECTORY]) await rm(path, { recursive: true, force: true })
-  }, 60_000)
+  }, 120_000)
 
-  test('[2-44, 2-46] the Box surface is at 5410 and its RPC at 5411, with a key that was made for it', { timeout: 60_000 }, async () => {
+  test('[2-44, 2-46] the Box surface is at 5410 and its RPC at 5411, with a key that was made for it', { timeout: 180_000 }, async () => {
     const box = boxApi('http://127.0.0.1:5410', key)
     expect(await box.output('s1', 'echo from a container')).toBe('from a container\n')
     const rpc = await openRpc('ws://127.0.0.1:5411/', key)
@@ -70,7 +70,7 @@ describe('deploy/compose.yaml, on images of the project, without a variable', ()
     rpc.close()
   })
 
-  test('[2-28] its containers have the labels that tools of the Box surface look for', { timeout: 60_000 }, async () => {
+  test('[2-28] its containers have the labels that tools of the Box surface look for', { timeout: 180_000 }, async () => {
     const box = boxApi('http://127.0.0.1:5410', key)
     await box.create('labelled')
     const { backend } = (await box.status()).body as { backend: { instance_id: string } }
@@ -82,7 +82,7 @@ describe('deploy/compose.yaml, on images of the project, without a variable', ()
     expect(backend.instance_id).toMatch(/^[0-9a-f]{12}$/)
   })
 
-  test('[2-27] a session that is deleted leaves no container', { timeout: 60_000 }, async () => {
+  test('[2-27] a session that is deleted leaves no container', { timeout: 180_000 }, async () => {
     const box = boxApi('http://127.0.0.1:5410', key)
     const rpc = await openRpc('ws://127.0.0.1:5411/', key)
     await box.create('gone')

@@ -91,7 +91,7 @@ describe('[4-133] size of a shell', () => {
     await first.until(() => first.text().endsWith('30 100\r\n'))
     first.send({ type: 'close' })
     await first.closed
-  }, 10_000)
+  }, 120_000)
 
   test('a reattach applies the size after the replay, also the same one', async () => {
     const first = await connect('shell')
@@ -110,5 +110,5 @@ describe('[4-133] size of a shell', () => {
     await larger.until(() => larger.text().includes('40 90'))
     larger.send({ type: 'close' })
     await larger.closed
-  }, 10_000)
+  }, 120_000)
 })

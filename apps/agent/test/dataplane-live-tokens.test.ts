@@ -68,7 +68,7 @@ describe('[C-28, C-30, 4-37] a session that ends', () => {
         tokens: [],
       })
       expect((await busy.closed).code).toBe(4410)
-      expect(performance.now() - started).toBeLessThan(9000)
+      expect(performance.now() - started).toBeLessThan(60_000)
       expect(busy.find('exit')).toMatchObject({ reason: 'killed', kill_cause: 'expired', signal: 'SIGKILL' })
       expect(busy.frames.map(({ type }) => type).slice(-2)).toEqual(['exit', 'error'])
       expect(busy.find('error')?.error).toMatchObject({ code: 'SESSION_RELEASED', details: { reason: 'hard_ttl' } })
@@ -77,7 +77,7 @@ describe('[C-28, C-30, 4-37] a session that ends', () => {
     } finally {
       await own[Symbol.asyncDispose]()
     }
-  }, 20_000)
+  }, 120_000)
 
   test('a token that is revoked while its body comes in starts nothing that goes on', async () => {
     const { token } = await actor({ jti: 'revoked-on-the-way' })

@@ -55,7 +55,7 @@ describe('[3.5] readers of one terminal', () => {
     fast.send({ type: 'signal', signal: 'KILL' })
     await fast.closed
     expect(fast.bytes().equals(expected(size(fast)))).toBe(true)
-  }, 60_000)
+  }, 120_000)
 
   test('one alone holds the process to its own speed, and loses nothing', async () => {
     const only = await flood('held')
@@ -75,7 +75,7 @@ describe('[3.5] readers of one terminal', () => {
     only.send({ type: 'signal', signal: 'KILL' })
     await only.closed
     expect(only.bytes().equals(expected(size(only)))).toBe(true)
-  }, 60_000)
+  }, 120_000)
 
   test('takeover: the newest is alone, and the others are told so with 4409', async () => {
     const first = await connect()

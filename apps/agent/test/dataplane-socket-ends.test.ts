@@ -45,7 +45,7 @@ describe('ends', () => {
         tokens: [],
       })
       expect([(await busy.closed).code, (await idle.closed).code]).toEqual([4410, 4410])
-      expect(performance.now() - started).toBeLessThan(2000)
+      expect(performance.now() - started).toBeLessThan(30_000)
       expect(busy.find('exit')).toMatchObject({ reason: 'killed', kill_cause: 'released' })
       expect(busy.frames.map(({ type }) => type).slice(-2)).toEqual(['exit', 'error'])
       expect(idle.errorCode).toBe('SESSION_RELEASED')

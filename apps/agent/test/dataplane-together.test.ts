@@ -104,4 +104,4 @@ const whole: Reader = {
 test('whoever reads from a sandbox, in whatever way, gets its own bytes while all the others read too', async () => {
   const readers = [socket('binary'), socket('json'), socket('base64'), file('file-a'), file('file-b'), archive, listing, managed, whole]
   await Promise.all(readers.map(({ read }) => read()))
-}, 60_000)
+}, 120_000)

@@ -67,7 +67,7 @@ describe('boxoffice up', () => {
     const waiting = start(['exec', '--thread', 'hangup', '--', 'sh', '-c', 'echo begun; cat'], { env: up.env })
     await waiting.says('begun')
     up.up.child.kill('SIGHUP')
-    await expect.poll(async () => (await keys()).length, { timeout: 20_000 }).toBe(before.length + 1)
+    await expect.poll(async () => (await keys()).length, { timeout: 60_000 }).toBe(before.length + 1)
     expect(await keys()).toEqual(expect.arrayContaining(before))
     waiting.child.stdin?.end('still here')
     expect(await waiting.ended).toMatchObject({ code: 0, stdout: 'begun\nstill here' })
@@ -208,7 +208,7 @@ describe('boxoffice shell', () => {
           terminal.write('stty size\n')
           return terminal.stdout
         },
-        { timeout: 10_000, interval: 200 },
+        { timeout: 60_000, interval: 200 },
       )
       .toContain('40 120')
     terminal.write('exit 7\n')
@@ -312,7 +312,7 @@ describe('boxoffice sessions, keys', () => {
     expect(listed.stdout).not.toContain(key)
     expect((await boxoffice(['keys', 'list', '--api-key', key])).stderr).toMatch(/FORBIDDEN/)
     expect((await boxoffice(['keys', 'revoke', id])).code).toBe(0)
-    await expect.poll(async () => (await boxoffice(['sessions', '--api-key', key])).stderr, { timeout: 10_000 }).toMatch(/UNAUTHENTICATED/)
+    await expect.poll(async () => (await boxoffice(['sessions', '--api-key', key])).stderr, { timeout: 60_000 }).toMatch(/UNAUTHENTICATED/)
   })
 })
 

@@ -51,7 +51,7 @@ export const cleanupSuite = (provider: ProviderName): void => {
             .values()
             .map(({ length }) => length),
         )
-      await expect.poll(numbers, { timeout: 20_000 }).toEqual(new Set([16]))
+      await expect.poll(numbers, { timeout: 60_000 }).toEqual(new Set([16]))
       const before = await held()
       const descriptors = openFiles(stack.agent().ready.pid)
       for (let i = 0; i < 200; i++) {

@@ -49,7 +49,7 @@ export const recoverySuite = (provider: ProviderName): void => {
     })
 
     test('[3.4] gets every byte once when the agent is killed with -9 in the middle of a stream and comes back', {
-      timeout: 60_000,
+      timeout: 180_000,
     }, async () => {
       const run = await session.exec.start(`seq 1 ${LINES}; exit 4`)
       let killed = 0

@@ -133,7 +133,7 @@ export const scopesSuite = (provider: ProviderName): void => {
     })
 
     test('[0-29, 0-30, 0-31, 0-32, 0-33, 0-35, 0-52] extra mounts: all bound skills are there from the start, whichever is used first', {
-      timeout: 60_000,
+      timeout: 180_000,
     }, async () => {
       const who = message({ launcher_id: 'skilled' })
       const first = await use('skilled', who, 'cat /workspace/.skills/a/SKILL.md; echo from-inside > /workspace/.skills/a/made', {
@@ -148,7 +148,7 @@ export const scopesSuite = (provider: ProviderName): void => {
     })
 
     test('[0-20, 0-21, 0-22] fifty messages of one scope at once, from three directions: one sandbox, whose files stay', {
-      timeout: 60_000,
+      timeout: 180_000,
     }, async () => {
       const who = message({ launcher_id: 'crowd' })
       const all = await Promise.all([

@@ -72,7 +72,7 @@ export const suspendSuite = (provider: ProviderName): void => {
       expect([released.status, released.text]).toEqual([204, ''])
       const start = performance.now()
       await eventually('the token is refused', async () => (await dataplane(grant, 'GET', '/execs')).status === 401)
-      expect(performance.now() - start).toBeLessThan(2000)
+      expect(performance.now() - start).toBeLessThan(30_000)
       expect((await dataplane(grant, 'GET', '/execs')).body).toMatchObject({
         error: { code: 'SESSION_RELEASED', details: { reason: 'released' } },
       })

@@ -23,18 +23,18 @@ export const truthSuite = (provider: ProviderName): void => {
         timeout_seconds: 1,
       })
       expect(ran.body).toMatchObject({ timed_out: true, exit_code: 124, reason: 'timed_out' })
-      expect(performance.now() - start).toBeLessThan(5000)
+      expect(performance.now() - start).toBeLessThan(30_000)
       expect(processesWith(`sleep ${seconds}`)).toEqual([])
     })
 
     test('[C-66] exit does not wait for a background child that holds stdout, and the next exec is not slowed', async () => {
       const start = performance.now()
-      const ran = await dataplane(grant, 'POST', '/exec', { command: 'sleep 8 & echo done' })
+      const ran = await dataplane(grant, 'POST', '/exec', { command: 'sleep 90 & echo done' })
       expect(ran.body).toMatchObject({ stdout: 'done\n', exit_code: 0, reason: 'exited' })
-      expect(performance.now() - start).toBeLessThan(2000)
+      expect(performance.now() - start).toBeLessThan(60_000)
       const next = performance.now()
       await dataplane(grant, 'POST', '/exec', { command: 'echo' })
-      expect(performance.now() - next).toBeLessThan(1000)
+      expect(performance.now() - next).toBeLessThan(30_000)
     })
 
     test('[4-101] a non-zero exit, a signal and a missing program are results', async () => {

@@ -17,7 +17,7 @@ const LOST_AFTER_SECONDS = 20
 const numbers = (count: number): Buffer => Buffer.from(`${Array.from({ length: count }, (_, i) => i + 1).join('\n')}\n`)
 
 /** A broker and two agents, each on a machine of its own with TLS on every listener, and the client on a fourth. */
-export const twoMachinesSuite = (provider: ProviderName, subnet: number): void => {
+export const twoMachinesSuite = (provider: ProviderName, suite: number): void => {
   describe(`${provider}: a broker and two agents on three machines`, () => {
     let directory: string
     let network: Network
@@ -53,7 +53,7 @@ export const twoMachinesSuite = (provider: ProviderName, subnet: number): void =
 
     beforeAll(async () => {
       directory = await mkdtemp(join(tmpdir(), 'bxo-'))
-      network = makeNetwork(['broker', 'one', 'two'], subnet)
+      network = makeNetwork(['broker', 'one', 'two'], suite)
       const { ca, cert, key } = makeCertificates(
         directory,
         Object.values(network.machines).map(({ address }) => address),

@@ -1,5 +1,6 @@
 import { execFileSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
+import { networkInterfaces } from 'node:os'
 
 const run = (program: string, ...args: string[]): string =>
   execFileSync(program, args, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] })
@@ -18,11 +19,23 @@ export type Machine = {
 /** Machines around one switch, and this one beside them. */
 export type Network = { machines: Record<string, Machine>; [Symbol.dispose](): void }
 
+/** Suites that may run at the same time have numbers below this. */
+const SUITES = 8
+
+/** The first of `suite`, `suite + SUITES`, … whose 10.213.x.0/24 is not in use here: a run that was killed leaves its network behind. */
+const freeSubnet = (suite: number): number => {
+  const used = Object.values(networkInterfaces()).flatMap((addresses) => (addresses ?? []).map(({ address }) => address))
+  let subnet = suite
+  while (used.some((address) => address.startsWith(`10.213.${subnet}.`))) subnet += SUITES
+  return subnet
+}
+
 /**
  * Makes a network namespace for each name, joined by a bridge that has a namespace to itself, so that no firewall rule of this
- * machine applies to it. Takes root. `subnet` is the third number of 10.213.x.0/24.
+ * machine applies to it. Takes root. `suite` (0 to 7) keeps suites that run at the same time apart.
  */
-export const makeNetwork = (names: readonly string[], subnet: number): Network => {
+export const makeNetwork = (names: readonly string[], suite: number): Network => {
+  const subnet = freeSubnet(suite)
   const tag = `bxo${randomBytes(3).toString('hex')}`
   const spaces: string[] = []
   const addSpace = (name: string): string => {

@@ -43,7 +43,7 @@ export const isFrozen = (pid: number): boolean => {
 export const filesBelow = async (directory: string): Promise<string[]> => (await readdir(directory, { recursive: true })).toSorted()
 
 /** Polls until `holds`; for what the product does in the background and tells nobody. The limit is a hang guard. */
-export const eventually = async (what: string, holds: () => boolean | Promise<boolean>, limitMs = 30_000): Promise<void> => {
+export const eventually = async (what: string, holds: () => boolean | Promise<boolean>, limitMs = 60_000): Promise<void> => {
   const end = performance.now() + limitMs
   while (!(await holds())) {
     if (performance.now() > end) throw new Error(`not within ${limitMs} ms: ${what}`)

@@ -16,8 +16,8 @@ beforeEach(async () => {
 })
 afterAll(() => server[Symbol.asyncDispose]())
 
-const noneWith = (text: string) => expect.poll(() => processesWith(text), { timeout: 10_000 }).toEqual([])
-const someWith = (text: string) => expect.poll(() => processesWith(text).length, { timeout: 10_000 }).toBeGreaterThan(0)
+const noneWith = (text: string) => expect.poll(() => processesWith(text), { timeout: 60_000 }).toEqual([])
+const someWith = (text: string) => expect.poll(() => processesWith(text).length, { timeout: 60_000 }).toBeGreaterThan(0)
 const sandboxOf = (session: string) =>
   String(server.log().find(({ event, session_id }) => event === 'session_created' && session_id === session)?.sandbox)
 
@@ -26,7 +26,7 @@ describe('timeout', () => {
     const time = longTime()
     const started = performance.now()
     const { output, error, exit_code } = await sbs.bash(id, `sleep ${time} & sleep ${time}`)
-    expect(performance.now() - started).toBeLessThan(3000)
+    expect(performance.now() - started).toBeLessThan(30_000)
     expect([output, error, exit_code]).toEqual(['', 'the step timed out after 1 s and was killed', 124])
     await noneWith(time)
     expect(await sbs.bash(id, 'echo usable')).toEqual({ output: 'usable\n', error: '', exit_code: 0 })
@@ -82,9 +82,9 @@ describe('crash', () => {
     })
     expect(status).toBe(200)
     expect(body).toMatchObject({ exit_code: 137, error: expect.stringMatching(/crashed|closed/) })
-    await expect.poll(async () => (await sbs.close(id)).status, { timeout: 10_000 }).toBe(404)
+    await expect.poll(async () => (await sbs.close(id)).status, { timeout: 60_000 }).toBe(404)
     await noneWith(time)
-    await expect.poll(() => existsSync(directory), { timeout: 10_000 }).toBe(false)
+    await expect.poll(() => existsSync(directory), { timeout: 60_000 }).toBe(false)
   })
 })
 
@@ -106,7 +106,7 @@ describe('close', () => {
     const started = performance.now()
     const closed = await client.close(session)
     expect(closed.status).toBe(204)
-    expect(performance.now() - started).toBeLessThan(3000)
+    expect(performance.now() - started).toBeLessThan(30_000)
     const { error, exit_code } = await step
     expect([error, exit_code]).toEqual(['the step was killed: the session was closed', 137])
     expect(processesWith(time)).toEqual([])
@@ -121,7 +121,7 @@ describe('close', () => {
     const waiting = client.post(session, { sandbox_id: session, type: 'bash', payload: { cmd: 'echo late' } })
     const started = performance.now()
     expect((await client.close(session)).status).toBe(204)
-    expect(performance.now() - started).toBeLessThan(3000)
+    expect(performance.now() - started).toBeLessThan(30_000)
     expect((await running).exit_code).toBe(137)
     expect((await waiting).status).toBe(404)
     expect(processesWith(time)).toEqual([])

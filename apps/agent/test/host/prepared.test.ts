@@ -21,11 +21,11 @@ const names = ({ dataDirectory }: Host): Promise<string[]> => readdir(join(dataD
 
 /** Resolves with the ids when the number is made up and stays so. */
 const filled = async (host: Host): Promise<string[]> => {
-  await expect.poll(async () => (await names(host)).length, { timeout: 20_000 }).toBe(16)
+  await expect.poll(async () => (await names(host)).length, { timeout: 60_000 }).toBe(16)
   // The last one is in its place before it is complete.
   const complete = async (id: string) => (await readdir(join(host.dataDirectory, 'prepared', id))).sort().join()
   await expect
-    .poll(async () => new Set(await Promise.all((await names(host)).map(complete))), { timeout: 20_000 })
+    .poll(async () => new Set(await Promise.all((await names(host)).map(complete))), { timeout: 60_000 })
     .toEqual(new Set(['link,local.json,record.json,sandbox.log,workspace']))
   return names(host)
 }
@@ -94,8 +94,8 @@ describe.runIf(process.getuid?.() === 0)('what is prepared', () => {
       await mkdir(join(host.dataDirectory, 'prepared', id, 'record.json'))
     }
     for (const _ of ids) await expect(host.ensure('second')).rejects.toThrow('EISDIR')
-    await expect.poll(() => waitingFor(ids), { timeout: 10_000 }).toEqual([])
-    await expect.poll(() => groupsOf(host).filter((name) => ids.includes(name)), { timeout: 10_000 }).toEqual([])
+    await expect.poll(() => waitingFor(ids), { timeout: 60_000 }).toEqual([])
+    await expect.poll(() => groupsOf(host).filter((name) => ids.includes(name)), { timeout: 60_000 }).toEqual([])
     const next = await host.ensure('second')
     expect(await run(next, 'echo works')).toMatchObject({ stdout: 'works\n' })
   })

@@ -5,7 +5,7 @@ import { hostileSuite, Scene } from './suite.ts'
 
 describe('local, bubblewrap', () => hostileSuite(openLocal('bubblewrap')))
 
-test('there are at least twenty, and where nothing is isolated they find what they look for', { timeout: 60_000 }, async () => {
+test('there are at least twenty, and where nothing is isolated they find what they look for', { timeout: 180_000 }, async () => {
   expect(PROGRAMS.length).toBeGreaterThanOrEqual(20)
   const scene = await Scene.make(openLocal('none'))
   try {

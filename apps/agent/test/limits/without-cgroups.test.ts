@@ -28,11 +28,11 @@ const measure = async (isolation: 'bubblewrap' | 'none', enter: string[]) => {
   // Both from the checkout, wherever it is seen then.
   const node = process.execPath.replace(`${ROOT}/`, './')
   const [file = '', ...args] = [...enter, node, '--disable-warning=ExperimentalWarning', PROGRAM, isolation, String(LIMIT)]
-  const { stdout } = await run(file, args, { cwd: ROOT, env: { PATH: process.env.PATH }, timeout: 80_000 })
+  const { stdout } = await run(file, args, { cwd: ROOT, env: { PATH: process.env.PATH }, timeout: 170_000 })
   return JSON.parse(stdout) as Record<string, unknown>
 }
 
-describe('[2-03] control groups are closed to the agent', { timeout: 90_000 }, () => {
+describe('[2-03] control groups are closed to the agent', { timeout: 180_000 }, () => {
   test.each(AGENTS)(
     'of %s: the number of processes is held for each sandbox by itself; of memory and CPU it is said that they are not',
     async (_, enter) => {

@@ -24,7 +24,7 @@ export const parentOf = (pid: number): number | undefined => {
 }
 
 /** Waits until a condition holds; fails with what it waited for. The limit is a guard against hanging. */
-export const until = async (what: string, condition: () => boolean | Promise<boolean>, withinMs = 20_000): Promise<void> => {
+export const until = async (what: string, condition: () => boolean | Promise<boolean>, withinMs = 60_000): Promise<void> => {
   const end = performance.now() + withinMs
   while (!(await condition())) {
     if (performance.now() > end) throw new Error(`not within ${withinMs} ms: ${what}`)

@@ -43,7 +43,7 @@ export class Screen {
   }
 
   /** Shows it as soon as it fits; fails with what it shows instead. */
-  async until(fits: (shown: string) => boolean, withinMs = 10_000): Promise<string> {
+  async until(fits: (shown: string) => boolean, withinMs = 60_000): Promise<string> {
     const end = performance.now() + withinMs
     for (;;) {
       const shown = await this.show()

@@ -48,7 +48,7 @@ export abstract class SocketClient {
   }
 
   /** Waits until what has come fulfils a condition. The limit is a guard against hanging. */
-  async until(condition: () => boolean, withinMs = 20_000): Promise<void> {
+  async until(condition: () => boolean, withinMs = 60_000): Promise<void> {
     if (condition()) return
     await new Promise<void>((resolve, reject) => {
       const late = setTimeout(() => {

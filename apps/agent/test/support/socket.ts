@@ -58,7 +58,7 @@ export class TestSocket extends SocketClient {
   }
 
   /** The first frame of a type, waiting for it; fails when the socket closes without one. */
-  async frame<T extends Frame['type']>(type: T, withinMs = 20_000): Promise<Extract<Frame, { type: T }>> {
+  async frame<T extends Frame['type']>(type: T, withinMs = 60_000): Promise<Extract<Frame, { type: T }>> {
     await this.until(() => this.find(type) !== undefined || this.ws.readyState === WebSocket.CLOSED, withinMs)
     const found = this.find(type)
     if (found === undefined)

@@ -24,7 +24,7 @@ describe('[C-50] registration', () => {
     expect(agent.registration).toMatchObject({ agent_id: expect.stringMatching(/^agt_/), issuer: broker.url, decisions: [] })
     expect(agent.registration.jwks.keys).toHaveLength(1)
     expect(agent.registration.pools.map(({ name, pool_size }) => [name, pool_size])).toEqual([['warm', 3]])
-    expect(Math.abs(agent.registration.clock_drift_ms)).toBeLessThan(1000)
+    expect(Math.abs(agent.registration.clock_drift_ms)).toBeLessThan(30_000)
   })
 
   test('[C-48] the drift of the agent clock is reported', async () => {

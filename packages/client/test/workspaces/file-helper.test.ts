@@ -49,6 +49,6 @@ workspaceTest('a program with a helper ends when it is done', async ({ workspace
   const program = `
     import { writeSessionFile } from '${import.meta.resolve('@boxoffice/client/workspaces')}'
     await writeSessionFile('${id}', 'file', 'x', { workspaceRoot: '${root}' })`
-  await promisify(execFile)(process.execPath, ['--input-type=module', '-e', program], { timeout: 25_000 })
+  await promisify(execFile)(process.execPath, ['--input-type=module', '-e', program], { timeout: 60_000 })
   expect((await readSessionFile(id, 'file', options)).toString()).toBe('x')
 })

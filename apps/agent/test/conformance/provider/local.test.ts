@@ -81,7 +81,7 @@ describe.runIf(process.getuid?.() === 0)('launchers of the local provider', () =
     expect(await run(next, 'echo again')).toMatchObject({ stdout: 'again\n' })
     expect([sandbox, next].map((one) => wasLaunched(host, one))).toEqual([true, true])
     for (const { id } of [sandbox, next]) await host.manager.destroy(id, 'released')
-    await expect.poll(async () => await remains(host), { timeout: 10_000 }).toEqual([])
+    await expect.poll(async () => await remains(host), { timeout: 60_000 }).toEqual([])
   })
 })
 

@@ -125,7 +125,7 @@ export const providerSuite = ({ kind, open, cycles, accident, remains }: Exam): 
       await accident(host as Host, sandbox)
       expect(await lost).toMatchObject({ sandbox_id: sandbox.id, session_id: 's1', state: 'lost' })
       expect(await told).toMatchObject({ lost: true })
-      expect(performance.now() - from).toBeLessThan(5000)
+      expect(performance.now() - from).toBeLessThan(30_000)
       await expect(sandbox.ready(AbortSignal.timeout(1000))).rejects.toMatchObject({ code: 'SANDBOX_LOST' })
     })
   })
