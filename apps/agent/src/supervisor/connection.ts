@@ -2,6 +2,7 @@ import { createHash, timingSafeEqual } from 'node:crypto'
 import type { Socket } from 'node:net'
 import { z } from 'zod'
 import { readShared } from './shared-reads.ts'
+import type { UnprovenConnections } from './unproven-connections.ts'
 import { FRAME, FrameDecoder, type FrameSink, WIRE_VERSION, WireViolation } from './wire.ts'
 
 export const Hello = z.object({
@@ -16,7 +17,9 @@ export const Hello = z.object({
 })
 export type Hello = z.infer<typeof Hello>
 
-const HELLO_WITHIN_MS = 5000
+const HELLO_WITHIN_MS = 1000
+/** A hello has less than 200. */
+const MAX_BYTES_BEFORE_HELLO = 4096
 
 export const hashSecret = (secret: string): string => createHash('sha256').update(secret).digest('hex')
 
@@ -36,15 +39,26 @@ export interface ConnectionRole extends FrameSink {
  */
 export const serveConnection = (
   accepted: Socket,
-  options: { admit: (hello: Hello, socket: Socket) => ConnectionRole; refused: (why: string) => void },
+  options: { admit: (hello: Hello, socket: Socket) => ConnectionRole; unproven: UnprovenConnections },
 ): Socket => {
+  const { admit, unproven } = options
   let role: ConnectionRole | undefined
-  const late = setTimeout(() => fail('no hello in time'), HELLO_WITHIN_MS)
+  let bytesBeforeHello = 0
+  // Where the agent itself was busy for that long, the hello may be there unread: it is read before the immediate runs.
+  const late = setTimeout(() => setImmediate(() => role === undefined && connection.refuse('no hello in time')), HELLO_WITHIN_MS)
   late.unref()
 
-  const fail = (why: string): void => {
-    options.refused(why)
-    socket.destroy()
+  const connection = {
+    refuse: (why: string): void => {
+      if (socket.destroyed) return
+      settle()
+      unproven.logRefusal(why)
+      socket.destroy()
+    },
+  }
+  const settle = (): void => {
+    clearTimeout(late)
+    unproven.delete(connection)
   }
 
   const decoder = new FrameDecoder({
@@ -56,23 +70,26 @@ export const serveConnection = (
       if (role !== undefined) return role.frame(type, payload)
       const hello = Hello.safeParse(payload)
       if (type !== FRAME.hello || !hello.success) throw new WireViolation('first frame is not a valid hello')
-      clearTimeout(late)
-      role = options.admit(hello.data, socket)
+      role = admit(hello.data, socket)
+      settle()
     },
   })
 
   const socket = readShared(accepted, (chunk) => {
     if (socket.destroyed) return
     try {
+      if (role === undefined) bytesBeforeHello += chunk.length
       decoder.push(chunk)
+      if (role === undefined && bytesBeforeHello > MAX_BYTES_BEFORE_HELLO) throw new WireViolation('too many bytes before hello')
     } catch (error) {
-      fail(error instanceof Error ? error.message : 'unknown')
+      connection.refuse(error instanceof Error ? error.message : 'unknown')
     }
   })
   socket.on('error', () => socket.destroy())
   socket.on('close', () => {
-    clearTimeout(late)
+    settle()
     role?.closed()
   })
+  unproven.add(connection)
   return socket
 }

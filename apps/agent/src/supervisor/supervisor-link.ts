@@ -8,6 +8,7 @@ import { ChannelConnection } from './channel.ts'
 import { type ConnectionRole, type Hello, hashSecret, sameHash, serveConnection } from './connection.ts'
 import { ControlConnection } from './control-connection.ts'
 import type { Channel, ChannelHandler, SupervisorExit, SupervisorLink } from './link.ts'
+import { UnprovenConnections } from './unproven-connections.ts'
 import { encodeFrame, FRAME, WireViolation } from './wire.ts'
 
 export type SupervisorLinkOptions = {
@@ -48,6 +49,7 @@ export const listenForSupervisor = async (path: string): Promise<Server> => {
 class UnixSupervisorLink implements SupervisorLink {
   readonly #options: SupervisorLinkOptions
   readonly #server: Server
+  readonly #unproven: UnprovenConnections
   readonly #sockets = new Set<Socket>()
   readonly #channels = new Set<ChannelConnection>()
   readonly #idle: ChannelConnection[] = []
@@ -60,6 +62,7 @@ class UnixSupervisorLink implements SupervisorLink {
 
   constructor(options: SupervisorLinkOptions, server: Server) {
     this.#options = options
+    this.#unproven = new UnprovenConnections(options.log)
     this.#secretHash = options.secretHash
     this.#server = server
     server.on('connection', (socket) => this.#accept(socket))
@@ -135,7 +138,7 @@ class UnixSupervisorLink implements SupervisorLink {
   #accept(accepted: Socket): void {
     const socket = serveConnection(accepted, {
       admit: (hello, read) => this.#admit(hello, read),
-      refused: (why) => this.#options.log.warn({ why }, 'supervisor connection refused'),
+      unproven: this.#unproven,
     })
     this.#sockets.add(socket)
     socket.on('close', () => this.#sockets.delete(socket))

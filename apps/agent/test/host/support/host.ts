@@ -58,7 +58,7 @@ export class Host {
     this.#release = parts.release
   }
 
-  static async start(open: OpenProvider, dataDirectory?: string): Promise<Host> {
+  static async start(open: OpenProvider, dataDirectory?: string, log = silent): Promise<Host> {
     const directory = await openDataDirectory(dataDirectory ?? (await mkdtemp('/tmp/bxh-')), undefined)
     const instanceId = Math.random().toString(16).slice(2, 14).padEnd(12, '0')
     const provider = await open(directory, instanceId)
@@ -77,7 +77,7 @@ export class Host {
       defaultHostWorkspace: undefined,
       poolConcurrency: 2,
       journal,
-      log: silent,
+      log,
     })
     const recovery = createRecovery({
       manager,

@@ -1,0 +1,5 @@
+import { describe } from 'vitest'
+import { openDocker } from '../mounts/support.ts'
+import { linkFloodSuite } from './link-flood.ts'
+
+describe('docker', () => linkFloodSuite(openDocker))
