@@ -1,76 +1,79 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { cpus, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import Docker from 'dockerode'
-import { POOL_SIZE, poolFull } from './pool.ts'
-import type { Row, RowContext } from './rows/row.ts'
-import { startStack } from './stack.ts'
+import type { RowModule, RowResult } from './rows/row.ts'
+import { tableOf } from './table.ts'
 
 const ROWS = [
-  ...['exec-latency', 'exec-throughput', 'ensure-new', 'ensure-local', 'ensure-live', 'stdout', 'files', 'memory'],
-  ...['relay', 'wake', 'terminal', 'idle-sockets', 'many-rows', 'idle-local', 'idle-docker'],
+  ...['posix-spawn', 'exec-latency', 'exec-throughput', 'ensure-new', 'ensure-local', 'ensure-live', 'stdout', 'files', 'memory'],
+  ...['relay', 'wake', 'terminal', 'idle-sockets', 'many-rows', 'idle-local', 'idle-docker', 'density'],
 ]
 const IMAGE = process.env.BOXOFFICE_IMAGE ?? 'boxoffice/sandbox:latest'
+/** A guard against a row that hangs, no expectation. */
+const ROW_MS = 60 * 60 * 1000
 
 const { values } = parseArgs({ options: { rows: { type: 'string' }, out: { type: 'string' } } })
-const chosen = values.rows === undefined ? ROWS : values.rows.split(',')
-const scratch = mkdtempSync(join(tmpdir(), 'bxo-bench-'))
-
-const SLEEPY = { name: 'sleepy', idle_timeout_seconds: 1, memory_mb: 512 }
-const ALL = [
-  SLEEPY,
-  { name: 'pooled', pool_size: POOL_SIZE, memory_mb: 500 },
-  { name: 'bulk', memory_mb: 4096, max_upload_bytes: 2 * 1024 ** 3 },
-]
-
-const runRow = async (name: string, context: RowContext): Promise<Row[]> => {
-  const child = spawn(process.execPath, [fileURLToPath(new URL('./row.ts', import.meta.url)), name, JSON.stringify(context)], {
-    stdio: ['ignore', 'pipe', 'inherit'],
-  })
-  let text = ''
-  child.stdout.setEncoding('utf8').on('data', (chunk: string) => {
-    text += chunk
-  })
-  const [code] = (await once(child, 'close')) as [number]
-  if (code !== 0) throw new Error(`row ${name} ended with ${code}`)
-  return JSON.parse(text) as Row[]
+const chosen = values.rows?.split(',') ?? ROWS
+const unknown = chosen.find((name) => !ROWS.includes(name))
+if (unknown !== undefined) {
+  process.stderr.write(`bench: there is no row ${JSON.stringify(unknown)}; there are: ${ROWS.join(', ')}\n`)
+  process.exit(2)
 }
 
-const printTable = (rows: Row[]): void => {
-  const cells = [
-    ['row', 'measured', 'compared with', 'must', 'stretch', ''],
-    ...rows.map((row) => [row.row, row.measured, row.comparison, row.must, row.stretch, row.passed ? 'ok' : 'SHORT']),
-  ]
-  for (const line of cells)
-    process.stdout.write(`| ${line.join(' | ')} |\n${line === cells[0] ? `|${' --- |'.repeat(line.length)}\n` : ''}`)
-}
+let interrupted = false
+process.on('SIGINT', () => {
+  interrupted = true // a terminal interrupts the row and its stacks as well; what was measured is printed
+})
 
-const measure = async (): Promise<Row[]> => {
-  await using teardown = new AsyncDisposableStack()
-  teardown.defer(() => rmSync(scratch, { recursive: true, force: true }))
-  const docker = await startStack({ name: 'docker', provider: 'docker', scratch, profiles: ALL })
-  teardown.defer(docker.stop)
-  const local = await startStack({ name: 'local', provider: 'local', scratch, profiles: [SLEEPY] })
-  teardown.defer(local.stop)
-  await poolFull(new Docker())
-  const rows: Row[] = []
-  for (const name of chosen) {
-    process.stderr.write(`measuring ${name} …\n`)
-    rows.push(...(await runRow(name, { docker: docker.address, local: local.address, image: IMAGE, scratch })))
+const runRow = async (name: string): Promise<RowResult> => {
+  const scratch = mkdtempSync(join(tmpdir(), 'bxo-bench-'))
+  const out = join(scratch, 'result.json')
+  try {
+    const child = spawn(process.execPath, [fileURLToPath(new URL('./row.ts', import.meta.url)), name, IMAGE, scratch, out], {
+      stdio: ['ignore', 'inherit', 'inherit'],
+      timeout: ROW_MS,
+    })
+    const [code, signal] = (await once(child, 'close')) as [number | null, string | null]
+    if (!existsSync(out)) return { rows: [], error: `its process ended with ${signal ?? code}` }
+    return JSON.parse(readFileSync(out, 'utf8')) as RowResult
+  } finally {
+    rmSync(scratch, { recursive: true, force: true })
   }
-  return rows
 }
 
-const rows = await measure()
-printTable(rows)
-const out = values.out ?? fileURLToPath(new URL(`./results/${new Date().toISOString().replaceAll(':', '-')}.json`, import.meta.url))
+const hasEngine = (): Promise<boolean> =>
+  new Docker().ping().then(
+    () => true,
+    () => false,
+  )
+
+const results: (RowResult & { name: string })[] = []
+const withoutEngine: string[] = []
+const engine = await hasEngine()
+for (const name of chosen) {
+  if (interrupted) break
+  const { needs } = (await import(`./rows/${name}.ts`)) as RowModule
+  if (!engine && (needs.docker !== undefined || needs.engine)) {
+    withoutEngine.push(name)
+    continue
+  }
+  process.stderr.write(`measuring ${name} …\n`)
+  results.push({ name, ...(await runRow(name)) })
+}
+
+process.stdout.write(tableOf(results))
+if (withoutEngine.length > 0) process.stdout.write(`\nNo container engine answers; not measured: ${withoutEngine.join(', ')}\n`)
+const at = new Date().toISOString()
+const out = values.out ?? fileURLToPath(new URL(`./results/${at.replaceAll(':', '-')}.json`, import.meta.url))
 mkdirSync(join(out, '..'), { recursive: true })
 writeFileSync(
   out,
-  `${JSON.stringify({ at: new Date().toISOString(), node: process.version, cpu: cpus()[0]?.model, cores: cpus().length, rows }, null, 2)}\n`,
+  `${JSON.stringify({ at, node: process.version, cpu: cpus()[0]?.model, cores: cpus().length, results, withoutEngine }, null, 2)}\n`,
 )
 process.stdout.write(`\nwritten to ${out}\n`)
+process.exitCode = interrupted || results.some(({ error }) => error !== undefined) ? 1 : 0

@@ -56,11 +56,22 @@ export const startStack = async ({ name, provider, scratch, profiles, agentEnv }
     async restartAgent() {
       const { port } = new URL(agent.ready.agent_url)
       await agent.kill('SIGKILL')
-      agent = await startAgent(port)
+      agent = await again(() => startAgent(port))
     },
     async stop() {
       await agent.stop()
       await broker.stop()
     },
+  }
+}
+
+/** Somebody else may have taken the port for a moment. */
+const again = async <T>(start: () => Promise<T>, tries = 20): Promise<T> => {
+  try {
+    return await start()
+  } catch (error) {
+    if (tries <= 1) throw error
+    await new Promise((resolve) => setTimeout(resolve, 500))
+    return again(start, tries - 1)
   }
 }

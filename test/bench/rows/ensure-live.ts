@@ -1,7 +1,9 @@
 import { execFileSync } from 'node:child_process'
 import { brokerClient } from '../http.ts'
 import { median, timeEach } from '../statistics.ts'
-import { type Row, type RowContext, round } from './row.ts'
+import { type Needs, type Row, type RowContext, round } from './row.ts'
+
+export const needs: Needs = { local: [] }
 
 /** `ensure` of a live session: latency of one client, and requests per second of a broker that is pinned to one core. */
 export const run = async ({ local }: RowContext): Promise<Row[]> => {

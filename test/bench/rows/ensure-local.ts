@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { brokerClient, type Grant } from '../http.ts'
 import { median, timeEach } from '../statistics.ts'
-import { type Row, type RowContext, round } from './row.ts'
+import { type Needs, type Row, type RowContext, round } from './row.ts'
 
 const BLOCK = 16
 
@@ -20,6 +20,8 @@ const bareBubblewrap = async (): Promise<void> => {
   const [code] = (await once(child, 'exit')) as [number]
   if (code !== 0) throw new Error(`bwrap: ${code}`)
 }
+
+export const needs: Needs = { local: [] }
 
 /** `ensure` of a new thread on the local provider without a pool. */
 export const run = async ({ local }: RowContext): Promise<Row[]> => {

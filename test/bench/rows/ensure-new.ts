@@ -1,8 +1,9 @@
 import Docker from 'dockerode'
 import { brokerClient, type Grant } from '../http.ts'
 import { poolFull, until } from '../pool.ts'
+import { POOLED } from '../profiles.ts'
 import { inTurn, median, timeEach } from '../statistics.ts'
-import { type Row, type RowContext, round } from './row.ts'
+import { type Needs, type Row, type RowContext, round } from './row.ts'
 
 const BLOCK = 16
 
@@ -52,6 +53,8 @@ const ensureBlock = async (
   await settled(grants)
   return median(times)
 }
+
+export const needs: Needs = { docker: [POOLED] }
 
 /** `ensure` of a new thread on docker, with a warm pool and without. */
 export const run = async ({ docker: stack, image }: RowContext): Promise<Row[]> => {

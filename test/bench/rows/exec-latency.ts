@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import Docker from 'dockerode'
 import { brokerClient, execOnce, httpClient } from '../http.ts'
 import { inTurn, median, timeEach } from '../statistics.ts'
-import { type Row, type RowContext, round } from './row.ts'
+import { type Needs, type Row, type RowContext, round } from './row.ts'
 
 const BODY = '{"argv":["/bin/true"]}'
 const COUNT = 400
@@ -22,6 +22,8 @@ const dockerExec = async (container: Docker.Container): Promise<void> => {
   const { ExitCode } = await exec.inspect()
   if (ExitCode !== 0) throw new Error(`docker exec: ${ExitCode}`)
 }
+
+export const needs: Needs = { docker: [] }
 
 /** `POST /exec` of `/bin/true` against `child_process.spawn` on the host, and against `docker exec` in the same container. */
 export const run = async ({ docker }: RowContext): Promise<Row[]> => {

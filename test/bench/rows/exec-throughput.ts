@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { brokerClient, execOnce, httpClient } from '../http.ts'
 import { inTurn } from '../statistics.ts'
-import { type Row, type RowContext, round } from './row.ts'
+import { type Needs, type Row, type RowContext, round } from './row.ts'
 
 const CLIENTS = 16
 const BLOCK_MS = 4000
@@ -26,6 +26,8 @@ const spawnTrue = async (): Promise<void> => {
   const child = spawn('/bin/true', { stdio: ['ignore', 'pipe', 'pipe'] })
   await once(child, 'close')
 }
+
+export const needs: Needs = { docker: [] }
 
 /** 16 clients that run `/bin/true` as fast as they can, against the same number of loops around `child_process.spawn`. */
 export const run = async ({ docker }: RowContext): Promise<Row[]> => {

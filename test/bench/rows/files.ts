@@ -3,8 +3,9 @@ import http from 'node:http'
 import Docker from 'dockerode'
 import { pack } from 'tar-stream'
 import { brokerClient, type Grant } from '../http.ts'
+import { BULK } from '../profiles.ts'
 import { inTurn } from '../statistics.ts'
-import { type Row, type RowContext, round } from './row.ts'
+import { type Needs, type Row, type RowContext, round } from './row.ts'
 import { startPeers } from './stdout.ts'
 
 const GIB = 1024 ** 3
@@ -100,6 +101,8 @@ const row = (
   passed: result.ratio >= must,
   figures: { ...result },
 })
+
+export const needs: Needs = { docker: [BULK] }
 
 /** 1 GiB up and down, against the engine's archive API and a bare `node:http` file server. */
 export const run = async ({ docker, scratch }: RowContext): Promise<Row[]> => {

@@ -4,7 +4,7 @@ import { many } from '../many.ts'
 import { cpuMs, localProcesses, pssKiB } from '../process-memory.ts'
 import type { Stack } from '../stack.ts'
 import { inTurn, median, timeEach } from '../statistics.ts'
-import { type Row, type RowContext, round, type StackAddress } from './row.ts'
+import { type Needs, type Row, type RowContext, round, type StackAddress } from './row.ts'
 
 const SANDBOXES = 500
 const AT_ONCE = 16
@@ -92,6 +92,8 @@ const exec = async (client: ReturnType<typeof httpClient>, grants: readonly Gran
     figures: { ours, theirs, ratio },
   }
 }
+
+export const needs: Needs = { local: [] }
 
 /** Five hundred local sandboxes that have nothing to do: what they hold, what they cost, and that nothing else gets slower by them. */
 export const run = (context: RowContext): Promise<Row[]> =>

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 import { WebSocket } from 'ws'
 import { brokerClient, execOnce, type Grant, httpClient } from '../http.ts'
 import { median } from '../statistics.ts'
-import { type Row, type RowContext, round } from './row.ts'
+import { type Needs, type Row, type RowContext, round } from './row.ts'
 
 const SOCKETS = 1000
 
@@ -25,6 +25,8 @@ const authenticated = async (grant: Grant): Promise<WebSocket> => {
   await once(socket, 'message')
   return socket
 }
+
+export const needs: Needs = { docker: [] }
 
 /** What one authenticated WebSocket that does nothing costs the agent. */
 export const run = async ({ docker }: RowContext): Promise<Row[]> => {

@@ -1,7 +1,8 @@
 import { DatabaseSync } from 'node:sqlite'
 import { brokerClient } from '../http.ts'
+import { startStack } from '../stack.ts'
 import { inTurn, median, timeEach } from '../statistics.ts'
-import { type Row, type RowContext, round } from './row.ts'
+import { type Needs, type Row, type RowContext, round } from './row.ts'
 
 const BATCH = 20_000
 /** One row in ten is of a live session, the rest have ended. */
@@ -34,13 +35,20 @@ const addSessions = async (path: string, sessionId: string, count: number): Prom
   database.close()
 }
 
+export const needs: Needs = {}
+
 /** `ensure` of a live session at a broker with a million session rows, against one with a thousand, in turn. */
-export const run = async ({ docker, local, scratch }: RowContext): Promise<Row[]> => {
-  const [few, many] = [docker, local].map((stack) => brokerClient(stack.brokerUrl, stack.apiKey))
-  if (few === undefined || many === undefined) throw new Error('two brokers are needed')
+export const run = async ({ scratch }: RowContext): Promise<Row[]> => {
+  await using stacks = new AsyncDisposableStack()
+  const start = async (name: string) => {
+    const { address, stop } = await startStack({ name, provider: 'local', scratch, profiles: [] })
+    stacks.defer(stop)
+    return brokerClient(address.brokerUrl, address.apiKey)
+  }
+  const [few, many] = [await start('few'), await start('many')]
   const [inFew, inMany] = [await few.ensure('bench-rows'), await many.ensure('bench-rows')]
-  await addSessions(`${scratch}/docker-broker/broker.db`, inFew.session_id, 1000)
-  await addSessions(`${scratch}/local-broker/broker.db`, inMany.session_id, 1_000_000)
+  await addSessions(`${scratch}/few-broker/broker.db`, inFew.session_id, 1000)
+  await addSessions(`${scratch}/many-broker/broker.db`, inMany.session_id, 1_000_000)
   const measure = (broker: typeof few) => async () => median(await timeEach(1000, () => broker.ensure('bench-rows')))
   await measure(few)()
   await measure(many)()

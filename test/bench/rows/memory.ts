@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { WebSocket } from 'ws'
 import { brokerClient, execOnce, httpClient } from '../http.ts'
 import { median } from '../statistics.ts'
-import { type Row, type RowContext, round } from './row.ts'
+import { type Needs, type Row, type RowContext, round } from './row.ts'
 
 const residentKiB = (pid: number, field = 'VmRSS'): number =>
   Number(new RegExp(`${field}:\\s+(\\d+)`).exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1] ?? Number.NaN)
@@ -79,6 +79,8 @@ const supervisorPids = (): number[] =>
         return false // it ended between the two looks
       }
     })
+
+export const needs: Needs = { docker: [], local: [] }
 
 /** Memory: the agent with a stalled reader, the supervisor at rest. */
 export const run = async (context: RowContext): Promise<Row[]> => [await stalledReader(context), await idleSupervisor(context)]

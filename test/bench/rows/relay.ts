@@ -1,7 +1,8 @@
 import { brokerClient, execOnce, type Grant, httpClient } from '../http.ts'
+import { BULK } from '../profiles.ts'
 import { inTurn, median, timeEach } from '../statistics.ts'
 import { download, upload } from './files.ts'
-import { type Row, type RowContext, round } from './row.ts'
+import { type Needs, type Row, type RowContext, round } from './row.ts'
 import { throughExec } from './stdout.ts'
 
 const BODY = '{"argv":["/bin/true"]}'
@@ -47,6 +48,8 @@ const throughput = async (name: string, relayed: () => Promise<number>, direct: 
     figures: { ...result },
   }
 }
+
+export const needs: Needs = { docker: [BULK] }
 
 /** The same session and the same requests, through the broker and straight to the agent, in turn. */
 export const run = async ({ docker }: RowContext): Promise<Row[]> => {

@@ -1,4 +1,12 @@
-/** What a row is given: two running stacks and the image that both the product and the comparison use. */
+/** Which stacks a row is given; each is the row's own and ends with it. The value lists the profiles of the stack. */
+export type Needs = {
+  docker?: readonly object[]
+  local?: readonly object[]
+  /** The row starts docker stacks by itself. */
+  engine?: true
+}
+
+/** What a row is given: the stacks that it needs, and the image that both the product and the comparison use. */
 export type RowContext = {
   docker: StackAddress
   local: StackAddress
@@ -7,16 +15,19 @@ export type RowContext = {
 }
 export type StackAddress = { brokerUrl: string; apiKey: string; brokerPid: number; agentPid: number; agentUrl: string; dataDir: string }
 
-/** One line of the table. `passed` compares the measured figure with `must`. */
+/** One line of the table. `passed` compares the measured figure with `must`; undefined where there was nothing to compare with. */
 export type Row = {
   row: string
   measured: string
   comparison: string
   must: string
   stretch: string
-  passed: boolean
+  passed: boolean | undefined
   figures: Record<string, number>
 }
-export type RowModule = { run(context: RowContext): Promise<Row[]> }
+export type RowModule = { needs: Needs; run(context: RowContext): Promise<Row[]> }
+
+/** What the process of a row answers with: the lines it has measured, and why it has not measured more. */
+export type RowResult = { rows: Row[]; error?: string }
 
 export const round = (value: number, digits = 2): number => Number(value.toFixed(digits))

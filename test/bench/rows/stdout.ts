@@ -6,7 +6,7 @@ import Docker from 'dockerode'
 import { WebSocket } from 'ws'
 import { brokerClient, type Grant } from '../http.ts'
 import { inTurn } from '../statistics.ts'
-import { type Row, type RowContext, round } from './row.ts'
+import { type Needs, type Row, type RowContext, round } from './row.ts'
 
 const GIB = 1024 ** 3
 const PRODUCER = ['dd', 'if=/dev/zero', 'bs=64k', 'count=16384', 'status=none']
@@ -70,6 +70,8 @@ const throughEngine = async (container: Docker.Container): Promise<number> => {
   if (received < GIB) throw new Error(`received ${received} bytes`)
   return 1024 / ((performance.now() - start) / 1000)
 }
+
+export const needs: Needs = { docker: [] }
 
 /** 1 GiB of stdout over the binary subprotocol, against an engine exec stream and a bare `ws` sender. */
 export const run = async ({ docker, scratch }: RowContext): Promise<Row[]> => {

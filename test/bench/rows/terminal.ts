@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { WebSocket } from 'ws'
 import { brokerClient, type Grant } from '../http.ts'
 import { median, timeEach } from '../statistics.ts'
-import { type Row, type RowContext, round } from './row.ts'
+import { type Needs, type Row, type RowContext, round } from './row.ts'
 
 const MIB = 1024 * 1024
 
@@ -81,6 +81,8 @@ const keystroke = async (grant: Grant): Promise<Row> => {
     figures: { p50 },
   }
 }
+
+export const needs: Needs = { docker: [] }
 
 /** What a person at a terminal notices: coming back, and typing. */
 export const run = async ({ docker }: RowContext): Promise<Row[]> => {

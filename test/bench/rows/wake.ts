@@ -1,6 +1,7 @@
 import { brokerClient, execOnce, httpClient } from '../http.ts'
+import { SLEEPY } from '../profiles.ts'
 import { median } from '../statistics.ts'
-import { type Row, type RowContext, round, type StackAddress } from './row.ts'
+import { type Needs, type Row, type RowContext, round, type StackAddress } from './row.ts'
 
 const SAMPLES = 15
 const MUST_MS = 30
@@ -37,6 +38,8 @@ const wake = async (name: string, stack: StackAddress): Promise<Row> => {
     figures: { p50 },
   }
 }
+
+export const needs: Needs = { docker: [SLEEPY], local: [SLEEPY] }
 
 /** Waking a suspended sandbox by a request, on both providers. */
 export const run = async ({ docker, local }: RowContext): Promise<Row[]> => [await wake('docker', docker), await wake('local', local)]

@@ -1,0 +1,7 @@
+import { POOL_SIZE } from './pool.ts'
+
+/** Frozen after a second without use. */
+export const SLEEPY = { name: 'sleepy', idle_timeout_seconds: 1, memory_mb: 512 }
+export const POOLED = { name: 'pooled', pool_size: POOL_SIZE, memory_mb: 500 }
+/** Takes uploads of a GiB. */
+export const BULK = { name: 'bulk', memory_mb: 4096, max_upload_bytes: 2 * 1024 ** 3 }
