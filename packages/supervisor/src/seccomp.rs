@@ -1,5 +1,5 @@
-//! The filter over everything that runs in the sandbox: what a container engine's default profile refuses, and the one
-//! limit that marks a process's descendants.
+//! The filter over everything that runs in the sandbox: what a container engine's default profile refuses, families of
+//! sockets that no network namespace holds, calls that aim at PID 1, and the one limit that marks a process's descendants.
 
 use libc::{BPF_ABS, BPF_ALU, BPF_AND, BPF_JEQ, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W, sock_filter};
 
@@ -20,6 +20,7 @@ const fn high(argument: u32) -> u32 {
 
 const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
 const EPERM: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
+const EAFNOSUPPORT: u32 = libc::SECCOMP_RET_ERRNO | libc::EAFNOSUPPORT as u32;
 const ENOSYS: u32 = libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
 
 const NAMESPACES: u32 = (libc::CLONE_NEWNS
@@ -74,6 +75,21 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_iopl,
 ];
 
+/// Families of which every network namespace has its own, or which are bound to files. Others (VSOCK) are shared with the host.
+const FAMILIES: [i32; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+
+/// Calls with the process that they change or signal as their first argument.
+const AIMED: &[libc::c_long] = &[
+    libc::SYS_rt_sigqueueinfo,
+    libc::SYS_rt_tgsigqueueinfo,
+    libc::SYS_sched_setaffinity,
+    libc::SYS_sched_setattr,
+    libc::SYS_sched_setparam,
+    libc::SYS_sched_setscheduler,
+];
+
+const IOPRIO_WHO_USER: u32 = 3;
+
 fn statement(code: u32, k: u32) -> sock_filter {
     sock_filter { code: code as u16, jt: 0, jf: 0, k }
 }
@@ -106,9 +122,15 @@ fn on(program: &mut Vec<sock_filter>, call: libc::c_long, rules: &[sock_filter])
     program.extend_from_slice(rules);
 }
 
-/// `cookie`: what our own children pass as the sixth argument of prlimit64, which the kernel ignores. It exists in the
+/// Rules of a call whose arguments `which` and `who` name a process, a group or a user. A user as a whole is refused, the supervisor
+/// belongs to it; groups are not, nobody can join the supervisor's, which bears its number.
+fn spares(pid: u32, user: u32) -> [sock_filter; 7] {
+    [load(low(0)), equals(user, 1), give(EPERM), load(low(1)), equals(pid, 1), give(EPERM), give(ALLOW)]
+}
+
+/// `pid`: the supervisor's own number, as processes of the sandbox see it. `cookie`: what our own children pass as the sixth argument of prlimit64, which the kernel ignores. It exists in the
 /// memory of the untraceable supervisor only.
-pub fn program(cookie: u64) -> Vec<sock_filter> {
+pub fn program(cookie: u64, pid: u32) -> Vec<sock_filter> {
     // Another architecture's call numbers (32-bit) would go around every rule below.
     let mut out = vec![load(ARCH), not_equal(ARCHITECTURE, 1), give(ENOSYS), load(NUMBER)];
     #[cfg(target_arch = "x86_64")]
@@ -152,14 +174,18 @@ pub fn program(cookie: u64) -> Vec<sock_filter> {
         &mut out,
         libc::SYS_prlimit64,
         &[
-            load(low(1)),
-            not_equal(libc::RLIMIT_RTTIME, 1),
-            give(ALLOW),
             // A null pointer sets nothing.
             load(low(2)),
             equals(0, 3),
             load(high(2)),
             equals(0, 1),
+            give(ALLOW),
+            // Only the caller's own limits: the supervisor's belong to the same user.
+            load(low(0)),
+            not_equal(0, 1),
+            give(EPERM),
+            load(low(1)),
+            not_equal(libc::RLIMIT_RTTIME, 1),
             give(ALLOW),
             load(low(5)),
             equals(cookie as u32, 3),
@@ -168,6 +194,23 @@ pub fn program(cookie: u64) -> Vec<sock_filter> {
             give(ALLOW),
             give(EPERM),
         ],
+    );
+    for call in [libc::SYS_socket, libc::SYS_socketpair] {
+        let mut rules = vec![load(low(0))];
+        rules.extend(FAMILIES.iter().flat_map(|family| [equals(*family as u32, 1), give(ALLOW)]));
+        rules.push(give(EAFNOSUPPORT));
+        on(&mut out, call, &rules);
+    }
+    for call in AIMED {
+        on(&mut out, *call, &[load(low(0)), equals(pid, 1), give(EPERM), give(ALLOW)]);
+    }
+    on(&mut out, libc::SYS_setpriority, &spares(pid, libc::PRIO_USER));
+    on(&mut out, libc::SYS_ioprio_set, &spares(pid, IOPRIO_WHO_USER));
+    // With information of the sender's making, which libc does not use.
+    on(
+        &mut out,
+        libc::SYS_pidfd_send_signal,
+        &[load(low(2)), equals(0, 3), load(high(2)), equals(0, 1), give(ALLOW), give(EPERM)],
     );
     out.push(give(ALLOW));
     out

@@ -19,8 +19,8 @@ impl Supervisor {
         let mut terminate = false;
         // A process of the sandbox has the right to signal PID 1, and must not end the sandbox by it: only the engine may.
         let obeys_anyone = std::process::id() != 1;
-        sys::read_signals(self.signals.as_fd(), |signal, sender| {
-            terminate |= signal != libc::SIGCHLD && (sender == 0 || obeys_anyone);
+        sys::read_signals(self.signals.as_fd(), |signal, is_from_outside| {
+            terminate |= signal != libc::SIGCHLD && (is_from_outside || obeys_anyone);
         });
         self.reap();
         if terminate {

@@ -48,15 +48,17 @@ pub fn signalfd(signals: &[i32]) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// The signals that were pending: number, and the sender's process id as seen from here (0: from outside this pid namespace, or the kernel).
-pub fn read_signals(fd: BorrowedFd<'_>, mut each: impl FnMut(i32, u32)) {
+/// The signals that were pending: number, and whether a process from outside this pid namespace has sent it by `kill`. Any other way to
+/// send one leaves the sender's id to the sender (`rt_sigqueueinfo`) or out (`F_SETSIG`), but never has the code `SI_USER`.
+pub fn read_signals(fd: BorrowedFd<'_>, mut each: impl FnMut(i32, bool)) {
     const SIZE: usize = size_of::<libc::signalfd_siginfo>();
     let mut buffer = [0u8; SIZE * 4];
     while let Ok(count) = rustix::io::read(fd, &mut buffer) {
         for record in buffer[..count].chunks_exact(SIZE) {
             // struct signalfd_siginfo: ssi_signo, ssi_errno, ssi_code, ssi_pid, …
-            if let Some([number, _, _, sender]) = record.as_chunks::<4>().0.first_chunk::<4>() {
-                each(u32::from_ne_bytes(*number) as i32, u32::from_ne_bytes(*sender));
+            if let Some([number, _, code, sender]) = record.as_chunks::<4>().0.first_chunk::<4>() {
+                let is_from_outside = i32::from_ne_bytes(*code) == libc::SI_USER && u32::from_ne_bytes(*sender) == 0;
+                each(u32::from_ne_bytes(*number) as i32, is_from_outside);
             }
         }
         if count < buffer.len() {
