@@ -17,9 +17,11 @@ export type RetryOptions = {
   after?: readonly RepeatableCode[]
   signal?: AbortSignal | undefined
 }
-type RepeatableCode = 'CONNECTION_FAILED' | 'SANDBOX_STARTING' | 'BACKEND_UNAVAILABLE'
+type RepeatableCode = 'CONNECTION_FAILED' | 'SANDBOX_STARTING' | 'BACKEND_UNAVAILABLE' | 'RATE_LIMITED'
 /** Through the relay, an agent that is away is a refusal and not a connection that fails. */
 const ALL: readonly RepeatableCode[] = ['CONNECTION_FAILED', 'SANDBOX_STARTING', 'BACKEND_UNAVAILABLE']
+/** For what waits its turn as well: of a sandbox's commands only so many run at once. */
+export const ALSO_BUSY: readonly RepeatableCode[] = [...ALL, 'RATE_LIMITED']
 
 /** An attempt that lasted this long had a connection: what follows is a new failure with a new window. */
 const ESTABLISHED_MS = 2_000

@@ -11,6 +11,7 @@ import { acceptBootstrap, isBrokerUnavailable } from './bootstrap.ts'
 import { type ControlPlane, createControlPlane, type ServerCredential } from './control-plane.ts'
 import type { Fetch } from './http.ts'
 import { Keys } from './keys.ts'
+import { type OptionNames, refuseUnknown } from './known-options.ts'
 import { type Session, type SessionRuntime, sessionFrom } from './session.ts'
 import { Sessions } from './sessions.ts'
 import { anySignal } from './signals.ts'
@@ -58,6 +59,15 @@ export type SessionOptions = {
   signal?: AbortSignal | undefined
 }
 
+const CONNECT: OptionNames<Omit<ConnectOptions, keyof ServerCredential> & { apiKey: string; token: string }> = {
+  ...{ apiKey: true, token: true, bootstrap: true, allowHosts: true },
+  ...{ reconnectWindowMs: true, signal: true, fetch: true, WebSocket: true },
+}
+const SESSION: OptionNames<SessionOptions & SessionTarget> = {
+  ...{ threadId: true, scope: true, mode: true, actor: true, capabilities: true, profile: true, provider: true, members: true },
+  ...{ labels: true, workspaceHostPath: true, relay: true, startWithinMs: true, signal: true },
+}
+
 /** The longest that one request may wait on the server [C-17]. */
 const PREFER_WAIT_SECONDS = 60
 
@@ -74,6 +84,7 @@ export class Client {
   readonly #runtime: SessionRuntime
 
   constructor(brokerUrl: string, options: ConnectOptions) {
+    refuseUnknown('connect', options, CONNECT)
     this.#options = options
     const signal = anySignal(options.signal, this.#life.signal)
     // Bound: a browser's fetch must not be called as a method of something else.
@@ -95,6 +106,7 @@ export class Client {
   session(threadId: string, options?: SessionOptions): Promise<Session>
   async session(first: string | (SessionOptions & SessionTarget), more: SessionOptions = {}): Promise<Session> {
     const options = typeof first === 'string' ? { ...more, threadId: first } : first
+    refuseUnknown('session', options, SESSION)
     try {
       const answer = await this.#negotiate(options)
       // Never with `ensure`: what has ended is not made again by the way. With the same grant, which it would replace otherwise.

@@ -6,4 +6,6 @@ import { Client, type ConnectOptions } from './client.ts'
  *   const session = await connect(url, { apiKey }).session('thread-1')
  *   const { stdout } = await session.exec('echo hello')
  */
-export const connect = (brokerUrl: string, options: ConnectOptions): Client => new Client(brokerUrl, options)
+export const connect = (brokerUrl: string, options: ConnectOptions): Client =>
+  // Plain JavaScript may leave them out, and then hears what is missing.
+  new Client(brokerUrl, options ?? {})

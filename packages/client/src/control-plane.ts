@@ -25,6 +25,7 @@ export type ControlPlaneOptions = { url: string; credential: ServerCredential; f
 
 export const createControlPlane = ({ url, credential, fetch, signal: life }: ControlPlaneOptions): ControlPlane => {
   const base = baseUrl(url)
+  if (!('token' in credential)) checked(credential.apiKey, 'apiKey')
 
   const attempt = async (path: string, request: HttpRequest, signal: AbortSignal | undefined) =>
     await send(fetch, base + path, {
@@ -45,7 +46,11 @@ export const createControlPlane = ({ url, credential, fetch, signal: life }: Con
     },
     async done(path, request) {
       const signal = anySignal(request.signal, life)
-      const response = await attempt(path, request, signal)
+      const response = await retrying(() => attempt(path, request, signal), {
+        windowMs: BROKER_WINDOW_MS,
+        after: ['CONNECTION_FAILED'],
+        signal,
+      })
       await response.body?.cancel()
     },
     open: (path, request) => attempt(path, request, anySignal(request.signal, life)),
@@ -61,12 +66,16 @@ const baseUrl = (url: string): string => {
 }
 
 const secretOf = async (credential: ServerCredential): Promise<string> => {
-  if ('apiKey' in credential) return checked(credential.apiKey, 'apiKey')
-  return checked(typeof credential.token === 'string' ? credential.token : await credential.token(), 'token')
+  if (!('token' in credential)) return checked(credential.apiKey, 'apiKey')
+  return checked(typeof credential.token === 'function' ? await credential.token() : credential.token, 'token')
 }
 
-/** What no header can carry is refused here: the runtime's own error would show the secret. */
-const checked = (secret: string, name: string): string => {
+/** What no header can carry is refused here: the runtime's own error would show the secret. An unset variable is the usual case. */
+const checked = (secret: string | null | undefined, name: 'apiKey' | 'token'): string => {
+  if (secret === undefined || secret === null || secret === '') {
+    const hint = name === 'apiKey' ? '; is the variable that it comes from set, as BOXOFFICE_API_KEY?' : ''
+    throw new BoxofficeError('INVALID_REQUEST', `${name}: is missing (${secret === '' ? 'empty' : String(secret)})${hint}`)
+  }
   if (/^[\x21-\x7e]+$/.test(secret)) return secret
   throw new BoxofficeError('INVALID_REQUEST', `${name}: must be printable ASCII without white space; check how it was copied`)
 }

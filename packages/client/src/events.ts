@@ -13,6 +13,7 @@ import { createParser, type EventSourceMessage } from 'eventsource-parser'
 import { backoffMs, retrying } from './backoff.ts'
 import type { ControlPlane } from './control-plane.ts'
 import { BoxofficeError, ConnectionError } from './errors.ts'
+import { type OptionNames, refuseUnknown } from './known-options.ts'
 import { anySignal, sleep } from './signals.ts'
 
 /** `id` is what `lastEventId` takes, `at` when it happened. */
@@ -53,6 +54,8 @@ export type EventsOptions = {
   signal?: AbortSignal | undefined
 }
 
+const EVENTS: OptionNames<EventsOptions> = { lastEventId: true, signal: true }
+
 /** The server says something each 15 s; a connection that is silent for so long is dead, whatever the network says. */
 const SILENCE_MS = 45_000
 
@@ -64,8 +67,10 @@ export async function* followEvents(
   controlPlane: ControlPlane,
   path: string,
   windowMs: number,
-  { lastEventId, signal }: EventsOptions = {},
+  options: EventsOptions = {},
 ): AsyncGenerator<SessionEvent, void, undefined> {
+  refuseUnknown('events', options, EVENTS)
+  const { lastEventId, signal } = options
   let last = lastEventId
   for (let idle = 0; ; idle++) {
     const connection = new AbortController()

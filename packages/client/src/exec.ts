@@ -1,11 +1,12 @@
 import { ExecResult as WireExecResult } from '@boxoffice/protocol'
-import { retrying } from './backoff.ts'
+import { ALSO_BUSY, retrying } from './backoff.ts'
 import { toBase64 } from './base64.ts'
 import type { Dataplane } from './dataplane.ts'
-import { ExecError } from './errors.ts'
+import { BoxofficeError, ExecError, isCode } from './errors.ts'
 import { type ExecResult, toExecResult } from './exec-result.ts'
 import { readJson } from './http.ts'
-import { Run } from './run.ts'
+import { type OptionNames, refuseUnknown } from './known-options.ts'
+import { Run, type RunPosition } from './run.ts'
 import { anySignal } from './signals.ts'
 import { Attachment, type Target } from './stream/attachment.ts'
 
@@ -18,6 +19,7 @@ type CommonOptions = {
   env?: Record<string, string> | undefined
   /** The shell for a string; default bash if the sandbox has it, else sh. */
   shell?: string | undefined
+  /** When the command is ended, with exit code 124. Default 60; 0 is the longest that the profile allows (3,600), more is cut to it. */
   timeoutSeconds?: number | undefined
   /** Names this run: the same id with the same command never runs twice. Default: a new one. */
   execId?: string | undefined
@@ -49,8 +51,20 @@ export type AttachOptions = {
   signal?: AbortSignal | undefined
 }
 
+const COMMON: OptionNames<CommonOptions> = {
+  ...{ cwd: true, env: true, shell: true },
+  ...{ timeoutSeconds: true, execId: true, signal: true },
+}
+const EXEC: OptionNames<ExecOptions> = { ...COMMON, stdin: true, maxOutputBytes: true, outputKeep: true }
+const START: OptionNames<StartOptions> = { ...COMMON, stdin: true, detach: true }
+/** Where a client left a run is given as it was told, with the id. */
+const ATTACH: OptionNames<AttachOptions & RunPosition> = { execId: true, stdoutOffset: true, stderrOffset: true, mode: true, signal: true }
+
 export interface Exec {
-  /** Runs a command to its end. Repeated over dropped connections without running twice. */
+  /**
+   * Runs a command to its end. Repeated over dropped connections without running twice; where as many commands run as may, it
+   * waits up to `reconnectWindowMs` for its turn.
+   */
   (command: Command, options?: ExecOptions): Promise<ExecResult>
   /** The same; rejects with `ExecError` (which has the result's fields) unless it exits with 0. */
   orThrow(command: Command, options?: ExecOptions): Promise<ExecResult>
@@ -62,6 +76,7 @@ export interface Exec {
 
 export const createExec = (dataplane: Dataplane): Exec => {
   const exec = async (command: Command, options: ExecOptions = {}): Promise<ExecResult> => {
+    refuseUnknown('exec', options, EXEC)
     const { signal } = options
     const execId = options.execId ?? newExecId()
     const json = {
@@ -74,11 +89,11 @@ export const createExec = (dataplane: Dataplane): Exec => {
       return await retrying(
         async () =>
           toExecResult(await readJson(await dataplane.request('/exec', { method: 'POST', json, signal }), WireExecResult, signal)),
-        { windowMs: dataplane.reconnectWindowMs, signal: anySignal(signal, dataplane.signal) },
+        { windowMs: dataplane.reconnectWindowMs, after: ALSO_BUSY, signal: anySignal(signal, dataplane.signal) },
       )
     } catch (error) {
       if (signal?.aborted) endRemotely(dataplane, execId)
-      throw error
+      throw options.stdin === undefined ? error : orTooLarge(error)
     }
   }
 
@@ -88,15 +103,18 @@ export const createExec = (dataplane: Dataplane): Exec => {
       if (result.exitCode !== 0) throw new ExecError(typeof command === 'string' ? command : command.join(' '), result)
       return result
     },
-    start(command: Command, options: StartOptions = {}) {
+    async start(command: Command, options: StartOptions = {}) {
+      refuseUnknown('exec.start', options, START)
       const id = options.execId ?? newExecId()
       const start = { ...commandFields(command, options, id), stdin: options.stdin, detach: options.detach }
-      return open(dataplane, { route: '/exec/ws', id, start, reattach: { mode: 'takeover' } }, options.signal)
+      return await open(dataplane, { route: '/exec/ws', id, start, reattach: { mode: 'takeover' } }, options.signal)
     },
-    attach(execId: string, { stdoutOffset, stderrOffset, mode, signal }: AttachOptions = {}) {
+    async attach(execId: string, options: AttachOptions = {}) {
+      refuseUnknown('exec.attach', options, ATTACH)
+      const { stdoutOffset, stderrOffset, mode, signal } = options
       const start = { attach: execId, mode }
       const from = { stdout: stdoutOffset, stderr: stderrOffset }
-      return open(dataplane, { route: '/exec/ws', id: execId, start, reattach: { mode }, from }, signal)
+      return await open(dataplane, { route: '/exec/ws', id: execId, start, reattach: { mode }, from }, signal)
     },
   })
 }
@@ -122,6 +140,12 @@ const stdinFields = (stdin: string | Uint8Array | undefined) => {
   if (stdin === undefined) return {}
   return typeof stdin === 'string' ? { stdin } : { stdin_base64: toBase64(stdin) }
 }
+
+/** Input that one request cannot hold goes as a stream, or by a file. */
+const orTooLarge = (error: unknown): unknown =>
+  isCode(error, 'PAYLOAD_TOO_LARGE')
+    ? new BoxofficeError(error.code, `${error.message}; give longer input to exec.start(…).stdin, or upload it as a file`, error)
+    : error
 
 /** After an abort: a command with an id would live on for the disconnect grace of 30 s. Best effort, nobody waits. */
 const endRemotely = (dataplane: Dataplane, execId: string): void => {

@@ -1,6 +1,9 @@
 import { ListProcessesResponse, ManagedProcess } from '@boxoffice/protocol'
+import { retrying } from './backoff.ts'
 import type { Dataplane } from './dataplane.ts'
 import { type HttpRequest, readJson } from './http.ts'
+import { type OptionNames, refuseUnknown } from './known-options.ts'
+import { anySignal } from './signals.ts'
 import { attachLines, type Lines, type LinesOptions } from './stream/lines.ts'
 
 export type ProcessOptions = {
@@ -40,6 +43,11 @@ export type ProcessState = {
 
 type Options = { signal?: AbortSignal | undefined }
 
+const PROCESS: OptionNames<ProcessOptions> = {
+  ...{ processId: true, args: true, cwd: true, env: true },
+  ...{ replace: true, restart: true, maxRestarts: true, signal: true },
+}
+
 /** Long-lived programs of a session, by name: servers, watchers. They keep it from idling, and live without a client. */
 export class Processes {
   readonly #dataplane: Dataplane
@@ -50,23 +58,24 @@ export class Processes {
 
   /** Starts a program, without a shell. One that could not be spawned is `exited`, with the reason in `stderrPreview`. */
   async start(command: string, options: ProcessOptions = {}): Promise<ProcessState> {
+    refuseUnknown('processes.start', options, PROCESS)
     const { processId, args, cwd, env, replace, restart, maxRestarts, signal } = options
     const json = { process_id: processId, command, args, cwd, env, replace, restart, max_restarts: maxRestarts }
-    return this.#one('', { method: 'POST', json, signal })
+    return await one(this.#dataplane.request('/processes', { method: 'POST', json, signal }), signal)
   }
 
   async list({ signal }: Options = {}): Promise<ProcessState[]> {
-    const response = await this.#dataplane.request('/processes', { signal })
+    const response = await this.#repeat('/processes', { signal })
     return (await readJson(response, ListProcessesResponse, signal)).processes.map(toState)
   }
 
   get(processId = 'default', { signal }: Options = {}): Promise<ProcessState> {
-    return this.#one(path(processId), { signal })
+    return one(this.#repeat(`/processes${path(processId)}`, { signal }), signal)
   }
 
   /** Ends it: stdin closed, TERM, 5 s, KILL. Resolves when it has ended; one that is not there is fine. */
   async stop(processId = 'default', { signal }: Options = {}): Promise<void> {
-    await this.#dataplane.request(`/processes${path(processId)}`, { method: 'DELETE', signal })
+    await this.#repeat(`/processes${path(processId)}`, { method: 'DELETE', signal })
   }
 
   /** Its stdin and stdout as lines, for this client alone. A dropped connection is mended underneath. */
@@ -74,10 +83,15 @@ export class Processes {
     return attachLines(this.#dataplane, processId, options)
   }
 
-  async #one(below: string, request: HttpRequest): Promise<ProcessState> {
-    return toState(await readJson(await this.#dataplane.request(`/processes${below}`, request), ManagedProcess, request.signal))
+  /** What may be asked any number of times. */
+  #repeat(path: string, request: HttpRequest): Promise<Response> {
+    const { reconnectWindowMs: windowMs, signal } = this.#dataplane
+    return retrying(() => this.#dataplane.request(path, request), { windowMs, signal: anySignal(request.signal, signal) })
   }
 }
+
+const one = async (answer: Promise<Response>, signal: AbortSignal | undefined): Promise<ProcessState> =>
+  toState(await readJson(await answer, ManagedProcess, signal))
 
 const path = (processId: string): string => `/${encodeURIComponent(processId)}`
 

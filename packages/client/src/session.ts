@@ -14,6 +14,7 @@ import { type EventsOptions, followEvents, type SessionEvent } from './events.ts
 import { createExec, type Exec } from './exec.ts'
 import { Files } from './files.ts'
 import type { Fetch } from './http.ts'
+import { type OptionNames, refuseUnknown } from './known-options.ts'
 import { Processes } from './processes.ts'
 import { createSessionToken } from './session-token.ts'
 import { openShell, type Shell, type ShellOptions } from './shell.ts'
@@ -35,6 +36,9 @@ export type SessionDetails = {
   warnings: readonly string[]
   mode: 'direct' | 'relay' | undefined
 }
+
+type ReleaseOptions = { keepWorkspace?: boolean; signal?: AbortSignal }
+const RELEASE: OptionNames<ReleaseOptions> = { keepWorkspace: true, signal: true }
 
 /** For whom tokens are renewed, and how to go through the relay, where that is wanted. */
 type Wishes = { actor?: Actor | undefined; relayed?: (() => Promise<Way>) | undefined }
@@ -131,8 +135,13 @@ export class Session {
   }
 
   /** Ends the session for everyone on the thread: processes, sandbox and, unless kept, the workspace. One that is gone is fine. */
-  release(options: { keepWorkspace?: boolean; signal?: AbortSignal } = {}): Promise<void> {
+  release(options: ReleaseOptions = {}): Promise<void> {
     return releaseSession(this.#controlPlane, this.id, options)
+  }
+
+  /** `await using session = …` releases it at the end of the block, with its workspace. */
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.release()
   }
 }
 
@@ -168,11 +177,9 @@ const relayOf = (session: MvpNegotiateResponse, answer: MvpNegotiateResponse): W
 
 const path = (id: string) => `/v1/sandbox/sessions/${encodeURIComponent(id)}`
 
-export const releaseSession = async (
-  controlPlane: ControlPlane,
-  id: string,
-  { keepWorkspace, signal }: { keepWorkspace?: boolean; signal?: AbortSignal } = {},
-): Promise<void> => {
+export const releaseSession = async (controlPlane: ControlPlane, id: string, options: ReleaseOptions = {}): Promise<void> => {
+  refuseUnknown('release', options, RELEASE)
+  const { keepWorkspace, signal } = options
   try {
     await controlPlane.done(`${path(id)}${keepWorkspace ? '?keep_workspace=true' : ''}`, { method: 'DELETE', signal })
   } catch (error) {

@@ -1,6 +1,7 @@
 import type { ReadyFrame } from '@boxoffice/protocol'
 import type { Dataplane } from './dataplane.ts'
 import type { Exit } from './exec-result.ts'
+import { type OptionNames, refuseUnknown } from './known-options.ts'
 import { type Output, type Stdin, stdinOf } from './run.ts'
 import { Attachment, type Beginning } from './stream/attachment.ts'
 
@@ -24,6 +25,11 @@ export type ShellOptions = {
   /** Lets the shell live without a client. Else it ends 300 s after the last one left. */
   detach?: boolean | undefined
   signal?: AbortSignal | undefined
+}
+
+const SHELL: OptionNames<ShellOptions> = {
+  ...{ cols: true, rows: true, shellId: true, argv: true, cwd: true, env: true },
+  ...{ term: true, mode: true, offset: true, detach: true, signal: true },
 }
 
 /** What a shell had written before it was joined, as offsets of its output, and the size that this was drawn for. */
@@ -65,7 +71,7 @@ export class Shell {
     return this.#sizeOwner
   }
 
-  /** Bytes of a key press or of a paste. */
+  /** Bytes of a key press or of a paste. Rejects with `CAPABILITY_DENIED` for a viewer. */
   write(data: string | Uint8Array): Promise<void> {
     return this.input.write(data)
   }
@@ -102,6 +108,7 @@ const replayOf = ({ stdout, cols, rows }: ReadyFrame): Replay => ({
 })
 
 export const openShell = async (dataplane: Dataplane, options: ShellOptions = {}): Promise<Shell> => {
+  refuseUnknown('shell', options, SHELL)
   const { cols, rows, argv, cwd, env, term, mode, detach } = options
   const id = options.shellId ?? crypto.randomUUID()
   const attachment = new Attachment(

@@ -98,6 +98,27 @@ describe('a buffered exec', () => {
     await expect.poll(() => server.requests.at(-1)?.path).toBe('/sandboxes/sb_1/v1/execs/run-1/signal')
   })
 
+  test('waits for its turn where as many commands run as may', async ({ server, session }) => {
+    const busy = {
+      status: 429,
+      headers: { 'retry-after': '0' },
+      json: envelope('RATE_LIMITED', 'at most 32 commands', { retryable: true }),
+    }
+    let asked = 0
+    server.intercept = ({ path }) => (path === EXEC ? (asked++ < 2 ? busy : { json: result() }) : undefined)
+    expect(await session.exec('true')).toMatchObject({ exitCode: 0 })
+    expect(asked).toBe(3)
+  })
+
+  test('says where input goes that one request cannot hold', async ({ server, session }) => {
+    server.intercept = ({ path }) =>
+      path === EXEC ? { status: 413, json: envelope('PAYLOAD_TOO_LARGE', 'body: at most 9 bytes') } : undefined
+    const said = { code: 'PAYLOAD_TOO_LARGE', status: 413, requestId: 'req_1' }
+    const message = 'body: at most 9 bytes; give longer input to exec.start(…).stdin, or upload it as a file'
+    await expect(session.exec('cat', { stdin: 'long' })).rejects.toMatchObject({ ...said, message })
+    await expect(session.exec('cat')).rejects.toMatchObject({ ...said, message: 'body: at most 9 bytes' })
+  })
+
   test('is refused with what the server says', async ({ server, session }) => {
     server.intercept = ({ path }) => (path === EXEC ? { status: 403, json: envelope('CAPABILITY_DENIED', 'exec not granted') } : undefined)
     await expect(session.exec('true')).rejects.toMatchObject({ code: 'CAPABILITY_DENIED', message: 'exec not granted' })

@@ -1,8 +1,10 @@
 import { describe, expect } from 'vitest'
-import { envelope } from './fixture/fake-server.ts'
+import { ConnectionError } from '../src/index.ts'
+import { envelope, type FakeServer, type Recorded } from './fixture/fake-server.ts'
 import { pattern, test } from './fixture/server-test.ts'
 
 const BASE = '/sandboxes/sb_1/v1'
+const ENTRY = { path: 'a', type: 'file', size: 1, mtime: '2026-11-22T00:00:00Z', mode: '0644' }
 const uploaded = { path: 'a b', size: 3, created: true }
 
 describe('files', () => {
@@ -46,6 +48,37 @@ describe('files', () => {
     expect(new Uint8Array(await new Response(stream).arrayBuffer())).toEqual(bytes)
   })
 
+  test('are told to exist or not; what cannot be known is an error', async ({ server, session }) => {
+    const codes = ['FILE_NOT_FOUND', 'NOT_A_DIRECTORY', 'PERMISSION_DENIED']
+    server.intercept = ({ path }) => (path.startsWith(BASE) ? { status: 404, json: envelope(codes.shift() ?? '', 'no') } : undefined)
+    expect([await session.files.exists('a'), await session.files.exists('a/b')]).toEqual([false, false])
+    await expect(session.files.exists('a')).rejects.toMatchObject({ code: 'PERMISSION_DENIED' })
+    server.intercept = ({ path }) => (path.startsWith(BASE) ? { json: ENTRY } : undefined)
+    expect(await session.files.exists('a')).toBe(true)
+  })
+
+  test('are made, moved and removed although an answer is lost', async ({ server, session }) => {
+    const missing = { status: 404, json: envelope('FILE_NOT_FOUND', 'no such file') }
+    let asked = 0
+    // The first request is carried out, and its answer lost.
+    server.intercept = ({ path, method }) => {
+      if (!path.startsWith(BASE)) return undefined
+      if (path.includes('/files/stat')) return { json: ENTRY }
+      if (asked++ === 0) return 'drop'
+      return path.includes('/files/mkdir') || method === 'GET' ? { json: {} } : missing
+    }
+    for (const change of ['mkdir', 'move', 'delete'] as const) {
+      asked = 0
+      await (change === 'move' ? session.files.move('a', 'b') : session.files[change]('a'))
+      expect([change, asked]).toEqual([change, 2])
+    }
+    // Without a lost answer what is not there is an error, and so is a move whose target is not there either.
+    await expect(session.files.delete('a')).rejects.toMatchObject({ code: 'FILE_NOT_FOUND' })
+    asked = 0
+    server.intercept = ({ path }) => (path.startsWith(BASE) ? (asked++ === 0 ? 'drop' : missing) : undefined)
+    await expect(session.files.move('a', 'b')).rejects.toMatchObject({ code: 'FILE_NOT_FOUND' })
+  })
+
   test('[4-107] are listed over pages, and changed', async ({ server, session }) => {
     const entry = (path: string) => ({ path, type: 'file', size: 1, mtime: '2026-11-22T00:00:00Z', mode: '0644' })
     server.intercept = ({ path, method }) => {
@@ -73,5 +106,92 @@ describe('files', () => {
     server.intercept = ({ path }) =>
       path.startsWith(BASE) ? { status: 404, json: envelope('FILE_NOT_FOUND', 'a: no such file') } : undefined
     await expect(session.files.download('a')).rejects.toMatchObject({ code: 'FILE_NOT_FOUND', status: 404 })
+  })
+})
+
+describe('a file as a stream', () => {
+  const bytes = pattern(1000)
+  const read = async (stream: ReadableStream<Uint8Array>) => new Uint8Array(await new Response(stream).arrayBuffer())
+
+  /** Serves ranges of `bytes` under `etag`, and breaks off after each `piece` of them. */
+  const serve = (server: FakeServer, { piece = 300, etag = (): string => '"1"' } = {}): Recorded[] => {
+    const asked: Recorded[] = []
+    server.intercept = (request) => {
+      if (!request.path.startsWith(`${BASE}/files/download`)) return undefined
+      asked.push(request)
+      const tag = etag()
+      const { range, 'if-range': condition } = request.headers
+      const ranged = range !== undefined && (condition === undefined || condition === tag)
+      const [start = 0, end = 999] = ranged ? (range.match(/\d+/g) ?? []).map(Number) : []
+      const part = bytes.subarray(start, end + 1)
+      const headers = { 'content-length': String(part.length), ...(tag === '' ? {} : { etag: tag }) }
+      const answer = { bytes: part, headers, ...(part.length > piece ? { cutAfter: piece } : {}) }
+      return ranged ? { ...answer, status: 206, headers: { ...headers, 'content-range': `bytes ${start}-${end}/1000` } } : answer
+    }
+    return asked
+  }
+
+  test('goes on with the next byte after a dropped connection', async ({ server, session }) => {
+    const asked = serve(server)
+    const { stream, size } = await session.files.stream('a')
+    expect(size).toBe(1000)
+    expect(await read(stream)).toEqual(bytes)
+    expect(asked.map(({ headers }) => [headers.range, headers['if-range']])).toEqual([
+      [undefined, undefined],
+      ['bytes=300-', '"1"'],
+      ['bytes=600-', '"1"'],
+      ['bytes=900-', '"1"'],
+    ])
+  })
+
+  test('goes on within the range that was asked for', async ({ server, session }) => {
+    const asked = serve(server)
+    const { stream } = await session.files.stream('a', { range: { start: 100, end: 799 } })
+    expect(await read(stream)).toEqual(bytes.slice(100, 800))
+    expect(asked.map(({ headers }) => headers.range)).toEqual(['bytes=100-799', 'bytes=400-799', 'bytes=700-799'])
+  })
+
+  test('ends when the file has changed: its parts are not joined', async ({ server, session }) => {
+    let version = 0
+    serve(server, { etag: () => `"${++version}"` })
+    const { stream } = await session.files.stream('a')
+    await expect(read(stream)).rejects.toMatchObject({
+      code: 'PRECONDITION_FAILED',
+      message: '"a" has changed while it was read; read it again',
+    })
+  })
+
+  test('ends with a ConnectionError where it cannot go on, and when nothing more comes', async ({ server, session }) => {
+    for (const etag of ['', 'W/"1"']) {
+      const asked = serve(server, { etag: () => etag })
+      const { stream } = await session.files.stream('a')
+      await expect(read(stream)).rejects.toBeInstanceOf(ConnectionError)
+      expect(asked).toHaveLength(1)
+    }
+    const asked = serve(server, { piece: 0 })
+    const { files } = await server.client({ reconnectWindowMs: 1 }).session('thread-1')
+    const { stream } = await files.stream('a')
+    await expect(read(stream)).rejects.toMatchObject({ code: 'CONNECTION_FAILED', name: 'ConnectionError' })
+    expect(asked.length).toBeGreaterThan(1)
+  })
+
+  test('as an archive ends with a ConnectionError', async ({ server, session }) => {
+    const asked = serve(server)
+    const { stream } = await session.files.downloadArchive('.')
+    await expect(read(stream)).rejects.toMatchObject({ code: 'CONNECTION_FAILED', name: 'ConnectionError' })
+    expect(asked).toHaveLength(1)
+  })
+
+  test('ends with the reason of an abort, and a canceled one asks for nothing more', async ({ server, session }) => {
+    const asked = serve(server)
+    const controller = new AbortController()
+    const { stream } = await session.files.stream('a', { signal: controller.signal })
+    const reader = stream.getReader()
+    await reader.read()
+    controller.abort(new Error('enough'))
+    await expect(reader.read().then(() => reader.read())).rejects.toThrow('enough')
+    const canceled = await session.files.stream('a')
+    await canceled.stream.cancel()
+    expect(asked).toHaveLength(2)
   })
 })

@@ -81,4 +81,12 @@ describe('a shell', () => {
     expect(await viewer.exit).toMatchObject({ exitCode: 0 })
     expect(process?.frames.filter(({ type }) => type === 'resize')).toEqual([])
   })
+
+  test('that is only looked at takes no input, and says so', async ({ session }) => {
+    const shell = await session.shell({ shellId: 'main' })
+    const viewer = await session.shell({ shellId: 'main', mode: 'viewer' })
+    await expect(viewer.write('ls\n')).rejects.toMatchObject({ code: 'CAPABILITY_DENIED', message: 'main: a viewer reads only' })
+    await expect(viewer.input.end()).rejects.toMatchObject({ code: 'CAPABILITY_DENIED' })
+    await shell.write('ls\n')
+  })
 })

@@ -71,6 +71,8 @@ export class Attachment {
     this.stdout = new Inbox('stdout', () => this.#onConsumed())
     this.stderr = new Inbox('stderr', () => this.#onConsumed())
     this.stdin = new Outbox(() => this.#onStdinSent())
+    // The server refuses it as well, in a frame that comes too late for whoever has written.
+    if (target.reattach.mode === 'viewer') this.stdin.close(new BoxofficeError('CAPABILITY_DENIED', `${target.id}: a viewer reads only`))
     const ready = Promise.withResolvers<ReadyFrame>()
     this.ready = ready.promise
     this.#resolveReady = ready.resolve

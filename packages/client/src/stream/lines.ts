@@ -1,6 +1,7 @@
 import { CLOSE, LineLedger } from '@boxoffice/protocol'
 import type { Dataplane } from '../dataplane.ts'
 import { BoxofficeError, GapError, isCode } from '../errors.ts'
+import { type OptionNames, refuseUnknown } from '../known-options.ts'
 import { anySignal, sleep } from '../signals.ts'
 import { type LineConnection, type LinesReady, openLineConnection } from './line-connection.ts'
 import { afterDrop, type Drop, leadsNowhere } from './reconnect.ts'
@@ -11,6 +12,8 @@ export type LinesOptions = {
   /** Leaves the process. */
   signal?: AbortSignal | undefined
 }
+
+const LINES: OptionNames<LinesOptions> = { takeover: true, signal: true }
 
 const CONFIRM_EVERY_MS = 1_000
 /** A writer waits while so much is not known to have reached the process. */
@@ -259,6 +262,7 @@ export class Lines implements AsyncIterable<string> {
 
 /** Resolves when it is attached. */
 export const attachLines = async (dataplane: Dataplane, processId: string, options: LinesOptions): Promise<Lines> => {
+  refuseUnknown('processes.attach', options, LINES)
   const lines = new Lines(dataplane, processId, options)
   await lines.attached.promise
   return lines

@@ -74,7 +74,10 @@ const errorOfClose = (code: number): BoxofficeError | undefined => {
   return meaning && new BoxofficeError(meaning.code, `${meaning.message} (closed with ${code})`, { details: { close_code: code } })
 }
 
-const lost = ({ url, code, reason }: Drop): ConnectionError =>
-  new ConnectionError(
-    `${new URL(url).origin}: the connection was lost and did not come back (closed with ${code}${reason && `: ${reason}`})`,
+const lost = ({ url, code, reason, unopened }: Drop): ConnectionError => {
+  return new ConnectionError(
+    unopened
+      ? `${new URL(url).origin} cannot be reached (no connection was made${reason && `: ${reason}`})`
+      : `${new URL(url).origin}: the connection was lost and did not come back (closed with ${code}${reason && `: ${reason}`})`,
   )
+}
