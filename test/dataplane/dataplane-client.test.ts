@@ -27,6 +27,7 @@ beforeEach(async () => {
     },
     issuer,
     now: Date.now,
+    monotonic: () => performance.now(),
   })
   session = client.session(placed.id)
 })

@@ -12,6 +12,7 @@ import { Inventory } from './agents/inventory.ts'
 import { LostAgents } from './agents/lost-agents.ts'
 import { Placement } from './agents/placement.ts'
 import { AgentRegistry } from './agents/registry.ts'
+import { AgentSilence } from './agents/silence.ts'
 import { createBox } from './compat/box/box.ts'
 import type { RpcResponse } from './compat/box/rpc.ts'
 import { createStepsApp } from './compat/sbs/app.ts'
@@ -71,6 +72,8 @@ const EVENT_TIMES = { pingMs: 15_000, stallMs: 30_000, pollMs: 200 }
 /** What tests put in the place of the real thing. */
 export type BrokerOverrides = {
   now?: () => number
+  /** Milliseconds that never jump; ages and caches go by them. */
+  monotonic?: () => number
   client?: AgentClient
   log?: Log
   stepsLog?: Log
@@ -137,7 +140,7 @@ export function createBroker(config: BrokerConfig, overrides: BrokerOverrides = 
 }
 
 async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, parts: AsyncDisposableStack) {
-  const { now = Date.now } = overrides
+  const { now = Date.now, monotonic = () => performance.now() } = overrides
   const log = overrides.log ?? createLog(settings.logLevel)
   const brokerId = randomUUID()
   const profiles = profilesOf(settings)
@@ -149,10 +152,11 @@ async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, p
   const enrollToken = settings.enrollToken ?? enrollTokenOf(settings.dataDir)
 
   const keys = await SigningKeys.open(settings.dataDir, now)
-  const issuer = new TokenIssuer(keys, settings.tokenTtl, now)
-  const client = overrides.client ?? httpAgentClient((agentId) => issuer.control(agentId))
+  const issuer = new TokenIssuer(keys, settings.tokenTtl, now, monotonic)
+  const client = overrides.client ?? httpAgentClient(issuer)
   parts.defer(() => client.close())
-  const placement = new Placement(store, settings.agentTimeout * 1000, now)
+  const silence = new AgentSilence(now, monotonic)
+  const placement = new Placement(store, settings.agentTimeout * 1000, silence)
   const effects = new SessionEffects({ store, client, log, tokenTtlSeconds: settings.tokenTtl })
   parts.defer(() => effects.close())
   const ledger = new SessionLedger(store, effects, now)
@@ -162,29 +166,29 @@ async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, p
   parts.defer(() => provisioner.close(PROVISIONING_DRAIN_MS))
 
   const outbound = outboundCall(targetPolicy(settings), settings.authorizerTimeoutMs)
-  const authorizer = authorizerOf(settings, outbound, now)
+  const authorizer = authorizerOf(settings, outbound, now, monotonic)
   const grants = new Grants({ store, effects, profiles, tokenTtlSeconds: settings.tokenTtl, now })
   const acquisition = new Acquisition({
     ...{ store, ledger, effects, grants, provisioner, placement, authorizer, profiles, brokerId, now },
     maxSessions: settings.maxSessions,
-    limit: new PrincipalLimit('create', { principal: rates.createPerPrincipal, tenant: rates.createPerTenant }, now),
+    limit: new PrincipalLimit('create', { principal: rates.createPerPrincipal, tenant: rates.createPerTenant }, monotonic),
   })
   const members = new Members({ store, ledger, authorizer, withdraw: (session, principal) => grants.withdraw(session, principal), now })
   const threads = new Threads({ store, ledger, authorizer, cancel: (id) => acquisition.cancel(id), now })
   const sessions = new SessionService({ store, ledger, acquisition, authorizer, grants, members, issuer, now })
-  const principals = new Principals(store.keys, settings.apiKey, oidcOf(settings, outbound, keys, now))
+  const principals = new Principals(store.keys, settings.apiKey, oidcOf(settings, outbound, keys, { now, monotonic }))
   const metrics = new Metrics(store)
   const inventory = new Inventory({ store, ledger, effects, now })
   const registry = new AgentRegistry({
-    ...{ store, keys, issuer, enrollToken, profiles, log, now, exposed: isExposed(settings) },
+    ...{ store, keys, issuer, enrollToken, profiles, silence, log, now, exposed: isExposed(settings) },
     inventory,
     journal: new JournalIntake({ store, now }),
     tokenTtlSeconds: settings.tokenTtl,
     heartbeatSeconds: settings.agentHeartbeat,
   })
   const reaper = new Reaper({
-    ...{ store, ledger, provisioner, keys, brokerId, log, now },
-    lostAgents: new LostAgents({ store, inventory, lostAfterMs: settings.agentLostAfter * 1000, now }),
+    ...{ store, ledger, provisioner, keys, brokerId, log, now, monotonic },
+    lostAgents: new LostAgents({ store, inventory, lostAfterMs: settings.agentLostAfter * 1000, silence }),
     lastLook: new LastLook({ client, inventory, placement, log, now }),
     keyRotationMs: settings.keyRotation * 1000,
     intervalMs: settings.reaperIntervalMs,
@@ -194,7 +198,7 @@ async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, p
   const eventTimes = { ...EVENT_TIMES, ...overrides.eventTimes }
   const feed = new EventFeed(store.events, eventTimes.pollMs)
 
-  const dataplane = createDataplaneClient({ store, issuer, now })
+  const dataplane = createDataplaneClient({ store, issuer, now, monotonic })
   parts.defer(() => dataplane.close())
   const verify = sessionTokenVerifier({ keys, issuer: () => issuer.issuer, now })
   const credentials = new Credentials({ verify, issuer, now })
@@ -227,8 +231,8 @@ async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, p
       isOver: async (id) => !isLive((await store.sessions.byId(id)) ?? fail(`session ${id} is not in the store`)),
       ended: (id) => effects.ended(id),
     })
-  const authFailures = new RateLimit(rates.authFailures, now)
-  const controlLimit = new PrincipalLimit('control', { principal: rates.controlPerPrincipal, tenant: rates.controlPerTenant }, now)
+  const authFailures = new RateLimit(rates.authFailures, monotonic)
+  const controlLimit = new PrincipalLimit('control', { principal: rates.controlPerPrincipal, tenant: rates.controlPerTenant }, monotonic)
   const callerOf = knownCallers({ principals, authFailures, controlLimit, addressOf: clientAddress(settings.trustedProxies) })
   const base = '/compat/sbs'
   const box = settings.compat.box
@@ -254,7 +258,7 @@ async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, p
     ...(box?.mounts ?? []),
   ]
   const app = createApp({
-    ...{ routes, mounts, principals, store, metrics, log, now, authFailures, controlLimit },
+    ...{ routes, mounts, principals, store, metrics, log, now, monotonic, authFailures, controlLimit },
     corsOrigins: settings.corsOrigins,
     trustedProxies: settings.trustedProxies,
   })
@@ -321,10 +325,15 @@ async function operatorKey(settings: ResolvedBrokerConfig, store: Store, now: nu
 }
 
 /** Undefined when the configuration names no identity provider. */
-function oidcOf(settings: ResolvedBrokerConfig, call: OutboundCall, own: SigningKeys, now: () => number): OidcVerifier | undefined {
+function oidcOf(
+  settings: ResolvedBrokerConfig,
+  call: OutboundCall,
+  own: SigningKeys,
+  { now, monotonic }: Required<Pick<BrokerOverrides, 'now' | 'monotonic'>>,
+): OidcVerifier | undefined {
   const { oidcIssuer: issuer, oidcJwksUrl, oidcAudience: audience, oidcAlgorithms: algorithms, oidcTenant: tenant } = settings
   if (issuer === undefined || oidcJwksUrl === undefined || audience === undefined) return undefined
-  const keys = new RemoteKeys(oidcJwksUrl, call, now)
+  const keys = new RemoteKeys(oidcJwksUrl, call, monotonic)
   return new OidcVerifier({
     ...{ issuer, audience, algorithms, tenant, keys, now },
     claims: settings.oidcClaims,

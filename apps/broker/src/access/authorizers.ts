@@ -6,10 +6,10 @@ import { RemoteAnswers } from './remote-answers.ts'
 import { webhookAuthorizer } from './webhook.ts'
 
 /** The authorizer that the configuration names. */
-export function authorizerOf(config: ResolvedBrokerConfig, call: OutboundCall, now: () => number): Authorizer {
+export function authorizerOf(config: ResolvedBrokerConfig, call: OutboundCall, now: () => number, monotonic: () => number): Authorizer {
   const { authorizer: name, authorizerUrl = '', authorizerSecret: secret = '', authorizerCache: cacheSeconds } = config
   if (name === 'claim') return claimAuthorizer
-  const answers = new RemoteAnswers({ name, cacheSeconds, now })
+  const answers = new RemoteAnswers({ name, cacheSeconds, monotonic })
   if (name === 'langgraph') return langgraphAuthorizer(authorizerUrl.replace(/\/+$/, ''), call, answers)
   return webhookAuthorizer({ url: authorizerUrl, secret, now }, call, answers)
 }

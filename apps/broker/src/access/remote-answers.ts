@@ -7,7 +7,8 @@ export type RemoteAnswersOptions = {
   /** Of the authorizer, for the refusal. */
   name: string
   cacheSeconds: number
-  now: () => number
+  /** Monotonic milliseconds. */
+  monotonic: () => number
 }
 
 /** A refusal is forgotten sooner: whoever has just been let in should not wait a minute. */
@@ -26,7 +27,7 @@ export class RemoteAnswers {
 
   async get(question: string, ask: () => Promise<RemoteAnswer>): Promise<RemoteAnswer> {
     const known = this.#known.get(question)
-    if (known !== undefined && this.#options.now() < known.until) return known.answer
+    if (known !== undefined && this.#options.monotonic() < known.until) return known.answer
     const asking = this.#asking.get(question) ?? this.#ask(question, ask)
     return asking
   }
@@ -50,14 +51,14 @@ export class RemoteAnswers {
   }
 
   #remember(question: string, answer: RemoteAnswer): void {
-    const { cacheSeconds, now } = this.#options
+    const { cacheSeconds, monotonic } = this.#options
     const ms = answer.allow ? cacheSeconds * 1000 : Math.min(cacheSeconds * 1000, MAX_DENIAL_MS)
     // Deleted first, so that the order of the map is that of the answers and the oldest goes when it is full.
     this.#known.delete(question)
     for (const [oldest, { until }] of this.#known) {
-      if (this.#known.size < MAX_ANSWERS && until > now()) break
+      if (this.#known.size < MAX_ANSWERS && until > monotonic()) break
       this.#known.delete(oldest)
     }
-    if (ms > 0) this.#known.set(question, { answer, until: now() + ms })
+    if (ms > 0) this.#known.set(question, { answer, until: monotonic() + ms })
   }
 }

@@ -14,6 +14,7 @@ import {
 } from '@boxoffice/protocol'
 import type { z } from 'zod'
 import type { AgentRecord } from '../store/store.ts'
+import type { TokenIssuer } from '../tokens/issuer.ts'
 import { failSlowConnect } from './slow-connect.ts'
 
 /** The agent's control API (`packages/protocol/src/control.ts`). Failures are `BoxofficeError`; an agent that is away is 503. */
@@ -46,11 +47,14 @@ export class AgentUnreachable extends BoxofficeError {
 const MAX_ANSWER_BYTES = 4 * 1024 * 1024
 const CALL_TIMEOUT_MS = 15_000
 
-/** Calls agents over keep-alive HTTP; never follows a redirect [C-60]. `token` gives the control token for an agent id. */
-export function httpAgentClient(token: (agentId: string) => string): AgentClient {
+/** What calls agents by control tokens: one for an agent id, and what hears that the agent has refused it. */
+export type ControlTokens = Pick<TokenIssuer, 'control' | 'refused'>
+
+/** Calls agents over keep-alive HTTP; never follows a redirect [C-60]. */
+export function httpAgentClient(tokens: ControlTokens): AgentClient {
   const agents = { http: new HttpAgent({ keepAlive: true }), https: new HttpsAgent({ keepAlive: true }) }
   const call = <T>(agent: AgentRecord, method: string, path: string, options: CallOptions<T>): Promise<T> =>
-    send(agents, { agent, method, path, token: token(agent.id), ...options })
+    send(agents, { agent, method, path, tokens, ...options })
   const path = (sandboxId: string) => `/control/v1/sandboxes/${encodeURIComponent(sandboxId)}`
   return {
     create: (agent, sessionId, body, signal) =>
@@ -72,11 +76,11 @@ export function httpAgentClient(token: (agentId: string) => string): AgentClient
 }
 
 type CallOptions<T> = { body?: unknown; signal?: AbortSignal; answer?: z.ZodType<T> }
-type Call<T> = CallOptions<T> & { agent: AgentRecord; method: string; path: string; token: string }
+type Call<T> = CallOptions<T> & { agent: AgentRecord; method: string; path: string; tokens: ControlTokens }
 type Pools = { http: HttpAgent; https: HttpsAgent }
 
 async function send<T>(pools: Pools, call: Call<T>): Promise<T> {
-  const { status, text } = await exchange(pools, call)
+  const { status, text } = await authenticated(pools, call)
   const parsed = parseJson(text)
   if (status < 200 || status >= 300) throw refusal(call.agent, status, parsed)
   if (call.answer === undefined) return undefined as T
@@ -85,10 +89,22 @@ async function send<T>(pools: Pools, call: Call<T>): Promise<T> {
   throw new BoxofficeError('BACKEND_UNAVAILABLE', `agent ${call.agent.id} gave an answer that is not valid`, { cause: answer.error })
 }
 
-async function exchange<T>(pools: Pools, call: Call<T>, retry = true): Promise<{ status: number; text: string }> {
+type Reply = { status: number; text: string }
+
+/** With a token that was made before a clock jumped the agent refuses the call: it is made once more with a new one. */
+async function authenticated<T>(pools: Pools, call: Call<T>): Promise<Reply> {
+  const { agent, tokens } = call
+  const token = tokens.control(agent.id)
+  const reply = await exchange(pools, call, token)
+  if (reply.status !== 401) return reply
+  tokens.refused(agent.id, token)
+  return exchange(pools, call, tokens.control(agent.id))
+}
+
+async function exchange<T>(pools: Pools, call: Call<T>, token: string, retry = true): Promise<Reply> {
   const url = new URL(call.path, call.agent.controlUrl)
   const payload = call.body === undefined ? undefined : JSON.stringify(call.body)
-  const headers: Record<string, string | number> = { authorization: `Bearer ${call.token}` }
+  const headers: Record<string, string | number> = { authorization: `Bearer ${token}` }
   if (payload !== undefined) Object.assign(headers, { 'content-type': 'application/json', 'content-length': Buffer.byteLength(payload) })
   const signal = call.signal ?? AbortSignal.timeout(CALL_TIMEOUT_MS)
   const secure = url.protocol === 'https:'
@@ -105,7 +121,7 @@ async function exchange<T>(pools: Pools, call: Call<T>, retry = true): Promise<{
     return { status: response.statusCode ?? 0, text: body.toString() }
   } catch (thrown) {
     // The agent closed a kept connection just as we used it; every call here is idempotent.
-    if (retry && request.reusedSocket && !signal.aborted) return exchange(pools, call, false)
+    if (retry && request.reusedSocket && !signal.aborted) return exchange(pools, call, token, false)
     throw new AgentUnreachable(call.agent.id, thrown)
   }
 }

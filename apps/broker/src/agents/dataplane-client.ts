@@ -29,6 +29,8 @@ export type DataplaneClientOptions = {
   store: { sessions: Pick<Store['sessions'], 'byId'>; agents: Pick<Store['agents'], 'byId'> }
   issuer: Pick<TokenIssuer, 'session'>
   now: () => number
+  /** Milliseconds that never jump. */
+  monotonic: () => number
 }
 
 /** The broker's own use of the dataplane, for the surfaces that run things for their callers: the same routes as every client's. */
@@ -82,20 +84,23 @@ const MAX_TOKENS = 10_000
 const MAX_JSON_BYTES = 64 * 1024 * 1024
 const MAX_DOWNLOAD_BYTES = 100 * 1024 * 1024
 
-/** Where a session is, and a token for it. */
-export type Access = { session: PlacedSession; agent: AgentRecord; token: string; expiresAtMs: number }
+/** `expiresAt` by the monotonic clock, in milliseconds. */
+type KnownToken = { token: string; expiresAt: number }
 
-export function createDataplaneClient({ store, issuer, now }: DataplaneClientOptions): DataplaneClient {
+/** Where a session is, and a token for it. `refused` is told that the agent does not take it: the next access brings another one. */
+export type Access = KnownToken & { session: PlacedSession; agent: AgentRecord; refused: () => void }
+
+export function createDataplaneClient({ store, issuer, now, monotonic }: DataplaneClientOptions): DataplaneClient {
   const upstream = createUpstream()
-  const tokens = new Map<string, { token: string; expiresAtMs: number }>()
+  const tokens = new Map<string, KnownToken>()
 
-  const tokenFor = (session: PlacedSession): { token: string; expiresAtMs: number } => {
-    const key = `${session.id} ${session.sandboxId} ${session.generation}`
+  const tokenFor = (session: PlacedSession): KnownToken => {
+    const key = keyOf(session)
     const known = tokens.get(key)
-    if (known !== undefined && known.expiresAtMs - RENEW_BEFORE_MS > now()) return known
+    if (known !== undefined && known.expiresAt - RENEW_BEFORE_MS > monotonic()) return known
     if (tokens.size >= MAX_TOKENS) tokens.clear()
     const { token, expiresAt } = issuer.session(session, ACTOR, CAPABILITIES, 0)
-    const made = { token, expiresAtMs: expiresAt * 1000 }
+    const made = { token, expiresAt: monotonic() + expiresAt * 1000 - now() }
     tokens.set(key, made)
     return made
   }
@@ -103,11 +108,15 @@ export function createDataplaneClient({ store, issuer, now }: DataplaneClientOpt
   const access = async (sessionId: string): Promise<Access> => {
     const session = requireThere(await store.sessions.byId(sessionId))
     const agent = await agentOf(store.agents, session)
-    return { session, agent, ...tokenFor(session) }
+    const known = tokenFor(session)
+    const refused = (): void => {
+      if (tokens.get(keyOf(session)) === known) tokens.delete(keyOf(session))
+    }
+    return { session, agent, ...known, refused }
   }
 
   const send = async (sessionId: string, { method, path, json, body, signal }: DataplaneRequest): Promise<IncomingMessage> => {
-    const { session, agent, token } = await access(sessionId)
+    const { session, agent, token, refused } = await access(sessionId)
     const payload = json === undefined ? body : Buffer.from(JSON.stringify(json))
     const headers = {
       authorization: `Bearer ${token}`,
@@ -140,6 +149,7 @@ export function createDataplaneClient({ store, issuer, now }: DataplaneClientOpt
         })
       })
     const response = await dialing(once, signal ?? NEVER)
+    if (response.statusCode === 401) refused()
     if ((response.statusCode ?? 0) >= 300) throw await refusalOf(response)
     return response
   }
@@ -163,7 +173,7 @@ export function createDataplaneClient({ store, issuer, now }: DataplaneClientOpt
         get: (processId, options) => json(id, { method: 'GET', path: processPath(processId), ...options }, ManagedProcess),
         stop: (processId, options) => done(id, { method: 'DELETE', path: processPath(processId), ...options }),
         attach: (processId, handlers, { takeover = false, signal } = {}) =>
-          openLineSocket({ access: () => access(id), path: `${processPath(processId)}/ws`, handlers, takeover, signal, now }),
+          openLineSocket({ access: () => access(id), path: `${processPath(processId)}/ws`, handlers, takeover, signal, monotonic }),
       },
       files: {
         upload: (path, content, { mode, overwrite, signal } = {}) =>
@@ -179,6 +189,8 @@ export function createDataplaneClient({ store, issuer, now }: DataplaneClientOpt
     close: () => upstream.close(),
   }
 }
+
+const keyOf = ({ id, sandboxId, generation }: PlacedSession): string => `${id} ${sandboxId} ${generation}`
 
 const NEVER = { aborted: false }
 

@@ -1,12 +1,13 @@
 import type { Store } from '../store/store.ts'
 import type { Inventory } from './inventory.ts'
+import type { AgentSilence } from './silence.ts'
 
 export type LostAgentsOptions = {
   store: Store
   inventory: Inventory
   /** Silence after which an agent's sessions are given up. */
   lostAfterMs: number
-  now: () => number
+  silence: Pick<AgentSilence, 'whileRunning'>
 }
 
 /**
@@ -15,19 +16,16 @@ export type LostAgentsOptions = {
  */
 export class LostAgents {
   readonly #options: LostAgentsOptions
-  readonly #startedAt: number
 
   constructor(options: LostAgentsOptions) {
     this.#options = options
-    this.#startedAt = options.now()
   }
 
   /** One look at all agents. */
   async run(): Promise<void> {
-    const { store, inventory, lostAfterMs, now } = this.#options
+    const { store, inventory, lostAfterMs, silence } = this.#options
     for (const agent of await store.agents.list()) {
-      // While this broker was down nobody could report to it.
-      if (now() - Math.max(agent.lastSeenAt, this.#startedAt) <= lostAfterMs) continue
+      if (silence.whileRunning(agent) <= lostAfterMs) continue
       for (const session of await store.sessions.placedOn(agent.id)) await inventory.lost(session, 'agent_lost')
     }
   }

@@ -1,6 +1,7 @@
 import { BoxofficeError, type RelayPreference } from '@boxoffice/protocol'
 import { modeOf, requireMode } from '../relay/choice.ts'
 import type { AgentRecord, Store } from '../store/store.ts'
+import type { AgentSilence } from './silence.ts'
 
 const NONE: ReadonlySet<string> = new Set()
 
@@ -18,12 +19,12 @@ const SHIPPED: ReadonlySet<string> = new Set(['docker', 'local'])
 export class Placement {
   readonly #store: Store
   readonly #timeoutMs: number
-  readonly #now: () => number
+  readonly #silence: Pick<AgentSilence, 'ms'>
 
-  constructor(store: Store, timeoutMs: number, now: () => number) {
+  constructor(store: Store, timeoutMs: number, silence: Pick<AgentSilence, 'ms'>) {
     this.#store = store
     this.#timeoutMs = timeoutMs
-    this.#now = now
+    this.#silence = silence
   }
 
   /**
@@ -64,7 +65,7 @@ export class Placement {
 
   /** Whether the agent has reported lately. */
   isHeard(agent: AgentRecord): boolean {
-    return this.#now() - agent.lastSeenAt <= this.#timeoutMs
+    return this.#silence.ms(agent) <= this.#timeoutMs
   }
 }
 

@@ -18,6 +18,7 @@ import type { AgentRecord, Store } from '../store/store.ts'
 import type { TokenIssuer } from '../tokens/issuer.ts'
 import type { SigningKeys } from '../tokens/keys.ts'
 import type { Inventory } from './inventory.ts'
+import type { AgentSilence } from './silence.ts'
 
 export type RegistryOptions = {
   store: Store
@@ -31,6 +32,7 @@ export type RegistryOptions = {
   profiles: ReadonlyMap<string, Profile>
   tokenTtlSeconds: number
   heartbeatSeconds: number
+  silence: AgentSilence
   log: Log
   now: () => number
 }
@@ -62,7 +64,7 @@ export class AgentRegistry {
 
   /** 401 unless the caller holds the enroll token. Gives the agent a credential of its own, once per registration. */
   async register(enrollToken: string, request: RegisterAgentRequest, origin: Origin): Promise<RegisterAgentResponse> {
-    const { store, keys, issuer, log, now, tokenTtlSeconds } = this.#options
+    const { store, keys, issuer, silence, log, now, tokenTtlSeconds } = this.#options
     this.requireEnrolled(enrollToken)
     const agentToken = `bxa_${randomBytes(32).toString('base64url')}`
     const drift = Date.parse(request.clock) - now()
@@ -82,6 +84,7 @@ export class AgentRegistry {
       lastSeenAt: now(),
     }
     agent.id = await store.agents.register(agent, [auditEntry('agent.register', { ...origin, caller: agent.installId }, { ts: now() })])
+    silence.heard(agent.id, agent.lastSeenAt)
     if (Math.abs(agent.clockDriftMs) > DRIFT_WARNING_MS)
       log.warn({ agent_id: agent.id, clock_drift_ms: agent.clockDriftMs }, "an agent's clock differs; it judges tokens by this broker's")
     log.info({ agent_id: agent.id, instance_id: agent.instanceId, provider: agent.provider.name }, 'agent registered')
@@ -105,17 +108,20 @@ export class AgentRegistry {
 
   /** 401 unless the token is that of this agent's latest registration. */
   async heartbeat(id: string, token: string, request: AgentHeartbeatRequest): Promise<AgentInstructions> {
-    const { store, journal, now } = this.#options
+    const { store, journal, silence, now } = this.#options
     const agent = await this.requireAgent(id, token)
     if (agent.instanceId !== request.instance_id) throw unknownAgent()
-    await store.agents.seen(id, now(), request.provider)
+    const seenAt = now()
+    const revokedSince = seenAt - silence.ms(agent) - REVOCATION_OVERLAP_MS
+    await store.agents.seen(id, seenAt, request.provider)
+    silence.heard(id, seenAt)
     // First: what happened in a sandbox comes before what its report makes of the session.
     const told = request.journal === undefined ? {} : { journal_seq: await journal.accept(agent, request.journal) }
     const instructions = await this.#instructions(
       { ...agent, provider: request.provider },
       request.sandboxes,
       !request.partial,
-      agent.lastSeenAt - REVOCATION_OVERLAP_MS,
+      revokedSince,
     )
     return { ...instructions, ...told }
   }

@@ -27,6 +27,8 @@ export type AppOptions = {
   trustedProxies: readonly string[]
   log: Log
   now: () => number
+  /** Milliseconds that never jump. */
+  monotonic: () => number
 }
 
 export type Env = { Bindings: Connection }
@@ -144,8 +146,8 @@ type Refusal = {
 }
 type Refuse = (c: Context<Env>, refusal: Refusal) => Promise<Response>
 
-function refuser({ log, metrics, store, now }: AppOptions, addressOf: AddressOf): Refuse {
-  const audited = new RateLimit(AUDITED_REFUSALS, now)
+function refuser({ log, metrics, store, now, monotonic }: AppOptions, addressOf: AddressOf): Refuse {
+  const audited = new RateLimit(AUDITED_REFUSALS, monotonic)
   return async (c, { error, requestId, naming = 'full', principal = null, headers }) => {
     metrics.refused(error.code)
     if (error.status >= 500)

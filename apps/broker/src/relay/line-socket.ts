@@ -40,7 +40,8 @@ export type LineSocketOptions = {
   handlers: LineSocketHandlers
   takeover: boolean
   signal: AbortSignal | undefined
-  now: () => number
+  /** Milliseconds that never jump. */
+  monotonic: () => number
 }
 
 /** How long a lost connection is mended for: an agent restarts within. */
@@ -116,7 +117,7 @@ class MendingLineSocket implements LineSocket {
 
   async #connect(takeover: boolean): Promise<void> {
     const { access, path } = this.#options
-    const { session, agent, token, expiresAtMs } = await access()
+    const { session, agent, token, expiresAt, refused } = await access()
     const search = new URLSearchParams({ takeover: String(takeover) })
     if (this.#run !== undefined) {
       search.set('run', this.#run)
@@ -131,7 +132,10 @@ class MendingLineSocket implements LineSocket {
     })
     const ready = Promise.withResolvers<void>()
     let isReady = false
-    ws.on('unexpected-response', (_request, response) => void refusalOf(response).then(ready.reject))
+    ws.on('unexpected-response', (_request, response) => {
+      if (response.statusCode === 401) refused()
+      void refusalOf(response).then(ready.reject)
+    })
     ws.on('error', (cause) => ready.reject(unreachable(cause)))
     ws.on('message', (data, isBinary) => {
       if (!isBinary) return this.#onLine(String(data))
@@ -150,7 +154,7 @@ class MendingLineSocket implements LineSocket {
     })
     await ready.promise
     if (this.#over) return ws.close(CLOSE.done)
-    this.#renewLater(expiresAtMs)
+    this.#renewLater(expiresAt)
   }
 
   #onReady(ws: WebSocket, { run, stdout, stdin }: LinesServerFrame & { type: 'ready' }): void {
@@ -192,13 +196,13 @@ class MendingLineSocket implements LineSocket {
     }
   }
 
-  #renewLater(expiresAtMs: number): void {
+  #renewLater(expiresAt: number): void {
     clearTimeout(this.#renew)
-    const wait = Math.max(1000, expiresAtMs - RENEW_BEFORE_MS - this.#options.now())
+    const wait = Math.max(1000, expiresAt - RENEW_BEFORE_MS - this.#options.monotonic())
     this.#renew = setTimeout(() => {
       this.#options
         .access()
-        .then(({ token, expiresAtMs: next }) => {
+        .then(({ token, expiresAt: next }) => {
           if (this.#over) return
           this.#control({ type: 'auth', token })
           this.#renewLater(next)

@@ -23,6 +23,8 @@ export type ReaperOptions = {
   brokerTimeoutMs: number
   log: Log
   now: () => number
+  /** Milliseconds that never jump. */
+  monotonic: () => number
 }
 
 const BATCH = 200
@@ -34,7 +36,7 @@ export class Reaper {
   readonly #options: ReaperOptions
   #timer: NodeJS.Timeout | undefined
   #round: Promise<void> = Promise.resolve()
-  #kept = 0
+  #kept = Number.NEGATIVE_INFINITY
 
   constructor(options: ReaperOptions) {
     this.#options = options
@@ -58,7 +60,7 @@ export class Reaper {
   }
 
   async #once(): Promise<void> {
-    const { store, provisioner, lostAgents, keys, brokerId, brokerTimeoutMs, keyRotationMs, now } = this.#options
+    const { store, provisioner, lostAgents, keys, brokerId, brokerTimeoutMs, keyRotationMs, now, monotonic } = this.#options
     await store.brokers.heartbeat(brokerId, process.pid, now())
     await provisioner.takeOver(new Set(await store.brokers.alive(now() - brokerTimeoutMs)))
     await lostAgents.run()
@@ -67,8 +69,8 @@ export class Reaper {
       for (const session of due) await this.#tick(session)
       if (due.length < BATCH) break
     }
-    if (Math.abs(now() - this.#kept) < HOUSEKEEPING_MS) return
-    this.#kept = now()
+    if (monotonic() - this.#kept < HOUSEKEEPING_MS) return
+    this.#kept = monotonic()
     await keys.maintain(keyRotationMs)
     await store.idempotency.purge(now())
     // With up to a thousand events each: small steps, so that nobody waits for one.

@@ -15,14 +15,21 @@ export class TokenIssuer {
   readonly #now: () => number
   readonly #ttlSeconds: number
   readonly #control = new Map<string, { token: string; until: number }>()
+  readonly #monotonic: () => number
   readonly #headers = new WeakMap<SigningKey, string>()
   /** `iss`; known once the broker listens. */
   issuer = ''
 
-  constructor(keys: Pick<SigningKeys, 'current'>, ttlSeconds: number, now: () => number) {
+  constructor(
+    keys: Pick<SigningKeys, 'current'>,
+    ttlSeconds: number,
+    now: () => number,
+    monotonic: () => number = () => performance.now(),
+  ) {
     this.#keys = keys
     this.#ttlSeconds = ttlSeconds
     this.#now = now
+    this.#monotonic = monotonic
   }
 
   /**
@@ -59,12 +66,12 @@ export class TokenIssuer {
     return this.#sign({ ...claims, via: 'relay' })
   }
 
-  /** The broker's credential at one agent, reused for half of its life. */
+  /** The broker's credential at one agent, reused for half of its life by the monotonic clock: the machine's may jump [C-77]. */
   control(agentId: string): string {
-    const now = this.#now()
+    const at = this.#monotonic()
     const cached = this.#control.get(agentId)
-    if (cached !== undefined && cached.until > now) return cached.token
-    const iat = Math.floor(now / 1000)
+    if (cached !== undefined && cached.until > at) return cached.token
+    const iat = Math.floor(this.#now() / 1000)
     const claims: ControlTokenClaims = {
       iss: this.issuer,
       aud: agentId,
@@ -74,8 +81,13 @@ export class TokenIssuer {
       jti: randomUUID(),
     }
     const token = this.#sign(claims)
-    this.#control.set(agentId, { token, until: now + CONTROL_TOKEN_REUSE_MS })
+    this.#control.set(agentId, { token, until: at + CONTROL_TOKEN_REUSE_MS })
     return token
+  }
+
+  /** The agent has refused this token: the next call brings another one. */
+  refused(agentId: string, token: string): void {
+    if (this.#control.get(agentId)?.token === token) this.#control.delete(agentId)
   }
 
   /**

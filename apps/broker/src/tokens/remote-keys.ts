@@ -17,19 +17,19 @@ const FAILURE_MS = 2000
 
 type Keys = ReturnType<typeof createLocalJWKSet>
 
-/** The keys of a JWKS URL. By the broker's clock, and through the guarded call; jose's own reader knows neither. */
+/** The keys of a JWKS URL. Aged by a monotonic clock, and read through the guarded call; jose's own reader knows neither. */
 export class RemoteKeys {
   readonly #url: URL
   readonly #call: OutboundCall
-  readonly #now: () => number
+  readonly #monotonic: () => number
   #keys: { find: Keys; loadedAt: number } | undefined
   #failed: { at: number; error: BoxofficeError } | undefined
   #loading: Promise<Keys> | undefined
 
-  constructor(url: string, call: OutboundCall, now: () => number) {
+  constructor(url: string, call: OutboundCall, monotonic: () => number) {
     this.#url = new URL(url)
     this.#call = call
-    this.#now = now
+    this.#monotonic = monotonic
   }
 
   /** The key of a token's header; 503 when the keys cannot be had, `JWKSNoMatchingKey` for one that is not there. */
@@ -44,11 +44,11 @@ export class RemoteKeys {
   }
 
   #isYounger(ms: number): boolean {
-    return this.#keys !== undefined && this.#now() - this.#keys.loadedAt < ms
+    return this.#keys !== undefined && this.#monotonic() - this.#keys.loadedAt < ms
   }
 
   #load(): Promise<Keys> {
-    if (this.#failed !== undefined && this.#now() - this.#failed.at < FAILURE_MS) throw this.#failed.error
+    if (this.#failed !== undefined && this.#monotonic() - this.#failed.at < FAILURE_MS) throw this.#failed.error
     this.#loading ??= this.#read().finally(() => {
       this.#loading = undefined
     })
@@ -60,7 +60,7 @@ export class RemoteKeys {
       const { status, text } = await this.#call({ method: 'GET', url: this.#url, headers: { accept: 'application/json' } })
       if (status !== 200) throw new Error(`the JWKS URL answered ${status}`)
       const find = createLocalJWKSet(JSON.parse(text) as JSONWebKeySet)
-      this.#keys = { find, loadedAt: this.#now() }
+      this.#keys = { find, loadedAt: this.#monotonic() }
       this.#failed = undefined
       return find
     } catch (thrown) {
@@ -68,7 +68,7 @@ export class RemoteKeys {
         retryAfter: 2,
         cause: thrown,
       })
-      this.#failed = { at: this.#now(), error }
+      this.#failed = { at: this.#monotonic(), error }
       throw error
     }
   }

@@ -56,3 +56,15 @@ test('silence while the broker itself was down does not count', async () => {
   await broker.broker.reap()
   expect(await binding(session_id)).toMatchObject({ state: 'active', reason: null })
 })
+
+test('[C-77] a jump of the clock makes no agent silent, and a silent one is not heard because of it', async () => {
+  const { session_id } = await broker.ensure('t')
+  broker.setClock(LOST_AFTER * 2000)
+  await broker.broker.reap()
+  expect(await binding(session_id)).toMatchObject({ reason: null })
+  expect((await broker.negotiate({ thread_id: 'ahead', mode: 'ensure' })).status).toBe(200)
+  broker.setClock(-LOST_AFTER * 2000)
+  await broker.advance((LOST_AFTER + 1) * 1000)
+  await broker.broker.reap()
+  expect(await binding(session_id)).toMatchObject({ state: 'failed', reason: 'agent_lost' })
+})

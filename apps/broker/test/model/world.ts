@@ -60,7 +60,7 @@ export class World {
           rateLimits: { createPerPrincipal: UNLIMITED, createPerTenant: UNLIMITED, authFailures: UNLIMITED },
           ...{ reaperIntervalMs: 3_600_000, agentTimeout: YEARS, agentLostAfter: YEARS, keyRotation: YEARS },
         },
-        { now: () => clock.now },
+        { now: () => clock.now, monotonic: () => clock.now },
       )
       brokers.push(broker)
       urls.push((await broker.start()).url)

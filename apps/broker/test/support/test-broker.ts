@@ -17,7 +17,9 @@ export async function startTestBroker(config: Partial<BrokerConfig> = {}, overri
   const dataDir = config.dataDir ?? tempDir()
   let offset = 0
   const settings = { port: 0, createApiKey: true, logLevel: 'silent', ...config, dataDir } as const
-  const broker = createBroker(settings, { now: () => Date.now() + offset, ...overrides })
+  let jumped = 0
+  const clocks = { now: () => Date.now() + offset + jumped, monotonic: () => performance.now() + offset }
+  const broker = createBroker(settings, { ...clocks, ...overrides })
   const { url, enrollToken, apiKeyCreated, boxRpcPort } = await broker.start()
   const key = config.apiKey ?? apiKeyCreated ?? ''
   const agents: Awaited<ReturnType<typeof startFakeAgent>>[] = []
@@ -32,7 +34,11 @@ export async function startTestBroker(config: Partial<BrokerConfig> = {}, overri
     boxRpcPort,
     as,
     /** The broker's clock, in Unix seconds. */
-    now: () => Math.floor((Date.now() + offset) / 1000),
+    now: () => Math.floor(clocks.now() / 1000),
+    /** The machine's clock is set, by so much from the true time: no time passes. */
+    setClock(ms: number) {
+      jumped = ms
+    },
     /** Moves the broker's clock and lets agents report again, so that they do not count as silent. */
     async advance(ms: number) {
       offset += ms
