@@ -5,6 +5,9 @@ import { getRequestListener } from '@hono/node-server'
 import { type Logger, pino } from 'pino'
 import { Registry } from 'prom-client'
 import { countEnds, countSandboxes, countTraffic } from './agent-metrics.ts'
+import { createCapacity } from './capacity/capacity.ts'
+import { openMachine } from './capacity/machine.ts'
+import type { Reserve } from './capacity/room.ts'
 import { type AgentConfig, hostOf, isLocal, isLoopback, portOf } from './config.ts'
 import { openDataDirectory } from './data-directory.ts'
 import { createAccessJournal } from './http/access-journal.ts'
@@ -126,6 +129,7 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
       uids,
       supervisorPath: directory.supervisorPath,
       defaultImage: config.defaultImage,
+      capacity: createCapacity({ machine: openMachine(), reserve: reserveOf(config) }),
       mountPolicy: await createMountPolicy({
         allowedRoots: config.allowedHostMountRoots,
         blocked: [directory.path, ...config.blockedHostPaths, ...socketOf(config.dockerHost ?? process.env.DOCKER_HOST)],
@@ -252,6 +256,11 @@ const endSandboxes = async (manager: SandboxManager, recovery: Recovery, log: Lo
   log.info({ sandboxes: ended.length }, 'the sandboxes have ended with the agent (--destroy-on-exit)')
   return ended
 }
+
+const reserveOf = ({ reserve: { memoryMb, ...counts } }: AgentConfig): Reserve => ({
+  ...counts,
+  memory: memoryMb === undefined ? undefined : memoryMb * 1024 ** 2,
+})
 
 const socketOf = (dockerHost: string | undefined): string[] =>
   dockerHost?.startsWith('unix://') ? [dockerHost.slice('unix://'.length)] : []

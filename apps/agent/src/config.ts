@@ -57,6 +57,14 @@ export const AgentConfig = z
     /** Host paths that are never mounted, beside those that never are. */
     blockedHostPaths: z.array(z.string().refine(isAbsolute, 'must be absolute paths')).default([]),
     poolConcurrency: z.number().int().min(1).max(32).default(2),
+    /** What of the machine new sandboxes leave to those that are there; each has a default by the size of the machine [C-45]. */
+    reserve: z
+      .strictObject({
+        descriptors: z.number().int().min(0).optional(),
+        pids: z.number().int().min(0).optional(),
+        memoryMb: z.number().int().min(0).optional(),
+      })
+      .prefault({}),
     /** Web origins that may call the dataplane [C-69]. */
     corsOrigins: z.array(z.string()).default([]),
     /** Token buckets by who a token is for; each is off unless it is set [C-58]. */

@@ -28,7 +28,7 @@ export const jsonRpcCode = (status: number): number => {
  * | −31423   | `SANDBOX_STARTING`; try again                             |
  * | −31429   | `RATE_LIMITED`; try again                                 |
  * | −31501   | `UNSUPPORTED`                                             |
- * | −31503   | `BACKEND_UNAVAILABLE` (`PROVIDER_UNAVAILABLE`); try again |
+ * | −31503   | `BACKEND_UNAVAILABLE` (`PROVIDER_UNAVAILABLE`), `AGENT_FULL`; try again |
  */
 export const JSON_RPC_CODES = Object.fromEntries(Object.entries(ERRORS).map(([code, { status }]) => [code, jsonRpcCode(status)])) as Record<
   ErrorCode,

@@ -46,6 +46,7 @@ test('[4-173] every code of the contract has its JSON-RPC code', () => {
     INTERNAL: INTERNAL_ERROR,
     UNSUPPORTED: -31501,
     BACKEND_UNAVAILABLE: -31503,
+    AGENT_FULL: -31503,
     SANDBOX_LOST: -31503,
     QUOTA_EXCEEDED: -31507,
   }

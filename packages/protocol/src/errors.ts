@@ -55,6 +55,7 @@ export const ERRORS = {
   INTERNAL: row(500, 1011),
   UNSUPPORTED: row(501, 4400),
   BACKEND_UNAVAILABLE: row(503, 4503, { mvp: 'PROVIDER_UNAVAILABLE' }),
+  AGENT_FULL: row(503, 4503, { alias: 'BACKEND_UNAVAILABLE' }),
   SANDBOX_LOST: row(503, 4503, { alias: 'BACKEND_UNAVAILABLE' }),
   QUOTA_EXCEEDED: row(507, 4400),
 } as const satisfies Record<string, ErrorRow>

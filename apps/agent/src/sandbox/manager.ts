@@ -27,7 +27,7 @@ import type { SandboxDirectory } from './sandbox.ts'
 import { createWorkspaces, type Workspaces } from './workspaces.ts'
 
 export type ManagerOptions = PlannerOptions &
-  Pick<ProvisionOptions, 'layout' | 'supervisorPath' | 'defaultImage'> & {
+  Pick<ProvisionOptions, 'layout' | 'supervisorPath' | 'defaultImage' | 'capacity'> & {
     /** How many sandboxes the pool starts at once. */
     poolConcurrency: number
     journal: Pick<Journal, 'write'>

@@ -1,6 +1,7 @@
 import type { Server } from 'node:net'
 import { BoxofficeError, MountSet, newSandboxId, type Profile } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
+import type { Capacity } from '../capacity/capacity.ts'
 import { prepareMounts } from '../mounts/plan.ts'
 import type { Provider } from '../providers/provider.ts'
 import type { EndReason } from './end.ts'
@@ -27,6 +28,7 @@ export type Plan = {
 export type ProvisionOptions = {
   provider: () => Provider
   planner: Planner
+  capacity: Capacity
   prepared: PreparedSandboxes
   layout: Layout
   uids: Uids
@@ -53,6 +55,8 @@ export const createProvision = (options: ProvisionOptions): ((plan: Plan) => Pro
     const profile = { ...asked, image }
     assertPossible(provider, profile)
     const plan = await planner.mounts(mounts, profile)
+    // One that is made anew takes the room of its earlier making.
+    using _admitted = again === null ? options.capacity.admit() : null
     const hosted = plan.workspace !== null
     // What is prepared has a workspace and a user of its own, and nothing of the host.
     const plain = again === null && workspace === null && !hosted && plan.mounts.length === 0 && asked.user === null

@@ -20,6 +20,7 @@ describe('configuration', () => {
       blockedHostPaths: [],
       defaultImage: 'boxoffice/sandbox:latest',
       poolConcurrency: 2,
+      reserve: {},
       corsOrigins: [],
       dataplaneRates: {},
       destroyOnExit: false,

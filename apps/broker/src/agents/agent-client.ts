@@ -134,11 +134,12 @@ const parseJson = (text: string): unknown => {
   }
 }
 
-/** An agent's envelope keeps its code and message, which are written for callers; anything else says only that it failed. */
+/** An agent's envelope keeps its code, message and details, which are written for callers; anything else says only that it failed. */
 function refusal(agent: AgentRecord, status: number, body: unknown): BoxofficeError {
   const envelope = ErrorEnvelope.safeParse(body)
   const code = envelope.success ? errorCodeFrom(envelope.data.error.code) : undefined
   if (!envelope.success || code === undefined || code === 'INTERNAL' || code === 'UNAUTHENTICATED')
     return new BoxofficeError('BACKEND_UNAVAILABLE', `agent ${agent.id} failed (status ${status})`, { cause: body })
-  return new BoxofficeError(code, envelope.data.error.message)
+  const { message, details } = envelope.data.error
+  return new BoxofficeError(code, message, details === undefined ? {} : { details })
 }

@@ -228,7 +228,7 @@ export class Acquisition {
       if (found !== undefined && isPlaced(found)) return found
       if (made === 'superseded' && found?.state !== 'provisioning') throw superseded()
       if (found === undefined) throw noSession('the session was released while it was starting')
-      if (found.state === 'failed') throw provisionError(found.reason)
+      if (found.state === 'failed') throw provisionError(found)
       if (found.state === 'terminated') throw noSession('the session was released while it was starting')
       if (performance.now() >= deadline) throw starting(found)
     }

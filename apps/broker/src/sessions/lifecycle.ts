@@ -10,6 +10,7 @@ import {
   type PlacedSession,
   type ProvisioningSession,
   placedOf,
+  type ReasonDetails,
   type Session,
   type SuspendedSession,
   type SuspendMode,
@@ -27,7 +28,7 @@ import {
 export type SessionEvent =
   /** The agent has the sandbox. `fence` is the number that the creating broker holds. */
   | { type: 'created'; fence: number; placed: Omit<Placed, 'activatedAt'> }
-  | { type: 'create_failed'; fence: number; reason: string }
+  | { type: 'create_failed'; fence: number; reason: string; details?: ReasonDetails | undefined }
   /** The creating broker is gone; another goes on, maybe at another agent [C-24, 4-94]. */
   | { type: 'taken_over'; fence: number; brokerId: string; agentId: string }
   /** Negotiate by a client. */
@@ -79,7 +80,7 @@ function whenProvisioning(session: ProvisioningSession, event: SessionEvent, now
       return step(activate(session, { ...event.placed, activatedAt: now }, now))
     case 'create_failed':
       if (event.fence !== session.fence) return refuse(session, 'another broker has taken over')
-      return step(fail(session, event.reason, now), destroy)
+      return step(fail(session, event.reason, now, event.details), destroy)
     case 'taken_over':
       if (event.fence !== session.fence) return refuse(session, 'another broker has taken over')
       return step({ ...session, brokerId: event.brokerId, agentId: event.agentId, fence: session.fence + 1 })
@@ -308,10 +309,11 @@ const acknowledge = (session: EndedSession, keepWorkspace: boolean, now: number)
   keepWorkspace,
 })
 
-const fail = (session: LiveSession, reason: string, now: number): FailedSession => ({
+const fail = (session: LiveSession, reason: string, now: number, details: ReasonDetails | null = null): FailedSession => ({
   ...baseOf(session),
   state: 'failed',
   reason,
+  reasonDetails: details,
   endedAt: now,
   keepWorkspace: false,
 })

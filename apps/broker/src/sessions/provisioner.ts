@@ -9,7 +9,7 @@ import type { AgentRecord, Store } from '../store/store.ts'
 import type { SessionEffects } from './effects.ts'
 import type { Change, SessionLedger } from './ledger.ts'
 import { workspaceIdOf } from './scopes.ts'
-import { isPlaced, type LiveSession, type PlacedSession, type ProvisioningSession, type Session } from './session.ts'
+import { type FailedSession, isPlaced, type LiveSession, type PlacedSession, type ProvisioningSession, type Session } from './session.ts'
 import { within } from './within.ts'
 
 export type ProvisionerOptions = {
@@ -115,9 +115,10 @@ export class Provisioner {
     await all
   }
 
-  /** At the agent of the row, and if that cannot be reached at others; then saves what came of it. */
+  /** At the agent of the row, and if that cannot be reached or has no room at others; then saves what came of it. */
   async #run(first: ProvisioningSession, cancelled: AbortSignal, until: number): Promise<Provisioned> {
     const unreachable = new Set<string>()
+    const full = new Map<string, BoxofficeError>()
     let session = first
     for (;;) {
       try {
@@ -126,9 +127,16 @@ export class Provisioner {
         if (this.#closing) return 'saved' // the row stays `provisioning`, for the next broker to adopt
         const over = cancelled.aborted || this.#options.now() >= session.provisionDeadline
         if (thrown instanceof AgentUnreachable) unreachable.add(session.agentId)
-        const moved = !over && unreachable.has(session.agentId) ? await this.#move(session, unreachable) : undefined
+        // A workspace stays where it is: elsewhere the scope would find an empty one.
+        if (isFull(thrown) && !(await this.#holdsWorkspace(session))) full.set(session.agentId, thrown)
+        const except = new Set([...unreachable, ...full.keys()])
+        const moved = !over && except.has(session.agentId) ? await this.#move(session, except) : undefined
         const wait = moved === undefined && !over && thrown instanceof AgentUnreachable && performance.now() < until
-        if (moved === undefined && !wait) return this.#failed(session, fromUnknown(thrown))
+        if (moved === undefined && !wait) {
+          // Where one agent is full and the other away, to make room helps.
+          const [refusal] = thrown instanceof AgentUnreachable ? full.values() : []
+          return this.#failed(session, refusal ?? fromUnknown(thrown))
+        }
         if (wait) await delay(AGENT_POLL_MS, undefined, { signal: cancelled }).catch(() => {})
         if (wait) unreachable.clear()
         session = moved ?? session
@@ -172,7 +180,12 @@ export class Provisioner {
     log.warn({ session_id: session.id, err: error }, 'a sandbox could not be made')
     const change = await ledger.change(
       session,
-      { type: 'create_failed', fence, reason: error instanceof NotInTime ? 'provision_timeout' : `${error.code}: ${error.message}` },
+      {
+        type: 'create_failed',
+        fence,
+        reason: error instanceof NotInTime ? 'provision_timeout' : `${error.code}: ${error.message}`,
+        details: error.details,
+      },
       { forgetIdempotency: true, audit: (after) => [entryOf(after, now(), error.code)] },
     )
     // Released in the meantime: what the agent may have made by then is nobody's.
@@ -182,10 +195,10 @@ export class Provisioner {
   }
 
   /** Gives the row to another agent, under a new fencing number; what the first one may have made is not kept there. */
-  async #move(session: ProvisioningSession, unreachable: ReadonlySet<string>): Promise<ProvisioningSession | undefined> {
+  async #move(session: ProvisioningSession, except: ReadonlySet<string>): Promise<ProvisioningSession | undefined> {
     const { placement, ledger, brokerId } = this.#options
     const { providerPreference: provider, relay } = session
-    const next = await placement.choose({ except: unreachable, provider, relay }).catch(() => undefined)
+    const next = await placement.choose({ except, provider, relay }).catch(() => undefined)
     if (next === undefined) return undefined
     const { session: moved, refused } = await ledger.change(session, {
       type: 'taken_over',
@@ -194,6 +207,10 @@ export class Provisioner {
       agentId: next.id,
     })
     return refused === undefined && moved.state === 'provisioning' ? moved : undefined
+  }
+
+  async #holdsWorkspace({ tenant, scope, agentId }: ProvisioningSession): Promise<boolean> {
+    return (await this.#options.store.workspaces.holders(workspaceIdOf(tenant, scope))).includes(agentId)
   }
 
   /** The agent that the row names, once it is heard. */
@@ -229,13 +246,24 @@ const entryOf = (session: Session, ts: number, code: ErrorCode | null = null) =>
     outcome: code === null ? 'ok' : 'failed',
   })
 
+const isFull = (thrown: unknown): thrown is BoxofficeError => thrown instanceof BoxofficeError && thrown.code === 'AGENT_FULL'
+
 /** What an agent may say to the caller; anything else is a fault between broker and agent. */
-const PASSED_ON: ReadonlySet<string> = new Set<ErrorCode>(['INVALID_REQUEST', 'UNSUPPORTED', 'RATE_LIMITED', 'QUOTA_EXCEEDED'])
+const PASSED_ON: ReadonlySet<string> = new Set<ErrorCode>([
+  'INVALID_REQUEST',
+  'UNSUPPORTED',
+  'RATE_LIMITED',
+  'QUOTA_EXCEEDED',
+  'AGENT_FULL',
+])
 
 /** The refusal for those who waited for a session that failed; its reason begins with the code of the failure. */
-export function provisionError(reason: string): BoxofficeError {
-  if (reason === 'provision_timeout') return provisionError(`BACKEND_UNAVAILABLE: ${NOT_IN_TIME}`)
+export function provisionError({ reason, reasonDetails }: Pick<FailedSession, 'reason' | 'reasonDetails'>): BoxofficeError {
+  if (reason === 'provision_timeout') return provisionError({ reason: `BACKEND_UNAVAILABLE: ${NOT_IN_TIME}`, reasonDetails: null })
   const [, name = '', message = reason] = /^([A-Z_]+): (.*)$/s.exec(reason) ?? []
   const code = PASSED_ON.has(name) ? (name as ErrorCode) : 'BACKEND_UNAVAILABLE'
-  return new BoxofficeError(code, `the sandbox could not be started: ${message}`, ERRORS[code].status === 503 ? { retryAfter: 2 } : {})
+  return new BoxofficeError(code, `the sandbox could not be started: ${message}`, {
+    ...(ERRORS[code].status === 503 ? { retryAfter: 2 } : {}),
+    ...(code === name && reasonDetails !== null ? { details: { ...reasonDetails } } : {}),
+  })
 }

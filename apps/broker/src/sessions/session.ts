@@ -53,7 +53,9 @@ export type SuspendedSession = SessionBase & Placed & { state: 'suspended'; mode
 /** `keepWorkspace`: what ends the sandbox, however late, keeps its workspace for the scope [C-55]. */
 export type Ended = { endedAt: number; placed: Placed | null; agentId: string; keepWorkspace: boolean }
 export type TerminatedSession = SessionBase & Ended & { state: 'terminated'; reason: EndReason }
-export type FailedSession = SessionBase & Ended & { state: 'failed'; reason: string }
+/** `reasonDetails`: what the refusal that it failed by carried beside its message. */
+export type FailedSession = SessionBase & Ended & { state: 'failed'; reason: string; reasonDetails: ReasonDetails | null }
+export type ReasonDetails = Readonly<Record<string, unknown>>
 
 export type PlacedSession = ActiveSession | IdleSession | SuspendedSession
 export type LiveSession = ProvisioningSession | PlacedSession

@@ -39,7 +39,13 @@ const sessions: { [State in SessionState]: Extract<Session, { state: State }> } 
     ...{ agentId: 'agt_1', placed, endedAt: MADE + 60_000, keepWorkspace: false },
     reason: 'hard_ttl',
   },
-  failed: { ...base, state: 'failed', ...{ agentId: 'agt_1', placed, endedAt: MADE + 60_000, keepWorkspace: false }, reason: 'oom' },
+  failed: {
+    ...base,
+    state: 'failed',
+    ...{ agentId: 'agt_1', placed, endedAt: MADE + 60_000, keepWorkspace: false },
+    reason: 'oom',
+    reasonDetails: null,
+  },
 }
 
 const events: { [Type in SessionEvent['type']]: Extract<SessionEvent, { type: Type }> } = {

@@ -32,7 +32,7 @@ type Hooks = {
   removeWorkspace: () => Promise<Refusal | undefined>
   suspend: () => Refusal | undefined
 }
-type Refusal = { status: number; code: string; message: string }
+type Refusal = { status: number; code: string; message: string; details?: Record<string, unknown> }
 
 export type FakeAgentOptions = {
   brokerUrl: string
@@ -272,7 +272,10 @@ export async function startFakeAgent(options: FakeAgentOptions) {
 const inUse = ({ activity: { running, attached } }: Kept): Refusal | undefined =>
   running + attached > 0 ? { status: 409, code: 'BINDING_CONFLICT', message: 'the sandbox is in use' } : undefined
 
-const envelope = ({ code, message }: Refusal) => ({ error: { code, message, retryable: false, request_id: 'req_fake' }, detail: message })
+const envelope = ({ code, message, details }: Refusal) => ({
+  error: { code, message, retryable: false, request_id: 'req_fake', details },
+  detail: message,
+})
 
 const recordOf = ({ suspended: _, activity: __, request: ___, ...record }: Kept): SandboxRecord => record
 

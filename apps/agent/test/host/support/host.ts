@@ -3,6 +3,8 @@ import { join } from 'node:path'
 import { CreateSandboxRequest, Profile } from '@boxoffice/protocol'
 import { pino } from 'pino'
 import { Registry } from 'prom-client'
+import { createCapacity } from '../../../src/capacity/capacity.ts'
+import { openMachine } from '../../../src/capacity/machine.ts'
 import { openDataDirectory } from '../../../src/data-directory.ts'
 import { createRevocationStore } from '../../../src/http/revocations.ts'
 import { createMountPolicy } from '../../../src/mounts/policy.ts'
@@ -73,6 +75,7 @@ export class Host {
       uids,
       supervisorPath,
       defaultImage: IMAGE,
+      capacity: createCapacity({ machine: openMachine(), reserve: {} }),
       mountPolicy: await createMountPolicy({ allowedRoots: ROOTS, blocked: [path] }),
       defaultHostWorkspace: undefined,
       poolConcurrency: 2,

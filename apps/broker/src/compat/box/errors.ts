@@ -23,6 +23,7 @@ const NAMES: Partial<Record<ErrorCode, Omit<BoxRefusal, 'message'>>> = {
   SANDBOX_STARTING: { status: 503, code: 'backend_unavailable' },
   BACKEND_UNAVAILABLE: { status: 503, code: 'backend_unavailable' },
   SANDBOX_LOST: { status: 503, code: 'backend_unavailable' },
+  AGENT_FULL: { status: 503, code: 'capacity' },
   QUOTA_EXCEEDED: { status: 503, code: 'capacity' },
 }
 

@@ -222,4 +222,8 @@ export const MIGRATIONS: readonly string[] = [
   -- [0-34] What of its host a session's sandbox sees, as JSON; empty for nothing.
   ALTER TABLE sessions ADD COLUMN mounts TEXT NOT NULL DEFAULT '';
   `,
+  `
+  -- What the refusal carried by which a session failed, as JSON.
+  ALTER TABLE sessions ADD COLUMN reason_details TEXT;
+  `,
 ]

@@ -1,5 +1,13 @@
 import { MountSet, type Profile, type RelayPreference, type Scope, type SessionState } from '@boxoffice/protocol'
-import { type EndReason, isLive, type Placed, placedOf, type Session, type SuspendMode } from '../../sessions/session.ts'
+import {
+  type EndReason,
+  isLive,
+  type Placed,
+  placedOf,
+  type ReasonDetails,
+  type Session,
+  type SuspendMode,
+} from '../../sessions/session.ts'
 
 /** One row of `sessions`. */
 export type SessionRow = {
@@ -9,6 +17,8 @@ export type SessionRow = {
   scope_id: string
   state: SessionState
   reason: string | null
+  /** Of a failed session, as JSON. */
+  reason_details: string | null
   /** Who owned the scope when the session was made. */
   owner: string
   profile_hash: string
@@ -87,11 +97,14 @@ export function toSession(row: SessionRow, profile: Profile): Session {
         keepWorkspace: row.keep_workspace !== 0,
       }
       return row.state === 'failed'
-        ? { ...end, state: 'failed', reason: row.reason ?? 'unknown' }
+        ? { ...end, state: 'failed', reason: row.reason ?? 'unknown', reasonDetails: detailsIn(row) }
         : { ...end, state: 'terminated', reason: (row.reason ?? 'released') as EndReason }
     }
   }
 }
+
+const detailsIn = ({ reason_details: json }: SessionRow): ReasonDetails | null =>
+  json === null ? null : (JSON.parse(json) as ReasonDetails)
 
 const placementIn = (row: SessionRow): Placed => ({
   agentId: row.agent_id,
@@ -120,6 +133,7 @@ export function toRow(session: Session): Omit<SessionRow, 'profile_hash' | 'owne
     scope_id: session.scope.id,
     state: session.state,
     reason: isLive(session) ? null : session.reason,
+    reason_details: session.state === 'failed' && session.reasonDetails !== null ? JSON.stringify(session.reasonDetails) : null,
     labels: JSON.stringify(session.labels),
     relay: session.relay,
     provider_preference: session.providerPreference,

@@ -15,6 +15,7 @@ describe('[2-42] what a failure is called', () => {
     ['BINDING_CONFLICT', 409, 'session_conflict'],
     ['PROCESS_CONFLICT', 409, 'managed_process_conflict'],
     ['BACKEND_UNAVAILABLE', 503, 'backend_unavailable'],
+    ['AGENT_FULL', 503, 'capacity'],
     ['QUOTA_EXCEEDED', 503, 'capacity'],
     ['INTERNAL', 500, 'internal_error'],
   ])('%s: %d %s', (code, status, name) => {

@@ -1,0 +1,42 @@
+import { statSync } from 'node:fs'
+import { memoryGroups, pidGroups } from './groups.ts'
+import { read } from './kernel-file.ts'
+
+/** How much of one thing is in use, and how much there is. */
+export type Reading = { used: number; limit: number }
+/** What each sandbox takes of a machine; memory in bytes. */
+export type Machine = { descriptors: Reading; pids: Reading; memory: Reading }
+
+/** Gives what reads the machine. Limits are read here, once: none of them changes while a process runs. */
+export const openMachine = (): (() => Machine) => {
+  const files = Number(/^Max open files\s+(\d+)/m.exec(read('/proc/self/limits'))?.[1] ?? Number.POSITIVE_INFINITY)
+  const tasks = Math.min(numberIn('/proc/sys/kernel/pid_max'), numberIn('/proc/sys/kernel/threads-max'))
+  const groups = { pids: pidGroups(), memory: memoryGroups() }
+  return () => ({
+    descriptors: { used: openDescriptors(), limit: files },
+    pids: tightest([{ used: tasksOfMachine(tasks), limit: tasks }, ...groups.pids()]),
+    memory: tightest([memoryOfMachine(), ...groups.memory()]),
+  })
+}
+
+const tightest = ([first, ...others]: [Reading, ...Reading[]]): Reading =>
+  others.reduce((least, one) => (one.limit - one.used < least.limit - least.used ? one : least), first)
+
+/** Since Linux 6.2 the directory's size is their number. Before, the size of the table is what can be had without a walk. */
+const openDescriptors = (): number =>
+  statSync('/proc/self/fd').size || Number(/^FDSize:\s+(\d+)/m.exec(read('/proc/self/status'))?.[1] ?? 0)
+
+/** Threads too, each has a pid. More than there may be: that counts another machine's, around the container that this runs in. */
+const tasksOfMachine = (limit: number): number => {
+  const all = Number(/^\S+ \S+ \S+ \d+\/(\d+)/.exec(read('/proc/loadavg'))?.[1] ?? 0)
+  return all > limit ? 0 : all
+}
+
+const memoryOfMachine = (): Reading => {
+  const text = read('/proc/meminfo')
+  const bytes = (name: string): number => Number(new RegExp(`^${name}:\\s+(\\d+) kB`, 'm').exec(text)?.[1] ?? 0) * 1024
+  const limit = bytes('MemTotal')
+  return { used: limit - bytes('MemAvailable'), limit }
+}
+
+const numberIn = (path: string): number => Number(read(path).trim() || Number.POSITIVE_INFINITY)

@@ -1,0 +1,57 @@
+import { describe, expect, test } from 'vitest'
+import { createCapacity } from '../../src/capacity/capacity.ts'
+import { type Machine, openMachine } from '../../src/capacity/machine.ts'
+import { roomIn } from '../../src/capacity/room.ts'
+
+const GiB = 1024 ** 3
+const idle: Machine = {
+  descriptors: { used: 100, limit: 20_000 },
+  pids: { used: 200, limit: 32_768 },
+  memory: { used: 4 * GiB, limit: 24 * GiB },
+}
+const admitTo = (machine: Machine) => createCapacity({ machine: () => machine, reserve: {} })
+
+describe('[C-45] room for another sandbox', () => {
+  test.each([
+    ['descriptors', { used: 19_500, limit: 20_000 }, /19500 of 20000 file descriptors/],
+    ['pids', { used: 32_000, limit: 32_768 }, /32000 of 32768 process ids/],
+    ['memory', { used: 23.9 * GiB, limit: 24 * GiB }, /102 MiB of 24576 MiB of memory/],
+  ] as const)('ends before %s do, and the refusal names them', (limit, reading, why) => {
+    using _room = admitTo(idle).admit()
+    expect(() => admitTo({ ...idle, [limit]: reading }).admit()).toThrow(
+      expect.objectContaining({
+        code: 'AGENT_FULL',
+        status: 503,
+        closeCode: 4503,
+        retryable: true,
+        details: { limit },
+        message: expect.stringMatching(why),
+      }),
+    )
+  })
+
+  test('is kept for each that starts, until the machine’s own figures count it', () => {
+    const capacity = admitTo({ ...idle, descriptors: { used: 20_000 - 512 - 2 * 8, limit: 20_000 } })
+    const first = capacity.admit()
+    using _second = capacity.admit()
+    expect(() => capacity.admit()).toThrow(expect.objectContaining({ code: 'AGENT_FULL' }))
+    first[Symbol.dispose]()
+    first[Symbol.dispose]()
+    using _third = capacity.admit()
+    expect(() => capacity.admit()).toThrow(expect.objectContaining({ code: 'AGENT_FULL' }))
+  })
+
+  test('is what the operator leaves of it', () => {
+    const { count } = roomIn(idle)
+    expect(roomIn(idle, { pids: 32_768 - 200 - 30 })).toMatchObject({ count: 10, limit: 'pids' })
+    expect(roomIn(idle, { pids: 0 }).count).toBeGreaterThanOrEqual(count)
+  })
+
+  test('is known of this machine', () => {
+    const { descriptors, pids, memory } = openMachine()()
+    for (const { used, limit } of [descriptors, pids, memory]) {
+      expect(used).toBeGreaterThan(0)
+      expect(limit).toBeGreaterThan(used)
+    }
+  })
+})
