@@ -27,6 +27,8 @@ export type LinkOptions = {
 
 const ACCEPT_SUFFIX = '258EAFA5-E914-47DA-95CA-C5AB0DC85B11'
 const MAX_REFUSAL_BYTES = 64 * 1024
+/** Longer than an agent waits for a sandbox to wake before it refuses [C-53]. */
+const AGENT_SILENT_MS = 15_000
 
 /** Opens a WebSocket to the agent, for a client that has been admitted. A refusal of the agent is thrown as it is. */
 export async function openLink(options: LinkOptions): Promise<Link> {
@@ -60,7 +62,9 @@ function upgrade({ passage, path, headers, protocols, requestId }: LinkOptions, 
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = []
     let size = 0
+    const late = setTimeout(() => refuse(silent()), AGENT_SILENT_MS)
     const refuse = (error: BoxofficeError): void => {
+      clearTimeout(late)
       reject(error)
       connection.destroy()
     }
@@ -83,6 +87,7 @@ function upgrade({ passage, path, headers, protocols, requestId }: LinkOptions, 
       upgraded(head, rest) {
         if (headerOf(head, 'sec-websocket-accept') !== accept || headerOf(head, 'upgrade')?.toLowerCase() !== 'websocket')
           throw new Error('the answer to the upgrade is not one to ours')
+        clearTimeout(late)
         // Until it has another reader nothing may come: what has come is not nobody's.
         connection.socket.pause()
         connection.reader = undefined
@@ -118,6 +123,12 @@ function refusalFrom(text: string, retryAfterText: string | undefined): Boxoffic
 }
 
 const tooLong = (): Error => new Error('the refusal is too long')
+
+const silent = (): BoxofficeError =>
+  new BoxofficeError('BACKEND_UNAVAILABLE', `the agent of this session has said nothing for ${AGENT_SILENT_MS / 1000} s; try again`, {
+    retryAfter: 2,
+    details: { reason: 'agent_silent' },
+  })
 
 const brokeOff = (cause: unknown): BoxofficeError =>
   new BoxofficeError('BACKEND_UNAVAILABLE', 'the agent of this session did not open the socket; try again', { retryAfter: 1, cause })

@@ -156,9 +156,10 @@ export class RelayedSocket {
 
   async #authenticate(token: string): Promise<void> {
     const { admit, open } = this.#options
+    // It has come in time; how long the agent takes to answer is not the client's doing.
+    clearTimeout(this.#authLate)
     const passage = await admit(token)
     const link = await open(passage, this.#aborter.signal)
-    clearTimeout(this.#authLate)
     this.#claims = passage.claims
     // The agent answers the broker's token with the `auth_ok` that the client waits for.
     if (this.#closing) link.connection.destroy()

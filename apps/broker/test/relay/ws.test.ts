@@ -23,6 +23,7 @@ afterAll(async () => {
 })
 afterEach(() => {
   plane.answers.refusal = undefined
+  plane.answers.silent = false
   plane.sockets.length = 0
   for (const ws of open.splice(0)) ws.terminate()
 })
@@ -240,6 +241,19 @@ describe('[4-152] what crosses', () => {
     expect((await client.closed).code).toBe(4423)
     expect(errorOf(client.heard[0])).toMatchObject({ code: 'SANDBOX_STARTING', message: 'wait' })
   })
+
+  test('[C-38] an agent that is silent for 15 s: 503 before the upgrade, or 4503; the 5 s for auth end with its frame', async () => {
+    plane.answers.silent = true
+    const early = connect()
+    const late = connect({ token: null })
+    await once(late.ws, 'open')
+    late.ws.send(JSON.stringify({ type: 'auth', token: grant.token }))
+    const [{ status, body }, { code }] = await Promise.all([early.refused, late.closed])
+    const error = { code: 'BACKEND_UNAVAILABLE', retryable: true, details: { reason: 'agent_silent' } }
+    expect([status, code]).toEqual([503, 4503])
+    expect([body.error, errorOf(late.heard[0])]).toMatchObject([error, error])
+    await expect.poll(() => plane.connections()).toBe(0)
+  }, 60_000)
 
   test('no agent: 503 before the upgrade', async () => {
     const away = await startTestBroker()

@@ -15,6 +15,8 @@ export async function startCapture() {
     http: (_request: Captured, response: ServerResponse): void => void response.end('{}'),
     /** Instead of all that, when set. */
     raw: undefined as ((incoming: IncomingMessage, outgoing: ServerResponse) => void) | undefined,
+    /** Upgrades get no answer. */
+    silent: false,
     /** Instead of the upgrade, when set. */
     refusal: undefined as { status: number; body: unknown; headers?: Record<string, string> } | undefined,
   }
@@ -32,7 +34,12 @@ export async function startCapture() {
   })
   const wss = new WebSocketServer({ noServer: true, handleProtocols: (offered) => [...offered][0] ?? false })
   server.on('upgrade', (request, socket, head) => {
-    const { refusal } = answers
+    const { refusal, silent } = answers
+    if (silent)
+      return void socket
+        .on('error', () => {})
+        .on('end', () => socket.destroy())
+        .resume()
     if (refusal !== undefined) {
       const text = JSON.stringify(refusal.body)
       const headers = { 'content-length': String(Buffer.byteLength(text)), connection: 'close', ...refusal.headers }
