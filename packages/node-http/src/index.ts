@@ -1,3 +1,4 @@
+export { isCanonicalToken } from './canonical-token.ts'
 export { drainable } from './drain.ts'
 export { OpenSockets } from './open-sockets.ts'
 export { createOrigins, type Origins } from './origins.ts'

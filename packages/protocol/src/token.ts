@@ -36,6 +36,9 @@ export const ControlTokenClaims = z.object({
 export type ControlTokenClaims = z.infer<typeof ControlTokenClaims>
 
 export const TOKEN_ALGORITHM = 'EdDSA'
+/** `exp - iat` at most, whoever signed: 3,600 s of a session token, 60 s of a control token. */
+export const MAX_SESSION_TOKEN_SECONDS = 3600
+export const MAX_CONTROL_TOKEN_SECONDS = 60
 /** Leeway in seconds: on `nbf` and `iat` everywhere, on `exp` at agents only [C-48]. */
 export const CLOCK_LEEWAY_SECONDS = 30
 export const AGENT_EXP_LEEWAY_SECONDS = 5

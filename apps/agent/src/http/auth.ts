@@ -1,8 +1,10 @@
+import { isCanonicalToken } from '@boxoffice/node-http'
 import {
   AGENT_EXP_LEEWAY_SECONDS,
   BoxofficeError,
   type Capability,
   CLOCK_LEEWAY_SECONDS,
+  MAX_SESSION_TOKEN_SECONDS,
   SessionTokenClaims,
   TOKEN_ALGORITHM,
 } from '@boxoffice/protocol'
@@ -89,9 +91,10 @@ export const createAuthenticator = ({ keys, revocations, sandboxes, issuer, now 
     const payload = await verifySignature(token, keys)
     const claims = SessionTokenClaims.safeParse(payload)
     if (!claims.success) throw unauthenticated('The session token lacks a claim')
-    const { iss, iat, aud, sandbox_id } = claims.data
+    const { iss, iat, exp, aud, sandbox_id } = claims.data
     if (iss !== trusted) throw unauthenticated('The session token is from another issuer')
     if (aud !== sandbox_id) throw unauthenticated('The session token contradicts itself')
+    if (exp - iat > MAX_SESSION_TOKEN_SECONDS) throw unauthenticated('The session token lives too long')
     const notBefore = typeof payload.nbf === 'number' ? Math.max(payload.nbf, iat) : iat
     if (notBefore > now() + CLOCK_LEEWAY_SECONDS) throw unauthenticated('The session token is not valid yet')
     remember(token, claims.data)
@@ -127,7 +130,7 @@ export const createAuthenticator = ({ keys, revocations, sandboxes, issuer, now 
 const FORBIDDEN_HEADERS = ['jku', 'x5u', 'jwk', 'x5c', 'crit', 'b64', 'zip'] as const
 
 const verifySignature = async (token: string, keys: KeySource): Promise<Record<string, unknown>> => {
-  if (token.length > MAX_TOKEN_LENGTH) throw unauthenticated('The session token is not valid')
+  if (token.length > MAX_TOKEN_LENGTH || !isCanonicalToken(token)) throw unauthenticated('The session token is not valid')
   let header: ReturnType<typeof decodeProtectedHeader>
   try {
     header = decodeProtectedHeader(token)

@@ -1,4 +1,12 @@
-import { AGENT_EXP_LEEWAY_SECONDS, BoxofficeError, CLOCK_LEEWAY_SECONDS, ControlTokenClaims, TOKEN_ALGORITHM } from '@boxoffice/protocol'
+import { isCanonicalToken } from '@boxoffice/node-http'
+import {
+  AGENT_EXP_LEEWAY_SECONDS,
+  BoxofficeError,
+  CLOCK_LEEWAY_SECONDS,
+  ControlTokenClaims,
+  MAX_CONTROL_TOKEN_SECONDS,
+  TOKEN_ALGORITHM,
+} from '@boxoffice/protocol'
 import { compactVerify, decodeProtectedHeader } from 'jose'
 import type { KeySource } from './keys.ts'
 
@@ -14,7 +22,6 @@ export type ControlAuthOptions = {
 /** Checks a control token: broker-signed, for this agent, good for at most a minute [C-79]. Throws UNAUTHENTICATED. */
 export type VerifyControlToken = (token: string) => Promise<ControlTokenClaims>
 
-const MAX_LIFETIME_SECONDS = 60
 const MAX_TOKEN_LENGTH = 4096
 const MAX_CACHED = 100
 const KNOWN_HEADERS = ['alg', 'kid', 'typ']
@@ -29,7 +36,7 @@ export const createControlVerifier = ({ keys, issuer, agentId, now }: ControlAut
 
   const check = (claims: ControlTokenClaims): ControlTokenClaims => {
     if (claims.iss !== issuer() || claims.aud !== agentId()) refuse('The control token is for another agent')
-    if (claims.exp - claims.iat > MAX_LIFETIME_SECONDS) refuse('The control token lives too long')
+    if (claims.exp - claims.iat > MAX_CONTROL_TOKEN_SECONDS) refuse('The control token lives too long')
     if (claims.iat > now() + CLOCK_LEEWAY_SECONDS) refuse('The control token is not valid yet')
     if (claims.exp + AGENT_EXP_LEEWAY_SECONDS <= now()) refuse('The control token has expired')
     return claims
@@ -47,7 +54,7 @@ export const createControlVerifier = ({ keys, issuer, agentId, now }: ControlAut
 
 const readClaims = async (token: string, keys: KeySource): Promise<ControlTokenClaims> => {
   try {
-    if (token.length > MAX_TOKEN_LENGTH) throw new Error('too long')
+    if (token.length > MAX_TOKEN_LENGTH || !isCanonicalToken(token)) throw new Error('too long, or not canonical')
     const header = decodeProtectedHeader(token)
     if (header.alg !== TOKEN_ALGORITHM || typeof header.kid !== 'string') throw new Error('algorithm or key id')
     if (Object.keys(header).some((name) => !KNOWN_HEADERS.includes(name))) throw new Error('unexpected header')

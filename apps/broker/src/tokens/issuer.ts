@@ -1,12 +1,17 @@
 import { createHash, randomUUID, sign } from 'node:crypto'
-import { type Capability, type ControlTokenClaims, type SessionTokenClaims, TOKEN_ALGORITHM } from '@boxoffice/protocol'
+import {
+  type Capability,
+  type ControlTokenClaims,
+  MAX_CONTROL_TOKEN_SECONDS,
+  type SessionTokenClaims,
+  TOKEN_ALGORITHM,
+} from '@boxoffice/protocol'
 import type { PlacedSession } from '../sessions/session.ts'
 import type { SigningKey, SigningKeys } from './keys.ts'
 
 /** `expiresAt` in whole Unix seconds; `hash` is what the audit log keeps of the token. */
 export type IssuedToken = { token: string; expiresAt: number; hash: string; capabilities: readonly Capability[] }
 
-const CONTROL_TOKEN_SECONDS = 60
 const CONTROL_TOKEN_REUSE_MS = 30_000
 
 /** Signs what agents believe: session tokens for clients [4-52], control tokens for the broker's own calls [C-79]. */
@@ -77,7 +82,7 @@ export class TokenIssuer {
       aud: agentId,
       sub: 'broker',
       iat,
-      exp: iat + CONTROL_TOKEN_SECONDS,
+      exp: iat + MAX_CONTROL_TOKEN_SECONDS,
       jti: randomUUID(),
     }
     const token = this.#sign(claims)

@@ -1,5 +1,6 @@
 import { createPublicKey, type KeyObject } from 'node:crypto'
-import { BoxofficeError, CLOCK_LEEWAY_SECONDS, SessionTokenClaims, TOKEN_ALGORITHM } from '@boxoffice/protocol'
+import { isCanonicalToken } from '@boxoffice/node-http'
+import { BoxofficeError, CLOCK_LEEWAY_SECONDS, MAX_SESSION_TOKEN_SECONDS, SessionTokenClaims, TOKEN_ALGORITHM } from '@boxoffice/protocol'
 import { compactVerify, decodeProtectedHeader } from 'jose'
 import type { SigningKeys } from './keys.ts'
 
@@ -46,9 +47,10 @@ export function sessionTokenVerifier({ keys, issuer, now }: VerifierOptions): Ve
     const payload = await verified(token, keyOf)
     const claims = SessionTokenClaims.safeParse(payload)
     if (!claims.success) throw unauthenticated('the session token lacks a claim')
-    const { iss, iat, aud, sandbox_id } = claims.data
+    const { iss, iat, exp, aud, sandbox_id } = claims.data
     if (iss !== issuer()) throw unauthenticated('the session token is from another issuer')
     if (aud !== sandbox_id) throw unauthenticated('the session token contradicts itself')
+    if (exp - iat > MAX_SESSION_TOKEN_SECONDS) throw unauthenticated('the session token lives too long')
     const notBefore = typeof payload.nbf === 'number' ? Math.max(payload.nbf, iat) : iat
     if (notBefore > now() / 1000 + CLOCK_LEEWAY_SECONDS) throw unauthenticated('the session token is not valid yet')
     return claims.data
@@ -57,7 +59,7 @@ export function sessionTokenVerifier({ keys, issuer, now }: VerifierOptions): Ve
 
 async function verified(token: string, keyOf: (kid: string) => Promise<KeyObject | undefined>): Promise<Record<string, unknown>> {
   try {
-    if (token.length > MAX_TOKEN_LENGTH) throw new Error('too long')
+    if (token.length > MAX_TOKEN_LENGTH || !isCanonicalToken(token)) throw new Error('too long, or not canonical')
     const header = decodeProtectedHeader(token)
     if (header.alg !== TOKEN_ALGORITHM || typeof header.kid !== 'string' || FORBIDDEN_HEADERS.some((name) => name in header))
       throw new Error('its header is not ours')
