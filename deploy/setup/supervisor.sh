@@ -1,7 +1,7 @@
 # shellcheck shell=sh
 # Part of setup.sh: puts the supervisor where the agent looks for it, packages/supervisor/bin/supervisor.
 # With cargo it is built from source. Without, a prebuilt one is taken that a release ships per platform, either as the optional
-# package @boxoffice/supervisor-<platform>-<arch> or as packages/supervisor/prebuilt/<platform>-<arch>/supervisor.
+# package @boxoffice/supervisor-<platform>-<arch> or as packages/supervisor/prebuilt/<platform>-<arch>/supervisor; where there is none, one that was built before stays in use.
 
 build_supervisor() {
   [ -f packages/supervisor/Cargo.toml ] || { say "packages/supervisor has no Cargo.toml"; exit 1; }
@@ -29,6 +29,8 @@ take_prebuilt() {
     cmp -s "$candidate" "$target" || place "$candidate"
     return 0
   done
+  # Somebody else, who has cargo, has built it for this checkout.
+  if "$target" --version >/dev/null 2>&1; then return 0; fi
   say "no cargo and no prebuilt supervisor for $platform: install Rust (https://rustup.rs), then run this again"
   exit 1
 }

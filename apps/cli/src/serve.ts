@@ -6,6 +6,8 @@ export type Starting = (stack: AsyncDisposableStack, fail: (error: Error) => voi
 export type ServeOptions = {
   /** Ends as on SIGTERM when stdin does: with the program that holds its other end, however that ends. */
   untilStdinEnds?: boolean | undefined
+  /** What a person is told on stderr when the end begins. */
+  farewell?: string | undefined
 }
 
 /**
@@ -22,6 +24,7 @@ export const serve = async (start: Starting, announce: (ready: ReadyLine) => voi
     const ready = await start(stack, failed.reject)
     announce(ready)
     await Promise.race([stop, failed.promise])
+    if (options.farewell !== undefined) process.stderr.write(`${options.farewell}\n`)
   }
   process.exit(0)
 }

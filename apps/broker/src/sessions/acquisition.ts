@@ -143,8 +143,10 @@ export class Acquisition {
   #profile(name: string | null, overrides: SandboxOverrides | null): Profile | null {
     if (name === null) return null
     const profile = this.#options.profiles.get(name)
-    if (profile === undefined)
-      throw new BoxofficeError('INVALID_REQUEST', `profile: there is no profile "${name}"; GET /v1/profiles lists them`)
+    if (profile === undefined) {
+      const names = [...this.#options.profiles.keys()].join(', ')
+      throw new BoxofficeError('INVALID_REQUEST', `profile: there is no profile "${name}"; there are: ${names}`)
+    }
     return overrides === null ? profile : effectiveProfile(profile, overrides.profile)
   }
 

@@ -1,8 +1,10 @@
 import { Command } from 'commander'
 import { type ConnectionFlags, connectTo, withConnection } from '../settings/connection.ts'
+import { findSession, openSession } from '../settings/open-session.ts'
 import { type SandboxFlags, withSandbox } from '../settings/sandbox.ts'
 import { UsageError } from '../settings/usage-error.ts'
-import { type Location, parseLocation } from '../transfer/location.ts'
+import { locate } from '../transfer/locate.ts'
+import { parseLocation } from '../transfer/location.ts'
 
 export const cpCommand = (): Command =>
   withSandbox(withConnection(new Command('cp')))
@@ -24,16 +26,18 @@ const cp = async (source: string, target: string, flags: ConnectionFlags & Sandb
   const controller = new AbortController()
   const interrupted = () => controller.abort(new UsageError('interrupted; what was not complete was not written'))
   process.once('SIGINT', interrupted).once('SIGTERM', interrupted)
+  const { signal } = controller
   try {
-    const thread = threadOf(from) ?? threadOf(to) ?? flags.thread
-    // Copying out needs a sandbox that is there; copying in may make one.
-    const session = await client.session(thread, { mode: to.kind === 'sandbox' ? 'ensure' : 'get', profile: flags.profile })
-    const copy = { files: session.files, from: from.path, to: to.path, signal: controller.signal }
-    if (to.kind === 'sandbox') await (await import('../transfer/copy-in.ts')).copyIn(copy)
-    else await (await import('../transfer/copy-out.ts')).copyOut(copy)
+    if (to.kind === 'sandbox') {
+      const { thread = flags.thread, path } = await locate(client, to)
+      const { files } = await openSession(client, thread, flags.profile)
+      await (await import('../transfer/copy-in.ts')).copyIn({ files, from: from.path, to: path, signal })
+    } else if (from.kind === 'sandbox') {
+      const { thread = flags.thread, path } = await locate(client, from)
+      const { files } = await findSession(client, thread)
+      await (await import('../transfer/copy-out.ts')).copyOut({ files, from: path, to: to.path, signal })
+    }
   } finally {
     process.removeListener('SIGINT', interrupted).removeListener('SIGTERM', interrupted)
   }
 }
-
-const threadOf = (location: Location): string | undefined => (location.kind === 'sandbox' ? location.thread : undefined)

@@ -1,6 +1,7 @@
 import { isCode, type Run, type Command as SandboxCommand } from '@boxoffice/client'
 import { Command } from 'commander'
 import { type ConnectionFlags, connectTo, withConnection } from '../settings/connection.ts'
+import { openSession } from '../settings/open-session.ts'
 import { collectEnvironment, type SandboxFlags, withSandbox } from '../settings/sandbox.ts'
 import { UsageError } from '../settings/usage-error.ts'
 import { BROKEN_PIPE } from '../terminal/broken-pipe.ts'
@@ -31,7 +32,7 @@ export const execCommand = (): Command =>
 const exec = async (command: SandboxCommand, flags: ExecFlags): Promise<number> => {
   using client = connectTo(flags)
   const hasInput = flags.interactive === true || !process.stdin.isTTY
-  const session = await client.session(flags.thread, { profile: flags.profile })
+  const session = await openSession(client, flags.thread, flags.profile)
   const run = await session.exec.start(command, {
     cwd: flags.cwd,
     env: flags.env,
@@ -70,7 +71,9 @@ const forwardSignals = (run: Run): (() => void) => {
     let count = 0
     const listener = () => {
       run.signal(signal)
-      if (signal === 'INT' && ++count >= 3) process.exit(130)
+      if (signal !== 'INT' || ++count < 3) return
+      process.stderr.write('boxoffice: interrupted three times; the command may go on in the sandbox\n')
+      process.exit(130)
     }
     process.on(name, listener)
     return { name, listener }

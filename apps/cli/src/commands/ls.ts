@@ -1,13 +1,16 @@
+import { type Files, isCode } from '@boxoffice/client'
 import { Command } from 'commander'
 import { type ConnectionFlags, connectTo, withConnection } from '../settings/connection.ts'
-import { type SandboxFlags, withSandbox } from '../settings/sandbox.ts'
+import { findSession } from '../settings/open-session.ts'
+import { type SandboxFlags, withThread } from '../settings/sandbox.ts'
 import { printJson, table } from '../terminal/output.ts'
+import { locate } from '../transfer/locate.ts'
 import { parseLocation } from '../transfer/location.ts'
 
 type LsFlags = ConnectionFlags & SandboxFlags & { json?: boolean; recursive?: boolean; pattern?: string }
 
 export const lsCommand = (): Command =>
-  withSandbox(withConnection(new Command('ls')))
+  withThread(withConnection(new Command('ls')))
     .summary('list files of a sandbox')
     .option('--json', 'one JSON object: {"files":[…]}')
     .option('-r, --recursive', 'below directories too')
@@ -17,11 +20,13 @@ export const lsCommand = (): Command =>
 
 const ls = async (where: string, flags: LsFlags): Promise<void> => {
   const location = parseLocation(where)
-  const { thread, path } = location.kind === 'sandbox' ? location : { thread: undefined, path: where }
   using client = connectTo(flags)
-  const session = await client.session(thread ?? flags.thread, { mode: 'get' })
-  const depth = flags.recursive || flags.pattern ? undefined : 1
-  const files = await session.files.list(path || '.', { type: 'any', depth, pattern: flags.pattern })
+  const { thread = flags.thread, path } =
+    location.kind === 'sandbox' ? await locate(client, location) : { thread: flags.thread, path: location.path }
+  const forgotten =
+    location.kind === 'local' && where !== '.' ? ` (the files of thread ${JSON.stringify(where)}: \`boxoffice ls ${where}:\`)` : ''
+  const { files: tree } = await findSession(client, thread, forgotten)
+  const files = await list(tree, path || '.', flags)
   if (flags.json) return printJson({ files })
   const rows = files.map(({ type, mode, size, mtime, path }) => [
     mode,
@@ -30,4 +35,15 @@ const ls = async (where: string, flags: LsFlags): Promise<void> => {
     type === 'directory' ? `${path}/` : path,
   ])
   process.stdout.write(table(['MODE', 'SIZE', 'MODIFIED', 'PATH'], rows))
+}
+
+/** What is in a directory; a file alone is listed as itself. */
+const list = async (files: Files, path: string, { recursive, pattern }: LsFlags) => {
+  const depth = recursive || pattern ? undefined : 1
+  try {
+    return await files.list(path, { type: 'any', depth, pattern })
+  } catch (error) {
+    if (!isCode(error, 'NOT_A_DIRECTORY')) throw error
+    return [await files.stat(path)]
+  }
 }

@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { isCode, type Shell } from '@boxoffice/client'
 import { Command } from 'commander'
 import { type ConnectionFlags, connectTo, withConnection } from '../settings/connection.ts'
+import { openSession } from '../settings/open-session.ts'
 import { collectEnvironment, type SandboxFlags, withSandbox } from '../settings/sandbox.ts'
 import { leave, pour } from '../terminal/output.ts'
 import { enterRawMode } from '../terminal/raw-mode.ts'
@@ -23,7 +24,7 @@ export const shellCommand = (): Command =>
 
 const openShell = async (argv: string[], flags: ShellFlags): Promise<number> => {
   using client = connectTo(flags)
-  const session = await client.session(flags.thread, { profile: flags.profile })
+  const session = await openSession(client, flags.thread, flags.profile)
   const shell = await session.shell({
     ...terminalSize(),
     shellId: flags.id,

@@ -52,9 +52,12 @@ const up = async (flags: Record<string, unknown>): Promise<void> => {
       : flags.json
         ? announceJson
         : (ready) => announceUp(ready, { dataDir: settings.dataDir, isDefaultDataDir: settings.dataDir === defaultDataDir() }),
-    { untilStdinEnds: flags.untilStdinEnds === true },
+    { untilStdinEnds: flags.untilStdinEnds === true, farewell: flags.json || flags.boxStdio ? undefined : farewell(settings.agent) },
   )
 }
+
+const farewell = ({ destroyOnExit }: { destroyOnExit: boolean }): string =>
+  destroyOnExit ? 'Stopping: all sandboxes end.' : 'Stopping: sandboxes stay, and the next start finds them again.'
 
 /** The program that started this one speaks the RPC with it, and ends it by closing its end [2-45]. */
 const serveParent = (answer: Parameters<ServeStdio>[2], serveStdio: ServeStdio): void => {

@@ -30,16 +30,23 @@ export const resolveConnection = (flags: ConnectionFlags, env: NodeJS.ProcessEnv
   const path = flags.config ?? env.BOXOFFICE_CONFIG
   const file = path === undefined ? {} : readConfigFile(path)
   const broker = flags.broker ?? env.BOXOFFICE_URL ?? file.broker ?? DEFAULT_BROKER_URL
+  const url = Settings.shape.broker.safeParse(broker)
+  if (!url.success)
+    throw new UsageError(
+      `broker (--broker, BOXOFFICE_URL): ${url.error.issues[0]?.message}, not ${JSON.stringify(broker)}${withScheme(broker)}`,
+    )
   const apiKey = flags.apiKey ?? env.BOXOFFICE_API_KEY ?? file.apiKey ?? localApiKey(broker, env)
   if (apiKey === undefined) {
-    throw new UsageError(`no API key for ${String(broker)}: use --api-key or BOXOFFICE_API_KEY, or start \`boxoffice up\` on this machine`)
+    throw new UsageError(`no API key for ${url.data}: use --api-key or BOXOFFICE_API_KEY, or start \`boxoffice up\` on this machine`)
   }
-  const settings = Settings.safeParse({ broker, apiKey })
-  if (settings.success) return settings.data
-  const issue = settings.error.issues[0]
-  const name = issue?.path[0] === 'apiKey' ? 'api_key (--api-key, BOXOFFICE_API_KEY)' : 'broker (--broker, BOXOFFICE_URL)'
-  throw new UsageError(`${name}: ${issue?.message}`)
+  const key = Settings.shape.apiKey.safeParse(apiKey)
+  if (key.success) return { broker: url.data, apiKey: key.data }
+  throw new UsageError(`api_key (--api-key, BOXOFFICE_API_KEY): ${key.error.issues[0]?.message}`)
 }
+
+/** `localhost:7070` is a URL, though of the scheme `localhost`. */
+const withScheme = (broker: unknown): string =>
+  typeof broker === 'string' && !broker.includes('://') && URL.canParse(`http://${broker}`) ? `; did you mean http://${broker}?` : ''
 
 export const connectTo = (flags: ConnectionFlags): Client => {
   const { broker, apiKey } = resolveConnection(flags)

@@ -1,11 +1,12 @@
 import { BoxofficeError } from '@boxoffice/client'
+import { inCliWords } from './cli-words.ts'
 
 /** A failure as one line: what is wrong and what to do, with the code and the request to look for in the log. */
 export const failureLine = (error: unknown): string => {
   if (!(error instanceof Error)) return `boxoffice: ${String(error)}`
   if (!(error instanceof BoxofficeError)) return `boxoffice: ${systemMessage(error)}`
   const request = error.requestId === undefined ? '' : `, request ${error.requestId}`
-  return `boxoffice: ${error.message} (${error.code}${request})`
+  return `boxoffice: ${inCliWords(error.message)} (${error.code}${request})`
 }
 
 const systemMessage = (error: Error & { code?: unknown; address?: unknown; port?: unknown; path?: unknown }): string => {
