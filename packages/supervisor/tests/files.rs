@@ -3,7 +3,9 @@
 mod support;
 
 use boxoffice_supervisor::wire::Kind;
+use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 use serde_json::{Value, json};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 use support::{Agent, write};
@@ -281,6 +283,51 @@ fn the_tree_is_listed_in_order_and_within_limits() {
     assert_eq!((&line["t"], &line["s"], &line["o"]), (&json!("f"), &json!(5), &json!(0o600)));
     let (usage, _) = agent.ask(json!({"op": "usage"})).unwrap();
     assert_eq!(usage["entries"], 7);
+}
+
+#[test]
+fn no_depth_is_too_much_for_it() {
+    let mut agent = Agent::new();
+    let deep = |count: usize| vec!["d"; count].join("/");
+    let write = |path: String| json!({"op": "write", "path": path, "overwrite": true});
+    agent.upload(json!({"op": "write", "path": "source", "overwrite": true}), b"x").unwrap();
+    for refused in [deep(257), deep(1500), deep(2048), "x".repeat(4096)] {
+        for request in [
+            write(refused.clone()),
+            json!({"op": "mkdir", "path": refused, "parents": true}),
+            json!({"op": "move", "from": "source", "to": refused, "overwrite": true}),
+            json!({"op": "move", "from": refused, "to": "target", "overwrite": true}),
+            json!({"op": "stat", "path": refused}),
+            json!({"op": "list", "path": refused, "limit": 1}),
+        ] {
+            let kind = if request["op"] == "write" {
+                agent.upload(request, b"x").unwrap_err()["kind"].clone()
+            } else {
+                agent.ask(request).unwrap_err()["kind"].clone()
+            };
+            assert_eq!(kind, "bad_request");
+        }
+    }
+    assert_eq!(agent.names(json!({"op": "list", "path": "", "limit": 10})), ["source"]);
+    agent.ask(json!({"op": "remove", "path": "source", "recursive": true})).unwrap();
+    agent.upload(write(format!("{}/f", deep(255))), b"x").unwrap();
+    agent.ask(json!({"op": "move", "from": format!("{}/f", deep(255)), "to": format!("e/{}/f", deep(254))})).unwrap();
+    assert_eq!(agent.names(json!({"op": "list", "path": "e", "limit": 1000})).len(), 255);
+    agent.ask(json!({"op": "remove", "path": "e", "recursive": true})).unwrap();
+    // What a command has made deeper than calls may name.
+    let open = |parent: BorrowedFd<'_>, name: &str| openat(parent, name, OFlags::DIRECTORY, Mode::empty()).unwrap();
+    let mut way = open(CWD, agent.workspace().to_str().unwrap());
+    for _ in 0..1700 {
+        mkdirat(&way, "n", Mode::from_raw_mode(0o755)).unwrap();
+        way = open(way.as_fd(), "n");
+    }
+    openat(&way, "f", OFlags::CREATE | OFlags::WRONLY, Mode::from_raw_mode(0o644)).unwrap();
+    let listed = agent.names(json!({"op": "list", "path": "", "limit": 10000}));
+    assert_eq!(listed.len(), 255 + 256 + 1);
+    assert_eq!(listed.last().map(String::as_str), Some("(truncated)"));
+    assert_eq!(agent.ask(json!({"op": "usage"})).unwrap().0["entries"], 255 + 1700 + 1);
+    agent.ask(json!({"op": "remove", "path": "n", "recursive": true})).unwrap();
+    assert!(!agent.workspace().join("n").exists());
 }
 
 #[test]

@@ -18,7 +18,11 @@ export const sendArchive = async (call: Call, path: SandboxPath): Promise<void> 
   if (stat.type !== 'directory')
     throw new BoxofficeError('NOT_A_DIRECTORY', `${JSON.stringify(path.given)} is not a directory; leave archive away`)
   const { entries, truncated } = await listTree(sandbox, path, { limit: MAX_ENTRIES, signal })
-  if (truncated) throw new BoxofficeError('INVALID_REQUEST', `archive: the directory has more than ${MAX_ENTRIES} entries`)
+  if (truncated)
+    throw new BoxofficeError(
+      'INVALID_REQUEST',
+      `archive: the directory has more than ${MAX_ENTRIES} entries, or some below more than 256 parts`,
+    )
   outgoing.writeHead(200, { 'Content-Type': 'application/x-tar' })
   if (incoming.method === 'HEAD') return void outgoing.end()
   const pack = createPack()

@@ -2,7 +2,7 @@ import { type Readable, Transform, type Writable } from 'node:stream'
 import { BoxofficeError } from '@boxoffice/protocol'
 import { extract, type Header } from 'tar-stream'
 import { fileCall, statFile, writeFile } from '../sandbox/files.ts'
-import { below, type SandboxPath } from '../sandbox/paths.ts'
+import { below, entryBelow, type SandboxPath } from '../sandbox/paths.ts'
 import type { Sandbox } from '../sandbox/sandbox.ts'
 import { tooLarge } from './too-large.ts'
 
@@ -70,8 +70,9 @@ const unpackEntry = async (context: Context, header: Header, content: AsyncItera
   const { sandbox, directory, signal } = context
   const name = cleanName(header.name)
   if (name === '') return 0
+  const target = entryBelow(directory, name)
+  const { root, path, given } = target
   await assertRealParents(context, name)
-  const { root, path, given } = below(directory, name)
   switch (header.type) {
     case 'directory':
       await fileCall(sandbox, { op: 'mkdir', root, path, parents: true, mode: modeOf(header) }, { given, signal })
@@ -81,7 +82,7 @@ const unpackEntry = async (context: Context, header: Header, content: AsyncItera
       return 0
     case 'file':
     case 'contiguous-file':
-      return storeEntry(context, below(directory, name), { header, content })
+      return storeEntry(context, target, { header, content })
     default:
       throw new BoxofficeError(
         'INVALID_PATH',

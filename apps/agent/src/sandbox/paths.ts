@@ -6,6 +6,8 @@ export type SandboxPath = { root: FileRoot; path: string; shown: string; given: 
 
 /** What Linux takes, with the NUL at its end. */
 const MAX_PATH_BYTES = 4095
+/** Deeper ones are reached by a working directory only, which calls do not have. */
+const MAX_PARTS = 256
 const SHOWN = 200
 
 const refused = (given: string, why: string): BoxofficeError =>
@@ -26,16 +28,21 @@ export const sandboxPath = (given: string, root: FileRoot, { isolation }: Sandbo
     throw new BoxofficeError('UNSUPPORTED', 'root=sandbox: this sandbox has no file system of its own (isolation none); leave root away')
   }
   if (root === 'sandbox' && given.startsWith('/')) {
-    const path = `/${segments(given).join('/')}`
+    const path = `/${shallow(segments(given), given).join('/')}`
     return { root, path, shown: path, given }
   }
   const relative = given.startsWith('/') ? GUEST_MOUNT.exec(given) : [given, given]
   if (relative === null) throw refused(given, 'is absolute; give one below /workspace, or a relative one')
-  const path = withoutParents(segments(relative[1] ?? ''), given).join('/')
+  const path = shallow(withoutParents(segments(relative[1] ?? ''), given), given).join('/')
   return { root: 'workspace', path, shown: path === '' ? '.' : path, given }
 }
 
 const segments = (path: string): string[] => path.split('/').filter((segment) => segment !== '' && segment !== '.')
+
+const shallow = (parts: string[], given: string): string[] => {
+  if (parts.length > MAX_PARTS) throw refused(given, `has more than ${MAX_PARTS} parts`)
+  return parts
+}
 
 const withoutParents = (parts: readonly string[], given: string): string[] => {
   const kept: string[] = []
@@ -50,6 +57,14 @@ const withoutParents = (parts: readonly string[], given: string): string[] => {
 export const below = (directory: SandboxPath, name: string): SandboxPath => {
   const path = directory.path === '' ? name : directory.path === '/' ? `/${name}` : `${directory.path}/${name}`
   return { root: directory.root, path, shown: path, given: name }
+}
+
+/** The same for a name of the client's, in which each segment counts. */
+export const entryBelow = (directory: SandboxPath, name: string): SandboxPath => {
+  const path = below(directory, name)
+  if (Buffer.byteLength(path.path) > MAX_PATH_BYTES) throw refused(name, `has more than ${MAX_PATH_BYTES} bytes`)
+  shallow(segments(path.path), name)
+  return path
 }
 
 /** Refuses what would replace or remove the root itself [1-52]. */

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::error::FileError;
 use super::link::Link;
-use super::path::Root;
+use super::path::{MAX_BYTES, MAX_PARTS, Root, parts};
 use super::stat::{mtime_ms, size};
 use super::tree::names;
 
@@ -37,6 +37,7 @@ pub fn list(link: &mut Link, root: &Root, path: &str, depth: Option<u32>, limit:
     let mut left = limit;
     let mut truncated = false;
     let mut levels = vec![level(top, String::new())];
+    let (above, before) = (parts(path), path.len() + 1);
     while let Some(here) = levels.last_mut() {
         let Some(name) = here.names.pop() else {
             levels.pop();
@@ -50,8 +51,13 @@ pub fn list(link: &mut Link, root: &Root, path: &str, depth: Option<u32>, limit:
             truncated = true;
             break;
         }
-        left -= 1;
         let full = format!("{}{name}", here.prefix);
+        // No call could name it.
+        if above + levels.len() > MAX_PARTS || before + full.len() > MAX_BYTES {
+            truncated = true;
+            continue;
+        }
+        left -= 1;
         push_line(&mut out, &line(&full, &stat));
         if out.len() >= FRAME {
             link.data(&out)?;

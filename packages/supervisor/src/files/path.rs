@@ -12,6 +12,11 @@ use std::path::PathBuf;
 use super::error::FileError;
 
 const LINKS: usize = 40;
+/// What the kernel takes, without the NUL at its end.
+pub const MAX_BYTES: usize = 4095;
+/// Between its slashes. Deeper ones are reached by a working directory only, which file calls do not have.
+pub const MAX_PARTS: usize = 256;
+const TOO_DEEP: FileError = FileError::BadRequest("has more than 256 parts");
 /// Where a guest finds its workspace.
 const GUEST_MOUNTS: [&str; 2] = ["/workspace/", "/app/"];
 
@@ -101,17 +106,32 @@ impl Root {
         self.ensure_directory(folder)
     }
 
+    /// Part by part, without recursion: how many there are is the client's to say.
     fn ensure_directory(&self, path: &str) -> Result<(), FileError> {
-        match self.open_directory(path) {
-            Err(FileError::System(Errno::NOENT)) if !path.is_empty() => {}
-            other => return other.map(drop),
+        let mut missing = Vec::new();
+        let mut known = path;
+        let mut parent = loop {
+            match self.open_directory(known) {
+                Err(FileError::System(Errno::NOENT)) if !known.is_empty() => {
+                    let (folder, name) = split(known);
+                    missing.push((known, name));
+                    known = folder;
+                }
+                other => break other?,
+            }
+        };
+        for (path, name) in missing.into_iter().rev() {
+            match self.make_directory(&parent, name, Mode::from_raw_mode(0o777)) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+            parent = match openat(&parent, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty()) {
+                Ok(made) if !matches!(name, "." | "..") => made,
+                // Parents, and a link that came in between, are judged like any other way.
+                _ => self.open_directory(path)?,
+            };
         }
-        let (folder, name) = split(path);
-        self.ensure_directory(folder)?;
-        match self.make_directory(&self.open_directory(folder)?, name, Mode::from_raw_mode(0o777)) {
-            Ok(()) | Err(Errno::EXIST) => self.open_directory(path).map(drop),
-            Err(errno) => Err(errno.into()),
-        }
+        Ok(())
     }
 
     pub fn make_directory(&self, parent: &OwnedFd, name: &str, mode: Mode) -> Result<(), Errno> {
@@ -148,6 +168,12 @@ impl Root {
         }
         if self.confined && path.starts_with('/') {
             return Err(FileError::Escapes);
+        }
+        if path.len() > MAX_BYTES {
+            return Err(FileError::BadRequest("has more than 4095 bytes"));
+        }
+        if parts(path) > MAX_PARTS {
+            return Err(TOO_DEEP);
         }
         Ok(path.trim_matches('/').into())
     }
@@ -186,6 +212,8 @@ impl Root {
                 continue;
             }
             match openat(last, &*part, DIRECTORY | OFlags::NOFOLLOW, Mode::empty()) {
+                // Each is held open, and links may add to a path.
+                Ok(_) if way.len() > MAX_PARTS => return Err(TOO_DEEP),
                 Ok(fd) => way.push(fd),
                 // A link is not a directory either: then its target comes next.
                 Err(Errno::NOTDIR | Errno::LOOP) => {
@@ -226,6 +254,11 @@ impl Located {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(openat(&self.parent, &*self.name, flags, Mode::empty())?)
     }
+}
+
+/// How many names a path has.
+pub fn parts(path: &str) -> usize {
+    path.split('/').filter(|part| !matches!(*part, "" | ".")).count()
 }
 
 pub fn split(path: &str) -> (&str, &str) {
