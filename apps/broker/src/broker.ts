@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { join } from 'node:path'
-import { PrincipalLimit, RateLimit } from '@boxoffice/protocol'
+import { fromUnknown, PrincipalLimit, RateLimit } from '@boxoffice/protocol'
 import { authorizerOf } from './access/authorizers.ts'
 import { KeyService } from './access/key-service.ts'
 import { Members } from './access/members.ts'
@@ -162,7 +162,8 @@ async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, p
   const ledger = new SessionLedger(store, effects, now)
   effects.onCannotSuspend = (session) => ledger.change(session, { type: 'suspend_refused' })
   const provisioner = new Provisioner({ store, ledger, effects, placement, client, log, now, brokerId })
-  parts.defer(() => store.brokers.forget(brokerId))
+  // On a full disk it stays, and is forgotten at the next start, or when it has been silent for long enough.
+  parts.defer(() => store.brokers.forget(brokerId).catch((thrown: unknown) => log.warn({ err: thrown }, 'the broker leaves its row')))
   parts.defer(() => provisioner.close(PROVISIONING_DRAIN_MS))
 
   const outbound = outboundCall(targetPolicy(settings), settings.authorizerTimeoutMs)
@@ -343,7 +344,11 @@ function oidcOf(
 
 async function notReady(store: Store, placement: Placement): Promise<string[]> {
   const reasons: string[] = []
-  await store.ping().catch(() => reasons.push('the database does not answer'))
+  await store
+    .ping()
+    .catch((thrown: unknown) =>
+      reasons.push(fromUnknown(thrown).details?.reason === 'disk_full' ? 'disk_full' : 'the database does not answer'),
+    )
   await placement.choose().catch((thrown: unknown) => reasons.push((thrown as Error).message))
   return reasons
 }

@@ -3,6 +3,8 @@ import {
   type AgentHeartbeatRequest,
   type AgentInstructions,
   BoxofficeError,
+  fromUnknown,
+  type JournalEntry,
   type Profile,
   type RegisterAgentRequest,
   type RegisterAgentResponse,
@@ -108,7 +110,7 @@ export class AgentRegistry {
 
   /** 401 unless the token is that of this agent's latest registration. */
   async heartbeat(id: string, token: string, request: AgentHeartbeatRequest): Promise<AgentInstructions> {
-    const { store, journal, silence, now } = this.#options
+    const { store, silence, now } = this.#options
     const agent = await this.requireAgent(id, token)
     if (agent.instanceId !== request.instance_id) throw unknownAgent()
     const seenAt = now()
@@ -116,7 +118,7 @@ export class AgentRegistry {
     await store.agents.seen(id, seenAt, request.provider)
     silence.heard(id, seenAt)
     // First: what happened in a sandbox comes before what its report makes of the session.
-    const told = request.journal === undefined ? {} : { journal_seq: await journal.accept(agent, request.journal) }
+    const told = request.journal === undefined ? {} : await this.#accept(agent, request.journal)
     const instructions = await this.#instructions(
       { ...agent, provider: request.provider },
       request.sandboxes,
@@ -124,6 +126,17 @@ export class AgentRegistry {
       revokedSince,
     )
     return { ...instructions, ...told }
+  }
+
+  /** Without a place when the disk is full: the agent keeps its entries, and hears what to refuse all the same. */
+  async #accept(agent: AgentRecord, entries: readonly JournalEntry[]): Promise<{ journal_seq?: number }> {
+    try {
+      return { journal_seq: await this.#options.journal.accept(agent, entries) }
+    } catch (thrown) {
+      if (fromUnknown(thrown).details?.reason !== 'disk_full') throw thrown
+      this.#options.log.warn({ agent_id: agent.id, err: thrown }, 'the journal of an agent could not be stored yet')
+      return {}
+    }
   }
 
   list(): Promise<AgentRecord[]> {

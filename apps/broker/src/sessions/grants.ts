@@ -73,7 +73,7 @@ export class Grants {
     const own = (await store.grants.find(session.id, principalId)) ?? this.#unrecorded(session, principalId, principalId)
     const forOthers = (await store.grants.by(session.id, principalId)).filter(({ actor }) => actor !== principalId)
     const records = [own, ...forOthers].map((record) => this.#narrowed(record, []))
-    await store.grants.put(records, [])
+    await store.grants.withdraw(records)
     this.#push(session, records)
   }
 

@@ -102,6 +102,7 @@ export class SessionService {
         session,
         { type: 'touched' },
         {
+          refusable: true,
           idempotency: repeat,
           grant: issuance.record,
           audit: (after) => [this.#entry('sandbox.session.acquire', by, after, sign(after))],
@@ -148,7 +149,7 @@ export class SessionService {
     const change = await ledger.change(
       requirePlaced(session),
       { type: 'heartbeat' },
-      { events: (before, after) => heartbeatEvent(before, after, now()) },
+      { refusable: true, events: (before, after) => heartbeatEvent(before, after, now()) },
     )
     return requirePlaced(change.session)
   }
@@ -214,7 +215,12 @@ export class SessionService {
     const { record } = issuance
     const audit = (after: Session, token: IssuedToken | null) => [this.#entry(event, { ...origin, actor }, after, token)]
     const { token, agent, change } = await this.#issue(session, issuance, async (sign): Promise<Change> => {
-      if (movesLease) return ledger.change(session, { type: 'heartbeat' }, { grant: record, audit: (after) => audit(after, sign(after)) })
+      if (movesLease)
+        return ledger.change(
+          session,
+          { type: 'heartbeat' },
+          { refusable: true, grant: record, audit: (after) => audit(after, sign(after)) },
+        )
       const entries = audit(session, sign(session))
       await (record === null ? store.audit.append(entries) : store.grants.put([record], entries))
       return { session }

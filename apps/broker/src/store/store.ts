@@ -7,6 +7,7 @@ import type { WorkspaceFate } from '../sessions/workspace.ts'
 /**
  * What the broker keeps. Async with compare-and-swap, so that another database can serve several brokers; no SQL outside
  * `store/sqlite`. Every write takes the audit entries of the change and commits them with it [C-72]. Times in milliseconds.
+ * On a full disk what is new is refused with 503 `disk_full`; ends, withdrawals and what a report changes are still written.
  */
 export interface Store extends AsyncDisposable {
   readonly sessions: SessionStore
@@ -20,7 +21,7 @@ export interface Store extends AsyncDisposable {
   readonly journal: JournalStore
   readonly workspaces: WorkspaceStore
   readonly brokers: BrokerStore
-  /** Cheap proof that it answers, for `/readyz`. */
+  /** Cheap proof that it answers, for `/readyz`; 503 `disk_full` while nothing new can be written. */
   ping(): Promise<void>
 }
 
@@ -61,6 +62,8 @@ export type SaveOptions = {
   grant?: GrantRecord | null
   /** Forgets what is recorded under this session: its creation failed and may be tried again [C-16]. */
   forgetIdempotency?: boolean
+  /** The change serves a client's wish for more, so that a full disk refuses it; others are written from what is kept for that. */
+  refusable?: boolean
 }
 
 export type SessionFilter = {
@@ -172,6 +175,8 @@ export interface GrantStore {
   /** Those of an agent's sessions that were narrowed after `since` (Unix seconds). */
   narrowedOn(agentId: string, since: number): Promise<GrantRecord[]>
   put(grants: readonly GrantRecord[], audit: readonly AuditEntry[]): Promise<void>
+  /** The same for grants that open nothing any more; works on a full disk. */
+  withdraw(grants: readonly GrantRecord[]): Promise<void>
 }
 
 export type AgentRecord = {

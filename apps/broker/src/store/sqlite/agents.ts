@@ -41,7 +41,7 @@ export function sqliteAgents(db: Db, write: Write, appendAudit: AppendAudit): Ag
   let version: unknown
   return {
     register: async (agent, audit) =>
-      write(() => {
+      write.vital(() => {
         const id = register.get({ ...agent, provider: JSON.stringify(agent.provider), clockDriftMs: Math.round(agent.clockDriftMs) })
         appendAudit(audit)
         known.delete(id as string)
@@ -61,7 +61,7 @@ export function sqliteAgents(db: Db, write: Write, appendAudit: AppendAudit): Ag
     },
     list: async () => list.all().map(toAgent),
     seen: async (id, now, provider) =>
-      write(() => {
+      write.vital(() => {
         seen.run(now, JSON.stringify(provider), id)
         known.delete(id)
       }),

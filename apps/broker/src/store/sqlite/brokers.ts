@@ -11,11 +11,11 @@ export function sqliteBrokers(db: Db, write: Write): BrokerStore {
   const setting = db.prepare<[string]>('SELECT value FROM settings WHERE key = ?').pluck()
   const set = db.prepare('INSERT INTO settings (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value')
   return {
-    heartbeat: async (id, pid, now) => write(() => void heartbeat.run(id, pid, now)),
+    heartbeat: async (id, pid, now) => write.vital(() => void heartbeat.run(id, pid, now)),
     alive: async (since) => alive.all(since) as string[],
-    forget: async (id) => write(() => void forget.run({ id })),
+    forget: async (id) => write.vital(() => void forget.run({ id })),
     issuer: async (own, authoritative) =>
-      write(() => {
+      write.vital(() => {
         const shared = authoritative ? undefined : (setting.get('issuer') as string | undefined)
         if (shared === undefined) set.run('issuer', own)
         return shared ?? own

@@ -39,6 +39,8 @@ function open(path: string): Db {
     db.pragma('foreign_keys = ON')
     db.pragma('cache_size = -65536')
     db.pragma('wal_autocheckpoint = 4000')
+    // A large sort or savepoint must not need a disk that is full.
+    db.pragma('temp_store = MEMORY')
     migrate(db)
     return db
   } catch (thrown) {

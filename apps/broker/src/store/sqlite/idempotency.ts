@@ -33,7 +33,7 @@ export function sqliteIdempotency(db: Db, write: Write): Idempotency {
       const row = find.get(tenant, principal, route, key, now)
       return row && { tenant, principal, route, key, bodyHash: row.body_hash, sessionId: row.session_id, expiresAt: row.expires_at }
     },
-    purge: async (now) => write(() => void purge.run(now)),
+    purge: async (now) => write.vital(() => void purge.run(now)),
     put: (record) => {
       const { tenant, principal, route, key } = record
       dropExpired.run(tenant, principal, route, key, record.expiresAt - IDEMPOTENCY_MS)

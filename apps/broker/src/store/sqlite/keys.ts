@@ -30,7 +30,10 @@ export function sqliteKeys(db: Db, write: Write, appendAudit: AppendAudit): KeyS
   )
   const revoke = db.prepare('UPDATE api_keys SET revoked_at = ? WHERE id = ? AND revoked_at IS NULL')
   const countValid = db.prepare('SELECT count(*) FROM api_keys WHERE revoked_at IS NULL').pluck()
-  const found = (row: Row | undefined): KeyRecord | undefined => row && toKey(row)
+  /** Revocations that the disk has no space for yet, and when they were made. */
+  const revoked = new Map<string, number>()
+  const read = (row: Row): KeyRecord => toKey(revoked.has(row.id) ? { ...row, revoked_at: revoked.get(row.id) ?? null } : row)
+  const found = (row: Row | undefined): KeyRecord | undefined => row && read(row)
   return {
     insert: async (key, audit) =>
       write(() => {
@@ -39,13 +42,24 @@ export function sqliteKeys(db: Db, write: Write, appendAudit: AppendAudit): KeyS
       }),
     byHash: async (hash) => found(byHash.get(hash)),
     byId: async (id) => found(byId.get(id)),
-    list: async (tenant) => list.all({ tenant }).map(toKey),
+    list: async (tenant) => list.all({ tenant }).map(read),
     revoke: async (id, now, audit) =>
-      write(() => {
-        if (revoke.run(now, id).changes === 0) return false
-        appendAudit(audit)
-        return true
-      }),
+      revoked.has(id)
+        ? false
+        : write.vital(
+            () => {
+              if (revoke.run(now, id).changes === 0) return false
+              appendAudit(audit)
+              return true
+            },
+            {
+              hold: () => {
+                revoked.set(id, now)
+                return true
+              },
+              release: () => void revoked.delete(id),
+            },
+          ),
     countValid: async () => countValid.get() as number,
   }
 }

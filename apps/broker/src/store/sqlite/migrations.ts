@@ -226,4 +226,8 @@ export const MIGRATIONS: readonly string[] = [
   -- What the refusal carried by which a session failed, as JSON.
   ALTER TABLE sessions ADD COLUMN reason_details TEXT;
   `,
+  `
+  -- Empty but for the moment in which its pages are made: their place is what is kept for a full disk.
+  CREATE TABLE reserve (pages BLOB NOT NULL) STRICT;
+  `,
 ]

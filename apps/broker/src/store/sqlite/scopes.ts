@@ -40,7 +40,7 @@ export function sqliteScopes(db: Db, write: Write, appendAudit: AppendAudit): Sc
       forgetMembers.run(tenant, type, id)
     },
     setMembers: ({ tenant, scope, known, owner: heir, members, now }, audit) =>
-      write(() => {
+      write.vital(() => {
         const before = ownership(tenant, scope)
         if (before.owner !== known) return undefined
         const owner = before.owner ?? heir

@@ -1,9 +1,17 @@
 import { createHash } from 'node:crypto'
 import { MountSet, Profile } from '@boxoffice/protocol'
-import type { EndedSession, LiveSession, PlacedSession, ProvisioningSession, Session } from '../../sessions/session.ts'
+import {
+  type EndedSession,
+  isLive,
+  type LiveSession,
+  type PlacedSession,
+  type ProvisioningSession,
+  type Session,
+} from '../../sessions/session.ts'
 import type { CreateOptions, CreateOutcome, SaveOptions, SessionStore } from '../store.ts'
 import type { AppendAudit } from './audit.ts'
 import { type Db, isUniqueViolation } from './database.ts'
+import { diskFull } from './disk-error.ts'
 import type { AppendEvents } from './events.ts'
 import type { PutGrant } from './grants.ts'
 import type { Idempotency } from './idempotency.ts'
@@ -11,7 +19,7 @@ import type { Scopes } from './scopes.ts'
 import { LIVE, listSessions } from './session-list.ts'
 import { type SessionRow, toRow, toSession } from './session-row.ts'
 import type { ForgetWorkspace, SettleWorkspace } from './workspaces.ts'
-import type { Write } from './writer.ts'
+import type { Held, Write } from './writer.ts'
 
 /** What is written with a session, in its transaction. */
 export type WrittenWith = {
@@ -86,7 +94,10 @@ export function sqliteSessions(
     `UPDATE sessions SET last_activity_at = max(last_activity_at, ?), lease_expires_at = max(lease_expires_at, ?), revision = revision + 1
      WHERE id = ? AND state = ? AND activated_at = ?`,
   )
-  const read = (row: SessionRow): Session => toSession(row, profiles.get(row.profile_hash))
+  /** Ends that the disk has no space for yet. */
+  const held = new Map<string, EndedSession>()
+  const read = (row: SessionRow): Session => held.get(row.id) ?? toSession(row, profiles.get(row.profile_hash))
+  const readLive = (rows: SessionRow[]): LiveSession[] => rows.map(read).filter(isLive)
 
   const replace = (before: Session, after: Session): boolean => {
     const touched =
@@ -108,7 +119,7 @@ export function sqliteSessions(
     },
     live: async (tenant, scope) => {
       const row = live.get(tenant, scope.type, scope.id)
-      return row && (read(row) as LiveSession)
+      return row && readLive([row])[0]
     },
     create: async (session, options) => {
       try {
@@ -118,17 +129,22 @@ export function sqliteSessions(
         throw thrown
       }
     },
-    save: async (before, after, options = {}) =>
-      write(() => {
-        if (!replace(before, after)) return false
-        record(after, options)
-        if (options.workspace) settle(after, options.workspace)
+    save: async (before, after, options = {}) => {
+      const save = (): boolean => {
+        if (held.has(before.id) || !replace(before, after)) return false
+        recordChange(after, options)
         return true
-      }),
-    due: async (now, limit) => due.all(now, limit).map((row) => read(row) as LiveSession),
-    provisioning: async () => provisioning.all().map((row) => read(row) as ProvisioningSession),
-    placedOn: async (agentId) => placedOn.all(agentId).map((row) => read(row) as PlacedSession),
-    endedOn: async (agentId, since) => endedOn.all(agentId, since).map((row) => read(row) as EndedSession),
+      }
+      if (options.refusable) return write(save)
+      return isLive(before) && !isLive(after) ? write.vital(save, end(after, options)) : write.vital(save)
+    },
+    due: async (now, limit) => readLive(due.all(now, limit)),
+    provisioning: async () => readLive(provisioning.all()) as ProvisioningSession[],
+    placedOn: async (agentId) => readLive(placedOn.all(agentId)) as PlacedSession[],
+    endedOn: async (agentId, since) => [
+      ...endedOn.all(agentId, since).map((row) => read(row) as EndedSession),
+      ...[...held.values()].filter((session) => session.agentId === agentId && session.endedAt > since),
+    ],
     keptOf: async (tenant, scope) => keptOf.all(tenant, scope.type, scope.id) as string[],
     list: async (filter) => list(filter).map(read),
     liveByState: async () => Object.fromEntries(states.all().map(({ name, n }) => [name, n])),
@@ -139,9 +155,10 @@ export function sqliteSessions(
     },
     liveByAgent: async () => Object.fromEntries(agents.all().map(({ name, n }) => [name, n])),
     forgetScope: async (tenant, scope, owner, audit) =>
-      write(() => {
+      write.vital(() => {
         if (scopes.owner(tenant, scope) !== owner) return 'changed'
-        if (live.get(tenant, scope.type, scope.id) !== undefined) return 'live'
+        const found = live.get(tenant, scope.type, scope.id)
+        if (found !== undefined && isLive(read(found))) return 'live'
         scopes.forget(tenant, scope)
         // The next owner is not told of the last one's sessions, and does not get its files: all is as if it were released.
         forgetWorkspace(tenant, scope)
@@ -149,11 +166,14 @@ export function sqliteSessions(
         appendAudit(audit)
         return 'forgotten'
       }),
-    purge: async (before, limit) => write(() => purge.run(before, limit).changes),
+    purge: async (before, limit) => write.vital(() => purge.run(before, limit).changes),
   }
 
   function create(session: ProvisioningSession, { claimFor, owner: known, maxLive, labelQuota, ...options }: CreateOptions): CreateOutcome {
-    if (live.get(session.tenant, session.scope.type, session.scope.id) !== undefined) return { outcome: 'exists' }
+    const found = live.get(session.tenant, session.scope.type, session.scope.id)
+    // Its end is not written yet, and the index has room for one.
+    if (found !== undefined && held.has(found.id)) throw diskFull()
+    if (found !== undefined) return { outcome: 'exists' }
     if (scopes.owner(session.tenant, session.scope) !== known) return { outcome: 'claimed' }
     if (claimFor !== null) scopes.claim(session.tenant, session.scope, claimFor, session.createdAt)
     // Thrown, not returned: a refusal must also undo the claim.
@@ -169,6 +189,27 @@ export function sqliteSessions(
     }
     record(session, options)
     return { outcome: 'created' }
+  }
+
+  function recordChange(after: Session, options: SaveOptions): void {
+    record(after, options)
+    if (options.workspace) settle(after, options.workspace)
+  }
+
+  /** How an end holds before it is written. The row may have changed since: what is written later holds whatever it was. */
+  function end(after: EndedSession, options: SaveOptions): Held<boolean> {
+    return {
+      hold() {
+        held.set(after.id, { ...after, revision: after.revision + 1 })
+        return true
+      },
+      repeat() {
+        const row = byId.get(after.id)
+        const before = row && toSession(row, after.profile)
+        if (before !== undefined && isLive(before) && replace(before, after)) recordChange(after, options)
+      },
+      release: () => void held.delete(after.id),
+    }
   }
 
   function record(session: Session, { audit = [], events = [], idempotency: key, grant, forgetIdempotency }: SaveOptions): void {

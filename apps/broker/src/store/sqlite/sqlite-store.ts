@@ -3,11 +3,13 @@ import { sqliteAgents } from './agents.ts'
 import { sqliteAudit } from './audit.ts'
 import { sqliteBrokers } from './brokers.ts'
 import { openDatabase } from './database.ts'
+import { diskFull } from './disk-error.ts'
 import { sqliteEvents } from './events.ts'
 import { sqliteGrants } from './grants.ts'
 import { sqliteIdempotency } from './idempotency.ts'
 import { sqliteJournal } from './journal.ts'
 import { sqliteKeys } from './keys.ts'
+import { Reserve } from './reserve.ts'
 import { sqliteScopes } from './scopes.ts'
 import { sqliteSessions } from './sessions.ts'
 import { sqliteWorkspaces } from './workspaces.ts'
@@ -17,7 +19,9 @@ import { groupCommit } from './writer.ts'
 export async function openSqliteStore(path: string): Promise<Store> {
   const db = await openDatabase(path)
   const events = sqliteEvents(db)
-  const write = groupCommit(db, events.committed)
+  const reserve = new Reserve(db, path)
+  const writer = groupCommit(db, reserve, events.committed)
+  const { write } = writer
   const audit = sqliteAudit(db, write)
   const scopes = sqliteScopes(db, write, audit.append)
   const idempotency = sqliteIdempotency(db, write)
@@ -44,7 +48,13 @@ export async function openSqliteStore(path: string): Promise<Store> {
     journal: sqliteJournal(db, write, audit.append, events.append),
     workspaces: workspaces.store,
     brokers: sqliteBrokers(db, write),
-    ping: async () => void ping.get(),
-    [Symbol.asyncDispose]: async () => void db.close(),
+    async ping() {
+      ping.get()
+      if (reserve.isFull({ now: true })) throw diskFull()
+    },
+    async [Symbol.asyncDispose]() {
+      writer[Symbol.dispose]()
+      db.close()
+    },
   }
 }

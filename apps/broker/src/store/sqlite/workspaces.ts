@@ -43,7 +43,7 @@ export function sqliteWorkspaces(db: Db, write: Write): { store: WorkspaceStore;
     store: {
       holders: async (workspaceId) => holders.all(workspaceId) as string[],
       unwantedOn: async (agentId) => unwanted.all(agentId) as string[],
-      removed: async (workspaceId, agentId) => write(() => void remove.run(workspaceId, agentId)),
+      removed: async (workspaceId, agentId) => write.vital(() => void remove.run(workspaceId, agentId)),
     },
   }
 }

@@ -1,13 +1,38 @@
 import { BoxofficeError } from '@boxoffice/protocol'
 import { type Db, isBusy } from './database.ts'
+import { diskFull, isDiskFull, writeRefusal } from './disk-error.ts'
+import type { Reserve } from './reserve.ts'
 
-/** Runs `work` in a transaction and resolves when it is committed; rejects, with nothing changed, when it throws. */
-export type Write = <T>(work: () => T) => Promise<T>
+export type Write = {
+  /** Runs `work` in a transaction and resolves when it is committed; rejects, with nothing changed, when it throws or the disk is full. */
+  <T>(work: () => T): Promise<T>
+  /**
+   * The same for what must also work on a full disk: ends, withdrawals, and what changes a row in its place. Where not even the
+   * reserve has a page left, `held` says what holds in memory until the write has been repeated.
+   */
+  vital<T>(work: () => T, held?: Held<T>): Promise<T>
+}
+
+/**
+ * `hold` makes the change in memory and gives its result. `repeat` is the write as it is to be tried again, inside a transaction; by
+ * default the first one. `release` is called once the change is in the database.
+ */
+export type Held<T> = { hold(): T; repeat?(): void; release(): void }
 
 /** Bounds how long other brokers on the database wait for one group. */
 const MAX_GROUP = 64
+/** How often what is held in memory is tried again. */
+const HELD_RETRY_MS = 1000
 
-type Pending = { work: () => unknown; resolve: (value: unknown) => void; reject: (reason: unknown) => void }
+type Pending = {
+  work: () => unknown
+  resolve: (value: unknown) => void
+  reject: (reason: unknown) => void
+  vital: boolean
+  held: Held<unknown> | undefined
+}
+
+export type Writer = Disposable & { write: Write }
 
 /**
  * Group commit. Writes of requests that arrive in the same turn of the event loop share one BEGIN IMMEDIATE transaction, as
@@ -15,11 +40,13 @@ type Pending = { work: () => unknown; resolve: (value: unknown) => void; reject:
  * the lock is held [C-24], and may run twice: when one of a group throws, each runs again in a transaction of its own.
  * `committed` is called after each transaction; it must not throw.
  */
-export function groupCommit(db: Db, committed: () => void): Write {
+export function groupCommit(db: Db, reserve: Reserve, committed: () => void): Writer {
   const begin = db.prepare('BEGIN IMMEDIATE')
   const commit = db.prepare('COMMIT')
   const rollback = db.prepare('ROLLBACK')
   let pending: Pending[] = []
+  const heldWrites: { repeat: () => unknown; release: () => void }[] = []
+  let retry: NodeJS.Timeout | undefined
 
   const transaction = <T>(work: () => T): T => {
     try {
@@ -36,15 +63,51 @@ export function groupCommit(db: Db, committed: () => void): Write {
       return result
     } catch (thrown) {
       if (db.inTransaction) rollback.run()
+      if (isDiskFull(thrown)) reserve.wasFull()
       throw thrown
+    } finally {
+      reserve.committed()
     }
   }
 
-  const alone = ({ work, resolve, reject }: Pending): void => {
+  /** From the reserve: the WAL may be all that has no room left. */
+  const fromReserve = <T>(work: () => T): T => {
     try {
-      resolve(transaction(work))
+      return transaction(work)
     } catch (thrown) {
-      reject(thrown)
+      if (!isDiskFull(thrown)) throw thrown
+    }
+    reserve.reuseWal()
+    return transaction(work)
+  }
+
+  const writeHeld = (): void => {
+    retry = undefined
+    try {
+      for (let next = heldWrites[0]; next !== undefined; next = heldWrites[0]) {
+        fromReserve(next.repeat)
+        heldWrites.shift()
+        next.release()
+      }
+    } catch {
+      retryLater()
+    }
+  }
+
+  const retryLater = (): void => {
+    retry ??= setTimeout(writeHeld, HELD_RETRY_MS).unref()
+  }
+
+  const alone = ({ work, resolve, reject, vital, held }: Pending): void => {
+    try {
+      if (!vital && reserve.isFull()) throw diskFull()
+      resolve(vital ? fromReserve(work) : transaction(work))
+    } catch (thrown) {
+      const refusal = writeRefusal(thrown)
+      if (refusal === thrown || held === undefined) return reject(refusal)
+      resolve(held.hold())
+      heldWrites.push({ repeat: held.repeat ?? work, release: held.release })
+      retryLater()
     }
   }
 
@@ -64,8 +127,20 @@ export function groupCommit(db: Db, committed: () => void): Write {
     for (const [i, { resolve }] of group.entries()) resolve(results[i])
   }
 
-  return <T>(work: () => T) =>
+  const queue = <T>(work: () => T, vital: boolean, held?: Held<T>): Promise<T> =>
     new Promise<T>((resolve, reject) => {
-      if (pending.push({ work, resolve: resolve as (value: unknown) => void, reject }) === 1) setImmediate(flush)
+      if (!vital && reserve.isFull()) return reject(diskFull())
+      const one = { work, resolve: resolve as (value: unknown) => void, reject, vital, held: held as Held<unknown> | undefined }
+      if (pending.push(one) === 1) setImmediate(flush)
     })
+
+  return {
+    write: Object.assign(<T>(work: () => T) => queue(work, false), {
+      vital: <T>(work: () => T, held?: Held<T>) => queue(work, true, held),
+    }),
+    [Symbol.dispose]() {
+      writeHeld()
+      clearTimeout(retry)
+    },
+  }
 }
