@@ -143,7 +143,7 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
     const heartbeat = (partial: boolean, entries: JournalEntry[], ended: readonly SandboxReport[] = []): AgentHeartbeatRequest => {
       // A wake is news of the session's state, too.
       const woken = new Set(entries.filter(({ type }) => type === 'wake').map(({ sandbox_id: id }) => id))
-      const sandboxes = manager.reports().filter(({ state, sandbox_id: id }) => !partial || state === 'lost' || woken.has(id))
+      const sandboxes = manager.reports(({ state, id }) => !partial || state === 'lost' || woken.has(id))
       return { instance_id: instanceId, provider: slot.report(), sandboxes: [...sandboxes, ...ended], partial, journal: entries }
     }
     const inventory = (): RegisterAgentRequest => ({
@@ -161,6 +161,7 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
     const uplink = createUplink({
       broker,
       inventory,
+      count: () => manager.count,
       heartbeat,
       journal,
       onRegistered: async ({ issuer: signer, jwks }) => {

@@ -24,6 +24,7 @@ import { createProvision, type ProvisionOptions, workspaceDirectory } from './pr
 import type { SandboxFile } from './record-file.ts'
 import { recordOf, reportOf } from './reports.ts'
 import type { SandboxDirectory } from './sandbox.ts'
+import { createWorkspaceIndex } from './workspace-index.ts'
 import { createWorkspaces, type Workspaces } from './workspaces.ts'
 
 export type ManagerOptions = PlannerOptions &
@@ -33,13 +34,19 @@ export type ManagerOptions = PlannerOptions &
     journal: Pick<Journal, 'write'>
   }
 
+/** More than this many are looked up in one listing of the engine. */
+const ASKED_ONE_BY_ONE = 16
+
 /** Holds every sandbox of this agent: makes, finds, suspends, wakes and ends them. */
 export interface SandboxManager extends SandboxDirectory {
   readonly pool: Pool
   readonly workspaces: Workspaces
   /** The session's sandbox, made if there is none yet; the same one for any number of callers. */
   ensureForSession(sessionId: string, request: CreateSandboxRequest): Promise<SandboxRecord>
-  reports(): SandboxReport[]
+  /** How many sandboxes are there, in the pool too. */
+  readonly count: number
+  /** All sandboxes, or those that `among` picks. */
+  reports(among?: (sandbox: LiveSandbox) => boolean): SandboxReport[]
   /** Throws BINDING_NOT_FOUND. */
   report(id: string): SandboxReport
   suspend(id: string, mode: 'freeze' | 'stop'): Promise<SandboxReport>
@@ -49,7 +56,7 @@ export interface SandboxManager extends SandboxDirectory {
   /** Leaves nothing: container, processes, socket, directories, uid. One that is gone already is fine. */
   destroy(id: string, reason: EndReason, options?: { keepWorkspace?: boolean }): Promise<void>
   adopt(file: SandboxFile, handle: SandboxHandle | undefined): Promise<LiveSandbox>
-  /** Looks after every sandbox once, with the engine. */
+  /** Asks the engine about every sandbox whose supervisor is not linked: the link ends with PID 1, so a linked one is there. */
   verifyAll(): Promise<void>
   /** Hears of each sandbox that is lost. */
   onLost(listener: (report: SandboxReport) => void): () => void
@@ -62,6 +69,7 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
   const { layout, uids, log } = options
   const sandboxes = new Map<string, LiveSandbox>()
   const bySession = new Map<string, LiveSandbox>()
+  const byWorkspace = createWorkspaceIndex()
   const provisioning = new Map<string, { mounts: MountSet; record: Promise<SandboxRecord> }>()
   const ending = new Map<string, { file: SandboxFile; ending: { kept: boolean; ended: Promise<void> } }>()
   const lostListeners = new Set<(report: SandboxReport) => void>()
@@ -99,6 +107,7 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
       log,
     })
     sandboxes.set(file.sandbox_id, sandbox)
+    byWorkspace.add(file)
     if (file.session_id !== null) bySession.set(file.session_id, sandbox)
     return sandbox
   }
@@ -119,6 +128,7 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
     if (pooled !== undefined) {
       bySession.set(sessionId, pooled)
       await pooled.assign(sessionId, profile, keptAs)
+      byWorkspace.add(pooled.file)
       return recordOf(pooled, true)
     }
     return recordOf(await provision({ profile, sessionId, workspace, keptAs, mounts, labels, again: null }), false)
@@ -193,6 +203,7 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
       throw error
     }
     await layout.removeSandbox(sandbox.id)
+    byWorkspace.delete(sandbox.file)
   }
 
   const planner = createPlanner(options)
@@ -204,7 +215,11 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
   const workspaces = createWorkspaces({
     layout,
     uids,
-    users: () => [...[...sandboxes.values()].map(({ file }) => ({ file, ending: null })), ...ending.values()],
+    users: (name) =>
+      byWorkspace.get(name).flatMap((id) => {
+        const sandbox = sandboxes.get(id)
+        return sandbox === undefined ? (ending.get(id) ?? []) : { file: sandbox.file, ending: null }
+      }),
     destroy,
   })
 
@@ -242,7 +257,10 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
       return sandbox === undefined || sandbox.file.session_id === null ? undefined : sandbox
     },
     ensureForSession,
-    reports: () => [...sandboxes.values()].map(reportOf),
+    get count() {
+      return sandboxes.size
+    },
+    reports: (among = () => true) => [...sandboxes.values()].filter(among).map(reportOf),
     report: (id) => reportOf(known(id)),
     async suspend(id, mode) {
       await known(id).suspend(mode)
@@ -261,11 +279,12 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
       return sandbox
     },
     async verifyAll() {
-      const before = [...sandboxes.values()]
+      const unlinked = [...sandboxes.values()].filter(({ linked, state }) => !linked && state !== 'stopped' && state !== 'lost')
       const alive = new Set<string>()
-      for await (const { id, state } of options.provider().list()) if (state === 'running' || state === 'frozen') alive.add(id)
-      // Only those that the listing lacks are asked about one by one.
-      await Promise.all(before.filter(({ id, state }) => !alive.has(id) && state !== 'stopped').map((sandbox) => sandbox.verify()))
+      // One listing costs less than many questions, but it walks over the linked ones too.
+      if (unlinked.length > ASKED_ONE_BY_ONE)
+        for await (const { id, state } of options.provider().list()) if (state === 'running' || state === 'frozen') alive.add(id)
+      await Promise.all(unlinked.filter(({ id }) => !alive.has(id)).map((sandbox) => sandbox.verify()))
     },
     onLost(listener) {
       lostListeners.add(listener)

@@ -10,8 +10,8 @@ export type WorkspaceUser = { file: SandboxFile; ending: { kept: boolean; ended:
 export type WorkspacesOptions = {
   layout: Layout
   uids: Uids
-  /** Every sandbox of this agent that has not ended. */
-  users: () => Iterable<WorkspaceUser>
+  /** The sandboxes of this agent that have not ended and use or leave the workspace of this name. */
+  users: (name: string) => WorkspaceUser[]
   destroy: (id: string, reason: EndReason, options: { keepWorkspace: boolean }) => Promise<void>
 }
 
@@ -40,10 +40,10 @@ export const createWorkspaces = ({ layout, uids, users, destroy }: WorkspacesOpt
   }
 
   const ofScope = (name: string): WorkspaceUser[] =>
-    [...users()].filter(({ file }) => file.workspace === name || (file.kept_as === name && file.workspace === file.sandbox_id))
+    users(name).filter(({ file }) => file.workspace === name || (file.kept_as === name && file.workspace === file.sandbox_id))
 
   const mountedBy = (name: string): WorkspaceUser | undefined =>
-    [...users()].find(({ file, ending }) => file.workspace === name && ending === null)
+    users(name).find(({ file, ending }) => file.workspace === name && ending === null)
 
   /** One session of a scope lives at a time, so what is here of another has ended for the broker. */
   const endEarlier = async (name: string, sessionId: string, kept: readonly string[]): Promise<void> => {

@@ -16,6 +16,8 @@ import { register } from './register.ts'
 export type UplinkOptions = {
   broker: BrokerClient
   inventory: () => RegisterAgentRequest
+  /** How many sandboxes a complete report tells of. */
+  count: () => number
   heartbeat: (partial: boolean, journal: JournalEntry[], ended?: readonly SandboxReport[]) => AgentHeartbeatRequest
   journal: Journal
   /** Called before `onInstructions`, with what a registration says beyond them. */
@@ -39,6 +41,11 @@ export interface Uplink {
   sayLast(ended: readonly SandboxReport[]): Promise<void>
 }
 
+/**
+ * A complete report costs both sides some time for each sandbox, about 0.1 ms. So with many of them it comes less often, and the reports
+ * between tell what has changed: this many milliseconds for each sandbox keep the cost at a few per cent of a core.
+ */
+const COMPLETE_EVERY_MS_EACH = 5
 /** What happens within this time goes with one report; it arrives within 250 ms. */
 const GATHER_MS = 150
 /** At the end of the agent: how long the broker may take to hear what is still to be told. */
@@ -47,6 +54,7 @@ const LAST_WORD_MS = 3000
 export const createUplink = ({
   broker,
   inventory,
+  count,
   heartbeat,
   journal,
   onRegistered,
@@ -59,6 +67,7 @@ export const createUplink = ({
   let identity: { id: string; token: string } | undefined
   let everyMs = 2000
   let urgent = false
+  let lastTurn = 0
   let lastComplete = 0
   let gathering: NodeJS.Timeout | undefined
   let wake: () => void = () => {}
@@ -79,7 +88,8 @@ export const createUplink = ({
     identity = { id: registered.agent_id, token: registered.agent_token }
     await onRegistered(registered)
     await follow(registered)
-    lastComplete = performance.now()
+    lastTurn = performance.now()
+    lastComplete = lastTurn
     triedOnce()
   }
 
@@ -116,7 +126,7 @@ export const createUplink = ({
     let timer: NodeJS.Timeout | undefined
     await new Promise<void>((resolve) => {
       wake = resolve
-      timer = setTimeout(resolve, Math.max(0, lastComplete + everyMs - performance.now()))
+      timer = setTimeout(resolve, Math.max(0, lastTurn + everyMs - performance.now()))
     })
     clearTimeout(timer)
   }
@@ -137,10 +147,13 @@ export const createUplink = ({
       if (identity === undefined) await enroll()
       await pause()
       if (signal.aborted) return
-      // However much there is to tell in between, all sandboxes are reported at the broker's pace.
-      const partial = urgent && performance.now() - lastComplete < everyMs
+      const now = performance.now()
+      // However much there is to tell in between, the turns keep the broker's pace.
+      const early = urgent && now - lastTurn < everyMs
+      const partial = early || now - lastComplete < COMPLETE_EVERY_MS_EACH * count()
       urgent = false
-      if (!partial) lastComplete = performance.now()
+      if (!early) lastTurn = now
+      if (!partial) lastComplete = now
       if (identity !== undefined) await beat(identity, partial)
     }
   }

@@ -40,3 +40,21 @@ test('a sandbox that the agent holds is listed without a look at its state file'
   writeFileSync(join(host.dataDirectory, 'local', `${id}.json`), 'nothing that could be read')
   expect(await Array.fromAsync(host.provider.list())).toMatchObject([{ id, state: 'running' }])
 })
+
+test('a sandbox whose supervisor is linked costs the watch no question to the engine', async () => {
+  const asked: string[] = []
+  await using host = await Host.start(async ({ path, installId }) => {
+    const provider = await createLocalProvider({ dataDirectory: path, installId, isolation: 'auto', log: silent })
+    return new Proxy(provider, {
+      get(target, name) {
+        if (name === 'list' || name === 'inspect') asked.push(name)
+        const value: unknown = Reflect.get(target, name)
+        return typeof value === 'function' ? value.bind(target) : value
+      },
+    })
+  })
+  await Promise.all(Array.from({ length: 20 }, (_, i) => host.ensure(`s${i}`)))
+  asked.length = 0
+  await host.manager.verifyAll()
+  expect(asked).toEqual([])
+})
