@@ -1,8 +1,10 @@
 import { once } from 'node:events'
+import { connect as dial } from 'node:net'
 import { SUBPROTOCOL_LINES } from '@boxoffice/protocol'
 import { afterAll, beforeAll, describe, test } from 'vitest'
 import { TestDataplane } from './support/dataplane.ts'
 import { LineClient } from './support/line-client.ts'
+import { until } from './support/processes.ts'
 import { TestSocket } from './support/socket.ts'
 
 /** What the contract gives half a minute and more. All at once, because each only waits. */
@@ -67,6 +69,23 @@ describe.concurrent('times of the contract', () => {
     socket.ws.resume()
     expect((await socket.closed).code).toBe(4408)
     expect(socket.errorCode).toBe('TIMEOUT')
+  }, 150_000)
+
+  test('[4-134, C-63] a client that takes no byte of a large answer for 30 s is cut, and its share of the budget is free', async ({
+    expect,
+  }) => {
+    const { hostname, port, pathname } = new URL(`${dp.base}/exec`)
+    const client = dial(Number(port), hostname).on('error', () => {})
+    const body = JSON.stringify({ command: 'head -c 16777216 /dev/zero; head -c 16777216 /dev/zero >&2', max_output_bytes: 16_777_216 })
+    const head = [`POST ${pathname} HTTP/1.1`, `Host: ${hostname}:${port}`, `Authorization: Bearer ${dp.token}`]
+    client.write([...head, 'Content-Type: application/json', `Content-Length: ${body.length}`, '', body].join('\r\n'))
+    const [first] = (await once(client, 'data')) as [Buffer]
+    client.pause()
+    expect(String(first)).toMatch(/^HTTP\/1.1 200/)
+    expect(dp.answers.held).toBeGreaterThan(0)
+    await until('the client is cut', () => dp.answers.held === 0, 130_000)
+    client.resume()
+    await new Promise((resolve) => client.on('close', resolve))
   }, 150_000)
 })
 

@@ -13,8 +13,7 @@ export type Refusal = {
 /** Answers with the envelope of a refusal [4-160]. An answer that has begun cannot be taken back: its connection is cut instead. */
 export function sendRefusal(incoming: IncomingMessage, outgoing: ServerResponse, { error, requestId, alias, headers }: Refusal): void {
   if (outgoing.headersSent) return void outgoing.destroy()
-  const envelope = error.envelope(requestId)
-  const body = JSON.stringify(alias ? { ...envelope, error_type: envelope.error.code, message: error.message } : envelope)
+  const body = JSON.stringify(refusalBody(error, requestId, alias))
   outgoing.writeHead(error.status, {
     ...headers,
     'Content-Length': Buffer.byteLength(body),
@@ -22,4 +21,9 @@ export function sendRefusal(incoming: IncomingMessage, outgoing: ServerResponse,
   })
   outgoing.write(body)
   finish(incoming, outgoing)
+}
+
+export function refusalBody(error: BoxofficeError, requestId: string, alias: boolean): object {
+  const envelope = error.envelope(requestId)
+  return alias ? { ...envelope, error_type: envelope.error.code, message: error.message } : envelope
 }

@@ -7,6 +7,7 @@ import type { Registry } from 'prom-client'
 import type { Sandbox, SandboxDirectory } from '../sandbox/sandbox.ts'
 import { createSocketServer } from '../ws/upgrade.ts'
 import type { Access, AccessJournal } from './access-journal.ts'
+import { AnswerBudget } from './answer-budget.ts'
 import { type Authenticator, createAuthenticator } from './auth.ts'
 import type { Call } from './call.ts'
 import type { DataplaneLimits } from './dataplane-limits.ts'
@@ -32,6 +33,8 @@ export type DataplaneOptions = {
   /** Web pages that may connect [C-69]. */
   corsOrigins: readonly string[]
   limits: DataplaneLimits
+  /** Output that is kept for answers. */
+  answers?: AnswerBudget
   /** Told of who comes and who is refused. */
   access: AccessJournal
   log: Logger
@@ -49,7 +52,7 @@ export interface Dataplane {
 }
 
 export const createDataplane = (options: DataplaneOptions): Dataplane => {
-  const { log, access, limits } = options
+  const { log, access, limits, answers = new AnswerBudget() } = options
   const auth = createAuthenticator(options)
   const origins = createOrigins(options.corsOrigins)
   const metrics = createDataplaneMetrics(options.metrics)
@@ -110,6 +113,7 @@ export const createDataplane = (options: DataplaneOptions): Dataplane => {
       signal: aborter.signal,
       onSessionEnd,
       limits,
+      answers,
       log,
     })
   }

@@ -8,6 +8,7 @@ import { below, type SandboxPath } from '../sandbox/paths.ts'
 import type { Channel } from '../supervisor/link.ts'
 import type { FileStat } from '../supervisor/payloads.ts'
 import type { Call } from './call.ts'
+import { cutStalledClient, DOWNLOAD_STALL_MS } from './stalled-client.ts'
 
 const MAX_ENTRIES = 100_000
 
@@ -25,6 +26,7 @@ export const sendArchive = async (call: Call, path: SandboxPath): Promise<void> 
     )
   outgoing.writeHead(200, { 'Content-Type': 'application/x-tar' })
   if (incoming.method === 'HEAD') return void outgoing.end()
+  cutStalledClient(outgoing, DOWNLOAD_STALL_MS)
   const pack = createPack()
   pack.pipe(outgoing)
   signal.addEventListener('abort', () => pack.destroy(), { once: true })

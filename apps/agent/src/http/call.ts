@@ -2,6 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { BoxofficeError, SessionTokenClaims } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
 import type { Sandbox } from '../sandbox/sandbox.ts'
+import type { AnswerBudget } from './answer-budget.ts'
 import type { DataplaneLimits } from './dataplane-limits.ts'
 import type { Query } from './query.ts'
 
@@ -22,6 +23,7 @@ export type Call = {
   /** Calls back when the session ends or the token is revoked while the request runs [C-28]. */
   readonly onSessionEnd: (listener: (reason: BoxofficeError) => void) => void
   readonly limits: DataplaneLimits
+  readonly answers: AnswerBudget
   readonly log: Logger
 }
 

@@ -8,6 +8,7 @@ import { BodyWriter } from './body-writer.ts'
 import type { Call } from './call.ts'
 import { pathOf } from './file-paths.ts'
 import { type ByteRange, matchesTag, parseRange } from './ranges.ts'
+import { cutStalledClient, DOWNLOAD_STALL_MS } from './stalled-client.ts'
 
 /** How often a range is asked for again when the file changes between the look and the read. */
 const ATTEMPTS = 3
@@ -87,6 +88,7 @@ const send = async (
     channel?.resume()
   }
   outgoing.on('drain', onDrain)
+  cutStalledClient(outgoing, DOWNLOAD_STALL_MS)
   const body = new BodyWriter(outgoing, () => {
     if (blocked) return
     blocked = true

@@ -1,15 +1,18 @@
-import { BoxofficeError, EXEC_ID_PATTERN, ExecRequest, type ExecResult, type ExecSummary, LIMITS, Signal } from '@boxoffice/protocol'
+import { BoxofficeError, EXEC_ID_PATTERN, ExecRequest, type ExecSummary, LIMITS, Signal } from '@boxoffice/protocol'
 import { z } from 'zod'
 import { toExitFields } from '../sandbox/exit.ts'
 import { parseMeta } from '../sandbox/meta.ts'
 import { assertCommandSize } from '../sandbox/start.ts'
 import { OutputPage, ProcessList, ProcessRecord } from '../supervisor/payloads.ts'
+import type { AnswerLease } from './answer-budget.ts'
 import { parse, readJson } from './body.ts'
 import type { Call } from './call.ts'
 import { killCause } from './ended.ts'
-import { sendJson, sendNothing } from './respond.ts'
+import { largeOutputs } from './large-answer.ts'
+import { sendJson, sendNothing, sendResult } from './respond.ts'
 import type { Route } from './router.ts'
-import { readExec, runExec } from './run.ts'
+import { type CapturedResult, readExec, runExec } from './run.ts'
+import { ANSWER_STALL_MS, cutStalledClient } from './stalled-client.ts'
 
 const SIGNAL_BODY_BYTES = 4096
 const MAX_WAIT_SECONDS = 30
@@ -20,7 +23,12 @@ const postExec = async (call: Call): Promise<void> => {
   assertCommandSize(body)
   const request = parse(ExecRequest, body)
   await sandbox.ready(signal)
-  const run = await runExec(sandbox, request, { signal, admit: () => call.limits.exec(call.claims) })
+  let answer: AnswerLease | undefined
+  const admit = (): void => {
+    call.limits.exec(call.claims)
+    if (request.detach !== true) answer = reserveAnswer(call, request.max_output_bytes)
+  }
+  const run = await runExec(sandbox, request, { signal, admit })
   // The client's end of the connection closes before the answer is out: it has gone [C-29].
   const gone = (): void => run.leave()
   outgoing.on('close', gone)
@@ -36,12 +44,23 @@ const postExec = async (call: Call): Promise<void> => {
     return sendJson(outgoing, 202, { exec_id: run.execId, state: ended ? 'exited' : 'running' })
   }
   const result = await run.result
+  answer?.hold(bytesOf(result))
   if (denied !== undefined) throw withResult(denied, result)
-  sendJson(outgoing, 200, result)
+  await sendResult(outgoing, 200, result)
 }
 
+/** Until the answer is out, or its client has gone. */
+const reserveAnswer = ({ answers, claims, outgoing }: Call, outputBytes = 0): AnswerLease => {
+  const lease = answers.reserve(claims.sid, outputBytes)
+  outgoing.on('close', lease.release)
+  if (outgoing.destroyed) lease.release()
+  return lease
+}
+
+const bytesOf = (result: CapturedResult): number => largeOutputs(result).reduce((sum, { bytes }) => sum + bytes, 0)
+
 /** What the caller had when it lost its right to go on [C-28]. */
-const withResult = ({ code, message, details }: BoxofficeError, result: ExecResult): BoxofficeError =>
+const withResult = ({ code, message, details }: BoxofficeError, result: CapturedResult): BoxofficeError =>
   code === 'UNAUTHENTICATED'
     ? new BoxofficeError('SESSION_EXPIRED', 'The session token was revoked while this ran; refresh it', {
         details: { reason: 'revoked', result },
@@ -56,26 +75,34 @@ const listExecs = async ({ sandbox, outgoing, query, signal }: Call): Promise<vo
   sendJson(outgoing, 200, { execs })
 }
 
-const getExec = async ({ sandbox, outgoing, id, signal }: Call): Promise<void> => {
+const getExec = async (call: Call): Promise<void> => {
+  const { sandbox, outgoing, id, signal } = call
   await sandbox.ready(signal)
   const record = ProcessRecord.parse(await sandbox.link.call('get', { id: known(id) }))
   const [summary] = toSummary(record)
   if (record.state === 'running') return sendJson(outgoing, 200, summary)
+  const answer = reserveAnswer(call)
   const run = await readExec(sandbox, id, parseMeta(record.meta).timeout ?? 0, signal)
   outgoing.on('close', () => run.leave())
-  sendJson(outgoing, 200, { ...summary, ...(await run.result) })
+  const result = await run.result
+  answer.hold(bytesOf(result))
+  await sendResult(outgoing, 200, { ...summary, ...result })
 }
 
-const getOutput = async ({ sandbox, outgoing, id, query, signal }: Call): Promise<void> => {
+const getOutput = async (call: Call): Promise<void> => {
+  const { sandbox, outgoing, id, query, signal } = call
   known(id)
   const stream = query.choice('stream', ['stdout', 'stderr'], 'stdout')
   const asked = query.integer('offset', { min: 0, max: Number.MAX_SAFE_INTEGER, fallback: 0 })
   const limit = query.integer('limit', { min: 1, max: LIMITS.ringBytes, fallback: LIMITS.ringBytes })
   const wait = query.integer('wait', { min: 0, max: MAX_WAIT_SECONDS, fallback: 0 })
   await sandbox.ready(signal)
+  const answer = reserveAnswer(call)
   if (wait > 0) await sandbox.link.call('wait', { id, stream, offset: asked, ms: wait * 1000 })
   const page = OutputPage.parse(await sandbox.link.call('output', { id, stream, offset: asked, limit }))
   const bytes = Buffer.from(page.data, 'base64')
+  answer.hold(bytes.length)
+  cutStalledClient(outgoing, ANSWER_STALL_MS)
   outgoing.writeHead(200, {
     'Content-Type': 'application/octet-stream',
     'Content-Length': bytes.length,

@@ -1,11 +1,18 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Duplex } from 'node:stream'
-import { type Refusal, rawAnswer, sendRefusal } from '@boxoffice/node-http'
+import { type Refusal, rawAnswer, refusalBody, sendRefusal } from '@boxoffice/node-http'
 import type { BoxofficeError } from '@boxoffice/protocol'
+import { largeOutputs, sendLargeJson } from './large-answer.ts'
+import { ANSWER_STALL_MS, cutStalledClient } from './stalled-client.ts'
+
+/** What the kernel takes at once needs no watch. */
+const LARGE_BYTES = 64 * 1024
 
 export const sendJson = (outgoing: ServerResponse, status: number, value: unknown): void => {
   const body = JSON.stringify(value)
-  outgoing.writeHead(status, { 'Content-Type': 'application/json', 'Content-Length': Buffer.byteLength(body) })
+  const bytes = Buffer.byteLength(body)
+  outgoing.writeHead(status, { 'Content-Type': 'application/json', 'Content-Length': bytes })
+  if (bytes > LARGE_BYTES) cutStalledClient(outgoing, ANSWER_STALL_MS)
   outgoing.end(body)
 }
 
@@ -14,9 +21,22 @@ export const sendNothing = (outgoing: ServerResponse, status: number): void => {
   outgoing.end()
 }
 
+/** Sends a result, in pieces where its output is large. */
+export const sendResult = (outgoing: ServerResponse, status: number, result: object): void | Promise<void> => {
+  const outputs = largeOutputs(result)
+  if (outputs.length === 0) return sendJson(outgoing, status, result)
+  return sendLargeJson(outgoing, { status, headers: {}, value: result, outputs })
+}
+
 /** Refuses a request. */
-export const refuse = (incoming: IncomingMessage, outgoing: ServerResponse, refusal: Omit<Refusal, 'headers'>): void =>
-  sendRefusal(incoming, outgoing, { ...refusal, headers: refusalHeaders(refusal.error) })
+export const refuse = (incoming: IncomingMessage, outgoing: ServerResponse, refusal: Omit<Refusal, 'headers'>): void => {
+  const { error, requestId, alias } = refusal
+  const headers = refusalHeaders(error)
+  const outputs = largeOutputs(error.details?.result)
+  if (outputs.length === 0 || outgoing.headersSent) return sendRefusal(incoming, outgoing, { ...refusal, headers })
+  const value = refusalBody(error, requestId, alias)
+  sendLargeJson(outgoing, { status: error.status, headers, value, outputs }).catch(() => outgoing.destroy())
+}
 
 /** A refusal before the upgrade is an HTTP answer with the usual envelope. */
 export const refuseUpgrade = (socket: Duplex, error: BoxofficeError, requestId: string): void =>

@@ -2,12 +2,16 @@ import { randomUUID } from 'node:crypto'
 import { BoxofficeError, type ExecRequest, type ExecResult, type KillCause, LIMITS, TIMES } from '@boxoffice/protocol'
 import { toExitFields } from '../sandbox/exit.ts'
 import { OutputCollector, type OutputEncoding } from '../sandbox/output.ts'
+import type { OutputText } from '../sandbox/output-text.ts'
 import { type Operation, type ProcessReader, ProcessStream } from '../sandbox/process.ts'
 import type { Sandbox } from '../sandbox/sandbox.ts'
 import { execStart, timeoutOf } from '../sandbox/start.ts'
 import type { SupervisorExit } from '../supervisor/link.ts'
 import type { Ready } from '../supervisor/payloads.ts'
 import { endedWith, KILL_GRACE_MS } from './ended.ts'
+
+/** An exec's result whose large outputs are not strings yet. */
+export type CapturedResult = Omit<ExecResult, 'stdout' | 'stderr'> & { stdout: string | OutputText; stderr: string | OutputText }
 
 type CaptureOptions = {
   sandbox: Sandbox
@@ -17,7 +21,7 @@ type CaptureOptions = {
   encoding: OutputEncoding
   /** Called once the process is known to be there, for what does not wait for its end. */
   onReady?: () => void
-  resolve: (result: ExecResult) => void
+  resolve: (result: CapturedResult) => void
   reject: (error: BoxofficeError) => void
 }
 
@@ -63,7 +67,7 @@ class Capture implements ProcessReader {
     this.#options.reject(error)
   }
 
-  #result(exit: SupervisorExit): ExecResult {
+  #result(exit: SupervisorExit): CapturedResult {
     const { sandbox, encoding, timeoutSeconds } = this.#options
     const [stdout, stderr] = [this.#outputs[0].finish(encoding), this.#outputs[1].finish(encoding)]
     return {
@@ -87,7 +91,7 @@ const spawnMessage = (message: string, encoding: OutputEncoding): string =>
 export type Run = {
   execId: string
   /** Resolves with the result; rejects with SESSION_EXPIRED (and the partial result), SANDBOX_LOST and so on. */
-  result: Promise<ExecResult>
+  result: Promise<CapturedResult>
   /** For `detach`: resolves when the process is there; true when it has ended already. */
   started: Promise<boolean>
   /** The client has gone. */
@@ -130,7 +134,7 @@ type CaptureInput = {
 }
 
 const capture = async (sandbox: Sandbox, operation: Operation, { request, timeoutSeconds, stdin, signal }: CaptureInput): Promise<Run> => {
-  const result = Promise.withResolvers<ExecResult>()
+  const result = Promise.withResolvers<CapturedResult>()
   const started = Promise.withResolvers<boolean>()
   // Whoever wants only one of the two must not be told of the other's failure as an unhandled one.
   result.promise.catch(() => {})

@@ -1,4 +1,5 @@
 import { isUtf8 } from 'node:buffer'
+import { OutputText } from './output-text.ts'
 import { continuedHead, incompleteTail } from './utf8.ts'
 
 export type OutputKeep = 'head_tail' | 'head' | 'tail'
@@ -6,6 +7,8 @@ export type OutputEncoding = 'utf8' | 'base64'
 
 /** `head_tail` gives this part of the limit to the start. */
 const HEAD_SHARE = 0.6
+/** Up to here output becomes one string. */
+const STRING_BYTES = 64 * 1024
 
 /**
  * Keeps the first and the last bytes of a stream within a limit (contract 3.2). Pieces are copied into two buffers that grow as
@@ -65,32 +68,48 @@ export class OutputCollector {
     }
   }
 
-  finish(encoding: OutputEncoding): { data: string; truncated: boolean; lossy: boolean } {
+  /** What was kept; the collector keeps nothing of it afterwards. */
+  finish(encoding: OutputEncoding): { data: string | OutputText; truncated: boolean; lossy: boolean } {
     const head = this.#head.subarray(0, this.#headBytes)
     const tail =
       this.#tailAt === 0
         ? this.#tail.subarray(0, this.#tailBytes)
         : Buffer.concat([this.#tail.subarray(this.#tailAt, this.#tailBytes), this.#tail.subarray(0, this.#tailAt)])
+    this.#head = Buffer.alloc(0)
+    this.#tail = Buffer.alloc(0)
     const whole = this.#total === head.length + tail.length
-    const bytes = whole ? (tail.length === 0 ? head : Buffer.concat([head, tail])) : this.#cut(head, tail)
-    const kept = this.#missed > 0 ? bytes.subarray(continuedHead(bytes)) : bytes
+    const pieces = whole ? [head, tail] : this.#cut(head, tail)
     const truncated = !whole || this.#missed > 0
-    if (encoding === 'base64') return { data: kept.toString('base64'), truncated, lossy: false }
-    return { data: kept.toString(), truncated, lossy: !isUtf8(kept) }
+    const kept = this.#missed > 0 ? withoutContinued(pieces) : pieces
+    if (kept.reduce((sum, { length }) => sum + length, 0) > STRING_BYTES) {
+      const data = new OutputText(kept, encoding)
+      return { data, truncated, lossy: data.lossy }
+    }
+    const bytes = kept.length === 1 ? (kept[0] as Buffer) : Buffer.concat(kept)
+    if (encoding === 'base64') return { data: bytes.toString('base64'), truncated, lossy: false }
+    return { data: bytes.toString(), truncated, lossy: !isUtf8(bytes) }
   }
 
-  #cut(head: Buffer, tail: Buffer): Buffer {
-    if (this.#keep === 'head') return head.subarray(0, head.length - incompleteTail(head))
-    if (this.#keep === 'tail') return tail.subarray(continuedHead(tail))
+  #cut(head: Buffer, tail: Buffer): Buffer[] {
+    if (this.#keep === 'head') return [head.subarray(0, head.length - incompleteTail(head))]
+    if (this.#keep === 'tail') return [tail.subarray(continuedHead(tail))]
     // The notice counts itself out of the limit; what it says depends on how much it displaces, so its longest form is reserved.
     const room = this.#limit - notice(this.#total).length
-    if (room <= 0) return head.subarray(0, head.length - incompleteTail(head))
+    if (room <= 0) return [head.subarray(0, head.length - incompleteTail(head))]
     const first = head.subarray(0, Math.ceil(room * HEAD_SHARE))
     const start = first.subarray(0, first.length - incompleteTail(first))
     const last = tail.subarray(tail.length - (room - first.length))
     const end = last.subarray(continuedHead(last))
-    return Buffer.concat([start, Buffer.from(notice(this.#total - start.length - end.length)), end])
+    return [start, Buffer.from(notice(this.#total - start.length - end.length)), end]
   }
+}
+
+/** Without the bytes that continue a character of what is missing before them. A head may be shorter than a character. */
+const withoutContinued = (pieces: readonly Buffer[]): Buffer[] => {
+  const [first, ...others] = pieces.filter(({ length }) => length > 0)
+  if (first === undefined) return []
+  if (first.length < 3 && others.length > 0) return withoutContinued([Buffer.concat([first, others[0] as Buffer]), ...others.slice(1)])
+  return [first.subarray(continuedHead(first)), ...others]
 }
 
 const notice = (bytes: number): string => `\n\n... [${bytes} bytes truncated] ...\n\n`

@@ -5,6 +5,7 @@ import type { Duplex } from 'node:stream'
 import { type ManagedProcess, newSandboxId, newSessionId, type Profile, type SessionTokenClaims } from '@boxoffice/protocol'
 import { Registry } from 'prom-client'
 import { createAccessJournal } from '../../src/http/access-journal.ts'
+import { AnswerBudget } from '../../src/http/answer-budget.ts'
 import { createDataplane, type Dataplane } from '../../src/http/app.ts'
 import { createDataplaneLimits, type DataplaneRates } from '../../src/http/dataplane-limits.ts'
 import { createKeySource } from '../../src/http/keys.ts'
@@ -28,6 +29,8 @@ export class TestDataplane {
   readonly issuer: TestIssuer
   readonly revocations: RevocationStore
   readonly dataplane: Dataplane
+  /** Output that is kept for answers. */
+  readonly answers: AnswerBudget
   readonly token: string
   /** What was told of those who came. */
   readonly journal: Journal
@@ -40,6 +43,7 @@ export class TestDataplane {
     issuer: TestIssuer
     revocations: RevocationStore
     dataplane: Dataplane
+    answers: AnswerBudget
     token: string
     server: Server
     front: Front | undefined
@@ -49,6 +53,7 @@ export class TestDataplane {
     this.issuer = parts.issuer
     this.revocations = parts.revocations
     this.dataplane = parts.dataplane
+    this.answers = parts.answers
     this.token = parts.token
     this.#server = parts.server
     this.#front = parts.front
@@ -65,6 +70,7 @@ export class TestDataplane {
     const revocations = createRevocationStore(now)
     const journal = createJournal(new Registry())
     const sandboxes: SandboxDirectory = { get: (id) => (id === sandbox.id ? sandbox : undefined) }
+    const answers = new AnswerBudget()
     const dataplane = createDataplane({
       sandboxes,
       keys: createKeySource({ load: () => Promise.resolve(issuer.jwks) }),
@@ -73,6 +79,7 @@ export class TestDataplane {
       now,
       corsOrigins: options.corsOrigins ?? [],
       limits: createDataplaneLimits(options.rates ?? {}),
+      answers,
       access: createAccessJournal(journal, sandboxes),
       log: quiet,
       metrics: new Registry(),
@@ -85,7 +92,7 @@ export class TestDataplane {
     await once(server, 'listening')
     const origin = originOf(server)
     const front = await TestDataplane.front?.({ sandbox, issuer, origin, corsOrigins: options.corsOrigins ?? [] })
-    return new TestDataplane({ sandbox, issuer, revocations, dataplane, token: await issuer.sign(), server, front, journal })
+    return new TestDataplane({ sandbox, issuer, revocations, dataplane, answers, token: await issuer.sign(), server, front, journal })
   }
 
   get origin(): string {
