@@ -34,6 +34,20 @@ describe('[C-60] which addresses the broker dials', () => {
     ['fd12:3456::1', false, false],
     ['fe80::1', false, false],
     ['ff02::1', false, false],
+    ['fec0::1', false, false],
+    ['fe80::1%lo', false, false],
+    ['100::1', false, false],
+    // The documentation's networks, the anycast relay of 6to4, Teredo, SIIT, translation by a local prefix.
+    ['192.0.2.1', false, false],
+    ['198.51.100.1', false, false],
+    ['203.0.113.1', false, false],
+    ['192.88.99.1', false, false],
+    ['192.0.0.8', false, false],
+    ['2001:db8::1', false, false],
+    ['2001::1', false, false],
+    ['2001:0:4136:e378:8000:63bf:3fff:fdd2', false, false],
+    ['::ffff:0:10.0.0.1', false, false],
+    ['64:ff9b:1::a00:1', false, false],
     ['not-an-address', false, false],
   ]
   test.each(addresses)('%s: public %s, loopback %s', (address, isPublic, isLoopback) => {

@@ -19,7 +19,8 @@ const DRAIN_MS = 5000
 export async function listenForSteps({ host, port, steps, log }: StepsListenOptions): Promise<StepsListener> {
   const app = createStepsApp({ steps, callerOf: anyCaller(clientAddress([])), base: '', log })
   const listener = getRequestListener(app.fetch as (request: Request) => Response | Promise<Response>)
-  const server = createServer(isLoopback(host) ? localNamesOnly(listener) : listener)
+  const own = ownPagesOnly(listener)
+  const server = createServer(isLoopback(host) ? localNamesOnly(own) : own)
   const drain = drainable(server, 'connection', DRAIN_MS)
   await new Promise<void>((resolve, reject) => {
     server.once('error', (thrown: NodeJS.ErrnoException) => reject(cannotListen(thrown, host, port)))
@@ -42,4 +43,20 @@ const localNamesOnly =
     const name = URL.parse(`http://${request.headers.host ?? ''}`)?.hostname
     if (name !== undefined && isLoopback(name)) return listener(request, response)
     response.writeHead(400, { 'content-type': 'application/json', connection: 'close' }).end('{"detail":"Invalid host header"}')
+  }
+
+const READS: ReadonlySet<string | undefined> = new Set(['GET', 'HEAD'])
+const OWN_SITES: ReadonlySet<unknown> = new Set([undefined, 'same-origin', 'none'])
+
+/**
+ * A page of the web needs no answer to do harm: a browser sends its POST before it asks whether the page may read the answer. What
+ * changes something is for this listener's own pages, and for programs, which send neither header [3-25].
+ */
+const ownPagesOnly =
+  (listener: RequestListener): RequestListener =>
+  (request, response) => {
+    const { origin, host, 'sec-fetch-site': site } = request.headers
+    if (READS.has(request.method) || (OWN_SITES.has(site) && (origin === undefined || origin === `http://${host}`)))
+      return listener(request, response)
+    response.writeHead(403, { 'content-type': 'application/json', connection: 'close' }).end('{"detail":"Not for pages of another origin"}')
   }
