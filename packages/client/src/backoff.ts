@@ -1,5 +1,6 @@
-import { type BoxofficeError, isCode } from './errors.ts'
+import { type BoxofficeError, isCode, SilenceError } from './errors.ts'
 import { sleep } from './signals.ts'
+import { neverConnected } from './ways.ts'
 
 /** How long a client tries to come back to a connection that dropped, by default. */
 export const RECONNECT_WINDOW_MS = 30_000
@@ -37,8 +38,9 @@ export const retrying = async <T>(work: () => Promise<T>, { windowMs, after = AL
     try {
       return await work()
     } catch (error) {
+      if (error instanceof SilenceError && error.final) throw error
       const now = performance.now()
-      if (failingSince === undefined || now - began > ESTABLISHED_MS) {
+      if (failingSince === undefined || (now - began > ESTABLISHED_MS && !neverConnected(error))) {
         failingSince = now
         attempt = 0
       }

@@ -68,6 +68,9 @@ const SESSION: OptionNames<SessionOptions & SessionTarget> = {
   ...{ labels: true, workspaceHostPath: true, relay: true, startWithinMs: true, signal: true },
 }
 
+/** Where no way leads to the agent there may be none to the broker either; who waits for the agent is to hear of it. */
+const RELAY_WITHIN_MS = 8_000
+
 /** The longest that one request may wait on the server [C-17]. */
 const PREFER_WAIT_SECONDS = 60
 
@@ -112,7 +115,7 @@ export class Client {
       // Never with `ensure`: what has ended is not made again by the way. With the same grant, which it would replace otherwise.
       const { actor, capabilities } = options
       const relayed = { ...targetOf(options), mode: 'get', relay: 'always', actor, capabilities, startWithinMs: 0 } as const
-      const relay = () => this.#negotiate(relayed)
+      const relay = () => this.#negotiate({ ...relayed, signal: AbortSignal.timeout(RELAY_WITHIN_MS) })
       return sessionFrom(answer, this.#runtime, { actor, relay: options.relay === 'never' ? undefined : relay })
     } catch (error) {
       const { bootstrap, allowHosts = [] } = this.#options

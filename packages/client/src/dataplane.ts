@@ -1,4 +1,4 @@
-import { isCode } from './errors.ts'
+import { BoxofficeError, isCode } from './errors.ts'
 import { type Fetch, type HttpRequest, send } from './http.ts'
 import type { SessionToken } from './session-token.ts'
 import { anySignal } from './signals.ts'
@@ -38,7 +38,8 @@ export const createDataplane = ({ fetch, ...rest }: DataplaneOptions): Dataplane
       ways.worked(way)
       return response
     } catch (error) {
-      if (!isDeadEnd(way, error)) ways.worked(way)
+      // An abort says nothing of the way.
+      if (error instanceof BoxofficeError && !isDeadEnd(way, error)) ways.worked(way)
       if (!isCode(error, 'TOKEN_EXPIRED') || request.body instanceof ReadableStream) throw error
       return await sendWith(await rest.token.renew(token), way, path, request)
     }

@@ -54,6 +54,21 @@ export class ConnectionError extends BoxofficeError {
   }
 }
 
+/** A connection over which nothing comes any more, although nobody has closed it. */
+export class SilenceError extends ConnectionError {
+  /** It is of no use to try again. */
+  readonly final: boolean
+  /** Nothing was answered on other connections either. */
+  readonly certain: boolean
+
+  constructor(silentMs: number, { final, certain }: { final: boolean; certain: boolean }) {
+    const what = certain ? 'no sign of life' : 'nothing has come of the answer'
+    super(`the connection to the sandbox is silent: ${what} for ${Math.round(silentMs / 1000)} s`)
+    this.final = final
+    this.certain = certain
+  }
+}
+
 /** Bytes `from` (included) to `to` (excluded) of a stream are lost: they were overwritten before this client came (back). */
 export class GapError extends BoxofficeError {
   override readonly name = 'GapError'

@@ -1,14 +1,17 @@
 import { ExecResult as WireExecResult } from '@boxoffice/protocol'
+import { z } from 'zod'
 import { ALSO_BUSY, retrying } from './backoff.ts'
 import { toBase64 } from './base64.ts'
 import type { Dataplane } from './dataplane.ts'
-import { BoxofficeError, ExecError, isCode } from './errors.ts'
+import { BoxofficeError, ExecError, isCode, SilenceError } from './errors.ts'
 import { type ExecResult, toExecResult } from './exec-result.ts'
 import { readJson } from './http.ts'
 import { type OptionNames, refuseUnknown } from './known-options.ts'
+import { Liveness, type Sign, type Watch } from './liveness.ts'
 import { Run, type RunPosition } from './run.ts'
 import { anySignal } from './signals.ts'
 import { Attachment, type Target } from './stream/attachment.ts'
+import { isDeadEnd } from './ways.ts'
 
 /** A string is given to the sandbox's shell; an array is run as it is. */
 export type Command = string | readonly string[]
@@ -85,12 +88,31 @@ export const createExec = (dataplane: Dataplane): Exec => {
       max_output_bytes: options.maxOutputBytes,
       output_keep: options.outputKeep,
     }
+    const sendMs = (options.stdin?.length ?? 0) / SLOWEST_BYTES_PER_MS
+    let began = 0
+    const liveness = new Liveness((signal) => signOf(dataplane, execId, { signal, isSending: performance.now() - began < sendMs }))
+    const attempt = ({ signal, heard }: Watch): Promise<ExecResult> => {
+      began = performance.now()
+      return dataplane.request('/exec', { method: 'POST', json, signal }).then(async (response) => {
+        heard()
+        return toExecResult(await readJson(response, WireExecResult, signal, heard))
+      })
+    }
+    const watched = async (): Promise<ExecResult> => {
+      const way = dataplane.ways.current
+      try {
+        return await liveness.watch(attempt, signal)
+      } catch (error) {
+        if (error instanceof SilenceError && !error.final) await dataplane.ways.failed(way, error.certain)
+        throw error
+      }
+    }
     try {
-      return await retrying(
-        async () =>
-          toExecResult(await readJson(await dataplane.request('/exec', { method: 'POST', json, signal }), WireExecResult, signal)),
-        { windowMs: dataplane.reconnectWindowMs, after: ALSO_BUSY, signal: anySignal(signal, dataplane.signal) },
-      )
+      return await retrying(watched, {
+        windowMs: dataplane.reconnectWindowMs,
+        after: ALSO_BUSY,
+        signal: anySignal(signal, dataplane.signal),
+      })
     } catch (error) {
       if (signal?.aborted) endRemotely(dataplane, execId)
       throw options.stdin === undefined ? error : orTooLarge(error)
@@ -119,6 +141,9 @@ export const createExec = (dataplane: Dataplane): Exec => {
   })
 }
 
+/** 64 KiB/s: so slowly may input go before its command is taken for lost. */
+const SLOWEST_BYTES_PER_MS = 65
+
 const open = async (dataplane: Dataplane, target: Target, signal: AbortSignal | undefined): Promise<Run> => {
   const attachment = new Attachment(dataplane, target, signal)
   const first = await Promise.race([attachment.ready, attachment.exit])
@@ -139,6 +164,26 @@ const commandFields = (command: Command, options: CommonOptions, execId: string)
 const stdinFields = (stdin: string | Uint8Array | undefined) => {
   if (stdin === undefined) return {}
   return typeof stdin === 'string' ? { stdin } : { stdin_base64: toBase64(stdin) }
+}
+
+const ExecState = z.object({ state: z.string() })
+
+/** How a command is getting on, asked by another connection than the one that waits for it. */
+const signOf = async (
+  dataplane: Dataplane,
+  execId: string,
+  { signal, isSending }: { signal: AbortSignal; isSending: boolean },
+): Promise<Sign> => {
+  try {
+    const response = await dataplane.request(`/execs/${encodeURIComponent(execId)}/state`, { signal })
+    const { state } = await readJson(response, ExecState, signal)
+    // `missing` is one whose request has not come yet, or not whole; `exited` one whose answer is due.
+    return state === 'exited' || (state === 'missing' && !isSending) ? 'answered' : 'going'
+  } catch (error) {
+    if (!(error instanceof BoxofficeError) || isDeadEnd(dataplane.ways.current, error)) throw error
+    // An agent of before this question, or one that is asked too much; what else it refuses, it refuses the command as well.
+    return isCode(error, 'NOT_FOUND') || isCode(error, 'RATE_LIMITED') ? 'going' : 'answered'
+  }
 }
 
 /** Input that one request cannot hold goes as a stream, or by a file. */

@@ -39,9 +39,9 @@ export const send = async (fetch: Fetch, url: string, request: HttpRequest): Pro
   return response
 }
 
-/** Reads a JSON body by its schema. */
-export const readJson = async <T>(response: Response, schema: z.ZodType<T>, signal?: AbortSignal): Promise<T> => {
-  const text = await readText(response, signal)
+/** Reads a JSON body by its schema; `onBytes` is told whenever some of it has come. */
+export const readJson = async <T>(response: Response, schema: z.ZodType<T>, signal?: AbortSignal, onBytes?: () => void): Promise<T> => {
+  const text = await readText(response, signal, onBytes)
   try {
     return schema.parse(JSON.parse(text))
   } catch (error) {
@@ -52,11 +52,23 @@ export const readJson = async <T>(response: Response, schema: z.ZodType<T>, sign
   }
 }
 
-export const readText = async (response: Response, signal?: AbortSignal): Promise<string> => {
+const readText = async (response: Response, signal?: AbortSignal, onBytes?: () => void): Promise<string> => {
   try {
-    return await response.text()
+    return onBytes === undefined || response.body === null ? await response.text() : await textOf(response.body, onBytes)
   } catch (error) {
     throw failed(response.url, error, signal)
+  }
+}
+
+const textOf = async (body: ReadableStream<Uint8Array>, onBytes: () => void): Promise<string> => {
+  const reader = body.getReader()
+  const decoder = new TextDecoder()
+  let text = ''
+  for (;;) {
+    const { done, value } = await reader.read()
+    if (done) return text + decoder.decode()
+    onBytes()
+    text += decoder.decode(value, { stream: true })
   }
 }
 

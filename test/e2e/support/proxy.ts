@@ -1,11 +1,15 @@
 import { once } from 'node:events'
 import { connect, createServer, type Socket } from 'node:net'
 
-/** A TCP hop between client and agent whose connections a test can cut, as a network does: no goodbye, both ends at once. */
+/** A TCP hop between client and agent whose connections a test can cut, or fall silent, as a network does: without a goodbye. */
 export type CuttableProxy = {
   port: number
   setTarget(port: number): void
   cut(): void
+  /** Nothing passes any more on the connections that are there, and nobody is told; not even that one of them has closed. */
+  silence(): void
+  /** From now on that holds for new connections, too. */
+  blackhole(): void
   /** Nobody listens any more, and what was open is cut; until it is opened again. */
   block(): Promise<void>
   unblock(): Promise<void>
@@ -15,18 +19,29 @@ export type CuttableProxy = {
 
 export const startProxy = async (): Promise<CuttableProxy> => {
   const sockets = new Set<Socket>()
+  const silent = new WeakSet<Socket>()
   let target = 0
+  let swallowing = false
   const server = createServer((client) => {
+    if (swallowing) {
+      sockets.add(client)
+      silent.add(client)
+      client.on('error', () => {})
+      return
+    }
     const upstream = connect(target, '127.0.0.1')
     for (const [from, to] of [
       [client, upstream],
       [upstream, client],
     ] as const) {
       sockets.add(from)
-      from.on('error', () => to.destroy())
+      const end = (): void => {
+        if (!silent.has(from)) to.destroy()
+      }
+      from.on('error', end)
       from.on('close', () => {
         sockets.delete(from)
-        to.destroy()
+        end()
       })
       from.pipe(to)
     }
@@ -36,6 +51,13 @@ export const startProxy = async (): Promise<CuttableProxy> => {
   const address = server.address()
   const cut = (): void => {
     for (const socket of sockets) socket.resetAndDestroy()
+  }
+  const silence = (): void => {
+    for (const socket of sockets) {
+      silent.add(socket)
+      socket.unpipe()
+      socket.pause()
+    }
   }
   const port = address !== null && typeof address === 'object' ? address.port : 0
   const block = async (): Promise<void> => {
@@ -50,6 +72,11 @@ export const startProxy = async (): Promise<CuttableProxy> => {
       target = port
     },
     cut,
+    silence,
+    blackhole: () => {
+      swallowing = true
+      silence()
+    },
     connections: () => sockets.size / 2,
     block,
     unblock: async () => {

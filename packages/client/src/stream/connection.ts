@@ -1,5 +1,6 @@
 import { CLOSE, type ExitFrame, type ReadyFrame, ServerFrame, STREAM_STDERR, STREAM_STDOUT, SUBPROTOCOL_BINARY } from '@boxoffice/protocol'
 import { BoxofficeError, errorFromWire } from '../errors.ts'
+import { Watchdog } from '../watchdog.ts'
 import type { Drop } from './reconnect.ts'
 import { openSocket, type WebSocketConstructor } from './socket.ts'
 
@@ -8,8 +9,8 @@ const READY_WITHIN_MS = 15_000
 /** From dialling to a connection, which is sooner: where packets are dropped nobody says so. */
 const OPEN_WITHIN_MS = 5_000
 /** How often a quiet connection is tried, and how long it may stay without a word: browsers do not show protocol pings. */
-const PROBE_EVERY_MS = 20_000
-const SILENT_FOR_MS = 45_000
+const PROBE_EVERY_MS = 3_000
+const SILENT_FOR_MS = 10_000
 const FIRST_OWN_CODE = 4000
 
 export type ConnectionOptions = {
@@ -47,16 +48,22 @@ export const openConnection = ({ WebSocket, url, token, start, handlers }: Conne
   /** The last `error` frame. Not every one is fatal: it says why only where the close is one that an error precedes [C-37]. */
   let told: BoxofficeError | undefined
   let ready = false
-  let heardAt = performance.now()
 
   const sendFrame = (frame: Record<string, unknown>) => socket.send(JSON.stringify(frame))
 
   let opened = false
   const opening = setTimeout(() => socket.drop(), OPEN_WITHIN_MS)
   const dial = setTimeout(() => socket.drop(), READY_WITHIN_MS)
+  // Until it is ready, `dial` watches it.
+  let watchdog: Watchdog | undefined
+  let heardLately = false
+  const heard = (): void => {
+    heardLately = true
+    watchdog?.heard(SILENT_FOR_MS)
+  }
   const probe = setInterval(() => {
-    if (performance.now() - heardAt > SILENT_FOR_MS) socket.drop()
-    else sendFrame({ type: 'ping' })
+    if (ready && !heardLately) sendFrame({ type: 'ping' })
+    heardLately = false
   }, PROBE_EVERY_MS)
 
   const receive = (frame: ServerFrame) => {
@@ -70,6 +77,7 @@ export const openConnection = ({ WebSocket, url, token, start, handlers }: Conne
       case 'ready':
         ready = true
         clearTimeout(dial)
+        watchdog = new Watchdog(() => socket.drop(), SILENT_FOR_MS)
         return handlers.ready(frame, connection)
       case 'pong':
         return handlers.pong(frame.stdin_offset)
@@ -98,12 +106,12 @@ export const openConnection = ({ WebSocket, url, token, start, handlers }: Conne
       sendFrame({ type: 'auth', token })
     },
     text(message) {
-      heardAt = performance.now()
+      heard()
       const frame = parseFrame(message)
       if (frame !== undefined) receive(frame)
     },
     bytes(message) {
-      heardAt = performance.now()
+      heard()
       if (!ready || exit !== undefined) return
       if (message[0] === STREAM_STDOUT) handlers.output('stdout', message.subarray(1))
       else if (message[0] === STREAM_STDERR) handlers.output('stderr', message.subarray(1))
@@ -112,6 +120,7 @@ export const openConnection = ({ WebSocket, url, token, start, handlers }: Conne
       clearTimeout(opening)
       clearTimeout(dial)
       clearInterval(probe)
+      watchdog?.stop()
       if (code >= FIRST_OWN_CODE || code === CLOSE.internal) error ??= told
       handlers.ended(exit === undefined ? { drop: { code, reason, error, url, unopened: !opened } } : { exit })
     },
