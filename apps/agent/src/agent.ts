@@ -10,6 +10,7 @@ import { openMachine } from './capacity/machine.ts'
 import type { Reserve } from './capacity/room.ts'
 import { type AgentConfig, hostOf, isLocal, isLoopback, portOf } from './config.ts'
 import { openDataDirectory } from './data-directory.ts'
+import { createDiskFloor } from './disk/disk-floor.ts'
 import { createAccessJournal } from './http/access-journal.ts'
 import { createDataplane } from './http/app.ts'
 import { createControlApp } from './http/control.ts'
@@ -100,6 +101,7 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
     )
     teardown.defer(() => slot.close())
 
+    const disk = createDiskFloor({ dataDirectory: directory.path, engineDirectory: () => slot.provider?.engineDirectory })
     const layout = await createLayout(directory.path)
     teardown.defer(() => layout.close())
     const uids = createUids(installId, config.sameUser)
@@ -129,7 +131,7 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
       uids,
       supervisorPath: directory.supervisorPath,
       defaultImage: config.defaultImage,
-      capacity: createCapacity({ machine: openMachine(), reserve: reserveOf(config) }),
+      capacity: createCapacity({ machine: openMachine(), disk, reserve: reserveOf(config) }),
       mountPolicy: await createMountPolicy({
         allowedRoots: config.allowedHostMountRoots,
         blocked: [directory.path, ...config.blockedHostPaths, ...socketOf(config.dockerHost ?? process.env.DOCKER_HOST)],
@@ -198,6 +200,7 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
       corsOrigins: config.corsOrigins,
       limits: createDataplaneLimits(config.dataplaneRates),
       access: createAccessJournal(journal, manager),
+      disk,
       log,
       metrics,
     })

@@ -1,9 +1,11 @@
 import { BoxofficeError } from '@boxoffice/protocol'
+import type { DiskFloor } from '../disk/disk-floor.ts'
 import type { Machine } from './machine.ts'
 import { describeReading, type Limit, type Reserve, roomIn } from './room.ts'
 
 export type CapacityOptions = {
   machine: () => Machine
+  disk: Pick<DiskFloor, 'shortage'>
   /** What is asked to stay free, where it is not the usual. */
   reserve: Reserve
 }
@@ -14,11 +16,13 @@ export interface Capacity {
   admit(): Disposable
 }
 
-/** Costs three reads of kernel memory for each new sandbox, however many there are. */
-export const createCapacity = ({ machine, reserve }: CapacityOptions): Capacity => {
+/** Costs three reads of kernel memory and a `statfs` for each new sandbox, however many there are. */
+export const createCapacity = ({ machine, disk, reserve }: CapacityOptions): Capacity => {
   let starting = 0
   return {
     admit() {
+      const shortage = disk.shortage()
+      if (shortage !== undefined) throw agentFull('disk', shortage)
       const { count, limit, reading } = roomIn(machine(), reserve)
       if (count <= starting) throw agentFull(limit, describeReading(limit, reading))
       starting++
@@ -34,7 +38,7 @@ export const createCapacity = ({ machine, reserve }: CapacityOptions): Capacity 
 }
 
 /** New sandboxes are refused before those that are there suffer. */
-const agentFull = (limit: Limit, why: string): BoxofficeError =>
+const agentFull = (limit: Limit | 'disk', why: string): BoxofficeError =>
   new BoxofficeError('AGENT_FULL', `this agent has no room for another sandbox: ${why}; release some, or add an agent`, {
     retryAfter: 5,
     details: { limit },

@@ -4,6 +4,7 @@ import { createOrigins, tokenOf } from '@boxoffice/node-http'
 import { BoxofficeError, type Capability, fromUnknown, requestIdFrom, type SessionTokenClaims } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
 import type { Registry } from 'prom-client'
+import type { DiskFloor } from '../disk/disk-floor.ts'
 import type { Sandbox, SandboxDirectory } from '../sandbox/sandbox.ts'
 import { createSocketServer } from '../ws/upgrade.ts'
 import type { Access, AccessJournal } from './access-journal.ts'
@@ -37,6 +38,7 @@ export type DataplaneOptions = {
   answers?: AnswerBudget
   /** Told of who comes and who is refused. */
   access: AccessJournal
+  disk: DiskFloor
   log: Logger
   metrics: Registry
 }
@@ -114,6 +116,7 @@ export const createDataplane = (options: DataplaneOptions): Dataplane => {
       onSessionEnd,
       limits,
       answers,
+      disk: options.disk,
       log,
     })
   }

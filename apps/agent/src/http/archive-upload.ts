@@ -1,12 +1,14 @@
 import { type Readable, Transform, type Writable } from 'node:stream'
 import { BoxofficeError } from '@boxoffice/protocol'
 import { extract, type Header } from 'tar-stream'
+import { lookWhileGrowing } from '../disk/disk-floor.ts'
 import { fileCall, statFile, writeFile } from '../sandbox/files.ts'
 import { below, entryBelow, type SandboxPath } from '../sandbox/paths.ts'
 import type { Sandbox } from '../sandbox/sandbox.ts'
 import { tooLarge } from './too-large.ts'
 
 const MAX_ENTRIES = 100_000
+const LOOK_EVERY_ENTRIES = 64
 
 type Context = {
   sandbox: Sandbox
@@ -20,7 +22,7 @@ type Context = {
 export const receiveArchive = async (
   sandbox: Sandbox,
   directory: SandboxPath,
-  { body, limit, signal }: { body: Readable; limit: number; signal: AbortSignal },
+  { body, limit, fits, signal }: { body: Readable; limit: number; fits: () => void; signal: AbortSignal },
 ): Promise<{ files: number; bytes: number }> => {
   const context: Context = { sandbox, directory, signal, real: new Set() }
   let files = 0
@@ -28,11 +30,13 @@ export const receiveArchive = async (
   if (directory.path !== '')
     await fileCall(sandbox, { op: 'mkdir', root: directory.root, path: directory.path, parents: true }, { given: directory.given, signal })
   const unpack = extract()
-  const gate = limited(body, limit)
+  const gate = limited(body, limit, fits)
   gate.on('error', (error) => unpack.destroy(error))
   gate.pipe(unpack as unknown as Writable)
   try {
     for await (const entry of unpack) {
+      // Directories and empty files take inodes, however few bytes there are.
+      if (files % LOOK_EVERY_ENTRIES === 0) fits()
       if (++files > MAX_ENTRIES) throw new BoxofficeError('INVALID_REQUEST', `archive: at most ${MAX_ENTRIES} entries`)
       bytes += await unpackEntry(context, entry.header, entry as AsyncIterable<Buffer>)
       entry.resume()
@@ -49,14 +53,20 @@ export const receiveArchive = async (
   return { files, bytes }
 }
 
-/** Passes a body on up to a limit; fails when there is more, or when it breaks off. */
-const limited = (body: Readable, limit: number): Transform => {
+/** Passes a body on up to a limit; fails when there is more, when the disk is low, or when it breaks off. */
+const limited = (body: Readable, limit: number, fits: () => void): Transform => {
   let bytes = 0
+  const look = lookWhileGrowing(fits)
   const gate = new Transform({
     transform(chunk: Buffer, _encoding, done) {
       bytes += chunk.length
-      if (bytes > limit) done(tooLarge(limit))
-      else done(null, chunk)
+      if (bytes > limit) return done(tooLarge(limit))
+      try {
+        look(bytes)
+      } catch (error) {
+        return done(error as Error)
+      }
+      done(null, chunk)
     },
   })
   body.once('close', () => {

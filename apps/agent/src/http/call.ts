@@ -1,6 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { BoxofficeError, SessionTokenClaims } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
+import type { DiskFloor } from '../disk/disk-floor.ts'
 import type { Sandbox } from '../sandbox/sandbox.ts'
 import type { AnswerBudget } from './answer-budget.ts'
 import type { DataplaneLimits } from './dataplane-limits.ts'
@@ -24,6 +25,7 @@ export type Call = {
   readonly onSessionEnd: (listener: (reason: BoxofficeError) => void) => void
   readonly limits: DataplaneLimits
   readonly answers: AnswerBudget
+  readonly disk: DiskFloor
   readonly log: Logger
 }
 

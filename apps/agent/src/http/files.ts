@@ -30,9 +30,10 @@ const remove = async (call: Call): Promise<void> => {
 }
 
 const mkdir = async (call: Call): Promise<void> => {
-  const { incoming, sandbox, signal, outgoing } = call
+  const { incoming, sandbox, signal, outgoing, disk } = call
   const body = parse(MkdirRequest, await readJson(incoming, LIMITS.controlBodyBytes))
   const { root, path, shown, given } = pathOf(call, body.path)
+  disk.require(given, root)
   await sandbox.ready(signal)
   const { created } =
     path === ''

@@ -45,5 +45,5 @@ export const refuseUpgrade = (socket: Duplex, error: BoxofficeError, requestId: 
 const refusalHeaders = (error: BoxofficeError): Record<string, string> => ({
   'Content-Type': 'application/json',
   ...(error.status === 401 ? { 'WWW-Authenticate': 'Bearer' } : {}),
-  ...(error.retryable ? { 'Retry-After': String(error.retryAfter ?? 1) } : {}),
+  ...(error.retryable || error.retryAfter !== undefined ? { 'Retry-After': String(error.retryAfter ?? 1) } : {}),
 })

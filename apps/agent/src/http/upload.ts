@@ -3,6 +3,7 @@ import type { Readable } from 'node:stream'
 import { countRead } from '@boxoffice/node-http'
 import { BoxofficeError } from '@boxoffice/protocol'
 import busboy from 'busboy'
+import { lookWhileGrowing } from '../disk/disk-floor.ts'
 import { statFile, type WriteOptions, writeFile } from '../sandbox/files.ts'
 import { notRoot, type SandboxPath } from '../sandbox/paths.ts'
 import type { Sandbox } from '../sandbox/sandbox.ts'
@@ -23,7 +24,7 @@ const LARGE_BYTES = 32 * 1024 * 1024
 
 /** `POST D/files/upload` [4-103]: raw body or multipart, one file or an archive. */
 export const upload = async (call: Call): Promise<void> => {
-  const { query, sandbox, signal, incoming, outgoing } = call
+  const { query, sandbox, signal, incoming, outgoing, disk } = call
   const path = pathOf(call, query.required('path'))
   const archive = query.get('archive')
   if (archive !== undefined && archive !== 'tar') throw new BoxofficeError('INVALID_REQUEST', 'archive: must be tar')
@@ -31,15 +32,17 @@ export const upload = async (call: Call): Promise<void> => {
   const multipart = /^multipart\/form-data\b/i.test(incoming.headers['content-type'] ?? '')
   const announced = announcedLength(incoming)
   if (!multipart && announced !== undefined && announced > limit) throw tooLarge(limit)
+  disk.require(path.given, path.root, announced)
+  const fits = (): void => disk.require(path.given, path.root)
   await sandbox.ready(signal)
   const options = archive === undefined ? await writeOptions(call, notRoot(path)) : undefined
   const body = multipart ? await multipartFile(incoming, signal) : incoming
   if (options === undefined) {
-    const { files, bytes } = await receiveArchive(sandbox, path, { body, limit, signal })
+    const { files, bytes } = await receiveArchive(sandbox, path, { body, limit, fits, signal })
     return sendJson(outgoing, 200, { path: path.shown, size: bytes, created: true, files })
   }
   const size = multipart ? undefined : announced
-  const result = await store(sandbox, path, { body, limit, options: { ...options, ...(size === undefined ? {} : { size }) } })
+  const result = await store(sandbox, path, { body, limit, fits, options: { ...options, ...(size === undefined ? {} : { size }) } })
   // What was moved has not passed through here, so nobody knows where the next request begins.
   if (result.moved) outgoing.setHeader('Connection', 'close')
   sendJson(outgoing, 200, { path: path.shown, size: result.size, created: result.created })
@@ -83,7 +86,7 @@ const condition = async (
 export const store = async (
   sandbox: Sandbox,
   path: SandboxPath,
-  { body, limit, options }: { body: Readable; limit: number; options: WriteOptions },
+  { body, limit, fits, options }: { body: Readable; limit: number; fits: () => void; options: WriteOptions },
 ): Promise<{ created: boolean; size: number; moved: boolean }> => {
   const { channel, result } = await writeFile(sandbox, path, options)
   const sent = Promise.withResolvers<void>()
@@ -95,6 +98,7 @@ export const store = async (
     else stalled()
   }, STALLED_AFTER_MS)
   let bytes = 0
+  const look = lookWhileGrowing(fits)
   const moveRest = async (incoming: IncomingMessage, rest: number): Promise<void> => {
     const held = await holdBody(incoming)
     if (held === undefined) return
@@ -115,6 +119,11 @@ export const store = async (
     countRead(chunk.length)
     bytes += chunk.length
     if (bytes > limit) return sent.reject(tooLarge(limit))
+    try {
+      look(bytes)
+    } catch (error) {
+      return sent.reject(error)
+    }
     const room = channel.write(chunk)
     const rest = (options.size ?? 0) - bytes
     if (move === 'possible' && body instanceof IncomingMessage && rest >= LARGE_BYTES && channel.movable && canBeHeld(body))

@@ -69,6 +69,8 @@ export interface Provider {
   /** As it is registered (candidates.ts), and as sessions and status show it. */
   readonly name: string
   readonly capabilities: ProviderCapabilities
+  /** Where on this machine its engine keeps what sandboxes write outside of their workspaces. */
+  readonly engineDirectory?: string | undefined
   /** Where processes of a sandbox find the workspace that is this directory on the host. */
   workspacePath(workspaceDirectory: string): string
   /** Available? If not, why not and what to do. Cheap enough to call every few seconds. */

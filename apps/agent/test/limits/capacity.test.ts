@@ -9,7 +9,7 @@ const idle: Machine = {
   pids: { used: 200, limit: 32_768 },
   memory: { used: 4 * GiB, limit: 24 * GiB },
 }
-const admitTo = (machine: Machine) => createCapacity({ machine: () => machine, reserve: {} })
+const admitTo = (machine: Machine) => createCapacity({ machine: () => machine, disk: { shortage: () => undefined }, reserve: {} })
 
 describe('[C-45] room for another sandbox', () => {
   test.each([
@@ -39,6 +39,13 @@ describe('[C-45] room for another sandbox', () => {
     first[Symbol.dispose]()
     using _third = capacity.admit()
     expect(() => capacity.admit()).toThrow(expect.objectContaining({ code: 'AGENT_FULL' }))
+  })
+
+  test('ends when the disk is low', () => {
+    const capacity = createCapacity({ machine: () => idle, disk: { shortage: () => '1 MiB of the disk are free' }, reserve: {} })
+    expect(() => capacity.admit()).toThrow(
+      expect.objectContaining({ code: 'AGENT_FULL', details: { limit: 'disk' }, message: expect.stringContaining('1 MiB of the disk') }),
+    )
   })
 
   test('is what the operator leaves of it', () => {

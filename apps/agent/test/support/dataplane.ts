@@ -4,6 +4,7 @@ import type { AddressInfo } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { type ManagedProcess, newSandboxId, newSessionId, type Profile, type SessionTokenClaims } from '@boxoffice/protocol'
 import { Registry } from 'prom-client'
+import { createDiskFloor, type DiskFloor } from '../../src/disk/disk-floor.ts'
 import { createAccessJournal } from '../../src/http/access-journal.ts'
 import { AnswerBudget } from '../../src/http/answer-budget.ts'
 import { createDataplane, type Dataplane } from '../../src/http/app.ts'
@@ -62,7 +63,7 @@ export class TestDataplane {
   }
 
   static async start(
-    options: { profile?: Partial<Profile>; corsOrigins?: string[]; rates?: DataplaneRates; mover?: string } = {},
+    options: { profile?: Partial<Profile>; corsOrigins?: string[]; rates?: DataplaneRates; mover?: string; disk?: DiskFloor } = {},
   ): Promise<TestDataplane> {
     const sandbox = await TestSandbox.start(options.profile, options.mover)
     const now = (): number => Date.now() / 1000
@@ -81,6 +82,7 @@ export class TestDataplane {
       limits: createDataplaneLimits(options.rates ?? {}),
       answers,
       access: createAccessJournal(journal, sandboxes),
+      disk: options.disk ?? createDiskFloor({ dataDirectory: sandbox.directory, engineDirectory: () => undefined }),
       log: quiet,
       metrics: new Registry(),
     })

@@ -32,7 +32,10 @@ const candidate = (name: string, address: string, { installId, instanceId, log }
   open: async () => {
     const docker = engineAt(address)
     try {
-      return dockerProvider({ docker, installId, instanceId, capabilities: await capabilitiesOf(docker), log })
+      const info: EngineInfo = await within(3000, docker.info())
+      // An engine that is reached by a network has its directory on another machine.
+      const engineDirectory = address.startsWith('unix:') ? info.DockerRootDir : undefined
+      return dockerProvider({ docker, installId, instanceId, capabilities: capabilitiesOf(info), engineDirectory, log })
     } catch (error) {
       if (statusOf(error) === undefined) throw new Error(messageOf(error), { cause: error })
       log.warn({ err: error, engine: name }, 'an engine did not say what it can do')
@@ -53,10 +56,15 @@ const engineAt = (host: string): Docker => {
   return new Docker({ protocol: url.protocol === 'https:' ? 'https' : 'http', host: url.hostname, port: url.port || 2375 })
 }
 
-type EngineInfo = { MemoryLimit?: boolean; PidsLimit?: boolean; CpuCfsQuota?: boolean; Runtimes?: Record<string, unknown> }
+type EngineInfo = {
+  DockerRootDir?: string
+  MemoryLimit?: boolean
+  PidsLimit?: boolean
+  CpuCfsQuota?: boolean
+  Runtimes?: Record<string, unknown>
+}
 
-const capabilitiesOf = async (docker: Docker): Promise<ProviderCapabilities> => {
-  const info: EngineInfo = await within(3000, docker.info())
+const capabilitiesOf = (info: EngineInfo): ProviderCapabilities => {
   return {
     isolation: 'container',
     suspend: ['freeze', 'stop'],

@@ -9,6 +9,7 @@ import { imagePuller } from './images.ts'
 export type DockerProviderOptions = Maker & {
   docker: Docker
   capabilities: ProviderCapabilities
+  engineDirectory?: string | undefined
   log: Logger
 }
 
@@ -18,7 +19,7 @@ const CONFLICT = 409
 const REMOVE_TRIES = 10
 
 /** Sandboxes as hardened containers of any engine with Docker's API, Podman included. */
-export const dockerProvider = ({ docker, installId, instanceId, capabilities, log }: DockerProviderOptions): Provider => {
+export const dockerProvider = ({ docker, installId, instanceId, capabilities, engineDirectory, log }: DockerProviderOptions): Provider => {
   const pull = imagePuller(docker, log)
   const container = (handle: SandboxHandle): Docker.Container => docker.getContainer(handle.engineId)
   let network: Promise<void> | undefined
@@ -46,6 +47,7 @@ export const dockerProvider = ({ docker, installId, instanceId, capabilities, lo
   return {
     name: 'docker',
     capabilities,
+    engineDirectory,
     workspacePath: () => '/workspace',
     probe: () => probe(docker, log),
     async create(id, spec, signal) {

@@ -6,6 +6,7 @@ import { Registry } from 'prom-client'
 import { createCapacity } from '../../../src/capacity/capacity.ts'
 import { openMachine } from '../../../src/capacity/machine.ts'
 import { openDataDirectory } from '../../../src/data-directory.ts'
+import { createDiskFloor } from '../../../src/disk/disk-floor.ts'
 import { createRevocationStore } from '../../../src/http/revocations.ts'
 import { createMountPolicy } from '../../../src/mounts/policy.ts'
 import type { Provider } from '../../../src/providers/provider.ts'
@@ -75,7 +76,11 @@ export class Host {
       uids,
       supervisorPath,
       defaultImage: IMAGE,
-      capacity: createCapacity({ machine: openMachine(), reserve: {} }),
+      capacity: createCapacity({
+        machine: openMachine(),
+        disk: createDiskFloor({ dataDirectory: path, engineDirectory: () => undefined }),
+        reserve: {},
+      }),
       mountPolicy: await createMountPolicy({ allowedRoots: ROOTS, blocked: [path] }),
       defaultHostWorkspace: undefined,
       poolConcurrency: 2,
