@@ -1,4 +1,5 @@
 import type { RequestListener } from 'node:http'
+import { finish, hasUnread } from '@boxoffice/node-http'
 import { BoxofficeError, newRequestId } from '@boxoffice/protocol'
 import type { Registry } from 'prom-client'
 import { isLoopback } from './config.ts'
@@ -27,8 +28,13 @@ export const operations = ({ unreadiness, metrics }: OperationsOptions): Request
     const open = path !== '/metrics' || isLoopback((request.socket.remoteAddress ?? '').replace(/^::ffff:/, ''))
     const answer = (open ? answers[path] : undefined) ?? notFound
     answer().then(
-      ({ status, type, body, headers }) =>
-        response.writeHead(status, { 'content-type': type, ...headers }).end(request.method === 'HEAD' ? undefined : body),
+      ({ status, type, body, headers }) => {
+        // A body that nobody asked for may come for as long as its sender likes.
+        const closing = hasUnread(request) ? { connection: 'close' } : {}
+        response.writeHead(status, { 'content-type': type, 'content-length': Buffer.byteLength(body), ...headers, ...closing })
+        if (request.method !== 'HEAD') response.write(body)
+        finish(request, response)
+      },
       () => response.writeHead(500).end(),
     )
   }

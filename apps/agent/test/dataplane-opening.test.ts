@@ -80,9 +80,8 @@ describe('[C-38, 4-56] opening', () => {
     ).toBe(403)
     const same = ended(new TestSocket(`${dp.wsBase}/exec/ws`, 'json', { token: dp.token, origin: dp.origin }))
     await same.frame('auth_ok')
-    const query = await anonymous(`/exec/ws?token=${dp.token}`)
-    query.start({ command: 'true' })
-    expect((await query.closed).code).toBe(4401)
+    const query = await new TestSocket(`${dp.wsBase}/exec/ws?token=${dp.token}`).refused()
+    expect([query.status, query.body.error.code]).toEqual([401, 'UNAUTHENTICATED'])
   })
 
   test('an unknown route is 404', async () => {

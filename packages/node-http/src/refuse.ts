@@ -1,10 +1,23 @@
 import type { IncomingMessage, RequestListener, Server, ServerResponse } from 'node:http'
 import type { Duplex } from 'node:stream'
-import { BoxofficeError, newRequestId, requestIdFrom } from '@boxoffice/protocol'
+import { BoxofficeError, fromUnknown, newRequestId, requestIdFrom } from '@boxoffice/protocol'
+import { requireSingleHeaders } from './doubled-header.ts'
 import { rawAnswer } from './raw-answer.ts'
 
-/** For `createServer`: what Node would refuse by itself, with an empty body, is left to `requireHost`. */
-export const SERVER_OPTIONS = { requireHostHeader: false } as const
+/** How long TLS and the headers of a request may take. */
+const BEGIN_WITHIN_MS = 10_000
+
+/**
+ * For `createServer`, with TLS or without: what Node would refuse by itself, with an empty body, is left to `requireHost`; who does
+ * not come to the end of a request's headers is cut.
+ */
+export const SERVER_OPTIONS = {
+  requireHostHeader: false,
+  headersTimeout: BEGIN_WITHIN_MS,
+  handshakeTimeout: BEGIN_WITHIN_MS,
+  /** How often Node looks for those that are late. */
+  connectionsCheckingInterval: 2000,
+} as const
 
 const EXPECTATION_FAILED = 417
 
@@ -18,10 +31,16 @@ export function refuseInEnvelope(server: Server): void {
   })
 }
 
-/** HTTP/1.1 has a Host with every request. */
+/** HTTP/1.1 has a Host with every request; that and credentials are there once. */
 export const requireHost =
   (listener: RequestListener): RequestListener =>
   (request, response) => {
+    try {
+      requireSingleHeaders(request)
+    } catch (thrown) {
+      const error = fromUnknown(thrown)
+      return refuse(request, response, error, error.status)
+    }
     if (request.headers.host !== undefined || request.httpVersion === '1.0') return listener(request, response)
     const error = new BoxofficeError('INVALID_REQUEST', 'Host: the header is missing; HTTP/1.1 needs it with every request')
     return refuse(request, response, error, error.status)

@@ -36,6 +36,8 @@ export interface Authenticator {
   granted(claims: SessionTokenClaims): readonly Capability[]
   /** Throws CAPABILITY_DENIED unless the token grants it now [C-39]. */
   require(claims: SessionTokenClaims, capability: Capability): void
+  /** Whether there is a sandbox of this name, for who has no token yet. */
+  exists(sandboxId: string): boolean
   /** The sandbox of an authenticated token; throws SANDBOX_LOST when it is not here, SESSION_EXPIRED for an earlier incarnation. */
   sandbox(claims: SessionTokenClaims): Sandbox
 }
@@ -112,6 +114,7 @@ export const createAuthenticator = ({ keys, revocations, sandboxes, issuer, now 
     require(claims, capability) {
       if (!revocations.granted(claims).includes(capability)) throw capabilityDenied(capability)
     },
+    exists: (sandboxId) => sandboxes.get(sandboxId) !== undefined,
     sandbox(claims) {
       const sandbox = sandboxes.get(claims.sandbox_id)
       if (sandbox === undefined) throw new BoxofficeError('SANDBOX_LOST', 'The sandbox is gone; negotiate again')

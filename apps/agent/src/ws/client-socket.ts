@@ -1,5 +1,5 @@
 import type { Duplex } from 'node:stream'
-import { countRead } from '@boxoffice/node-http'
+import { allowMessageBytes, countRead, terminateSoon } from '@boxoffice/node-http'
 import { BoxofficeError, CLOSE, fromUnknown, LIMITS, type SessionTokenClaims, STREAM_STDIN, TIMES } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
 import type { WebSocket } from 'ws'
@@ -87,7 +87,9 @@ export class ClientSocket implements AttachmentOwner {
     this.#ws.on('pong', () => {
       this.#missed = 0
     })
-    this.#ws.on('error', () => {})
+    this.#ws.on('error', () => {
+      if (this.#claims === undefined) terminateSoon(this.#ws)
+    })
     this.#ws.on('close', () => this.#dispose())
     const { claims } = options
     if (claims !== undefined) this.#messages.add(() => this.#accept(claims))
@@ -124,6 +126,7 @@ export class ClientSocket implements AttachmentOwner {
     this.#closing = true
     this.writer.flush()
     this.#ws.close(code, reason.slice(0, MAX_REASON_BYTES))
+    if (this.#claims === undefined) terminateSoon(this.#ws)
     this.#dispose()
   }
 
@@ -206,6 +209,7 @@ export class ClientSocket implements AttachmentOwner {
   async #authenticate(token: string): Promise<void> {
     const claims = await this.#options.auth.authenticate(token, this.#options.sandboxId, this.#claims)
     if (this.#claims === undefined) this.#options.limits.wsOpen(claims)
+    allowMessageBytes(this.#ws, LIMITS.messageBytes)
     await this.#accept(claims)
     this.#options.opened(claims, token)
   }

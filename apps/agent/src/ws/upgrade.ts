@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
-import { OpenSockets, type Origins, offeredProtocols, subprotocolToken, tokenOf } from '@boxoffice/node-http'
+import { OpenSockets, type Origins, offeredProtocols, requireSingleHeaders, subprotocolToken, tokenOf } from '@boxoffice/node-http'
 import {
   BoxofficeError,
   fromUnknown,
@@ -51,13 +51,17 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
   const { auth, origins, revocations, metrics, access, log, now, limits } = options
   const attachments = createAttachments()
   const clients = new OpenSockets<Pick<ClientSocket, 'recheck' | 'shutdown' | 'terminate'>>()
-  const wss = new WebSocketServer({
-    noServer: true,
-    clientTracking: false,
-    perMessageDeflate: false,
-    maxPayload: LIMITS.messageBytes,
-    handleProtocols: (offered) => (offered.has(SUBPROTOCOL_BINARY) ? SUBPROTOCOL_BINARY : offered.has(SUBPROTOCOL) ? SUBPROTOCOL : false),
-  })
+  const server = (maxPayload: number): WebSocketServer =>
+    new WebSocketServer({
+      noServer: true,
+      clientTracking: false,
+      perMessageDeflate: false,
+      maxPayload,
+      handleProtocols: (offered) => (offered.has(SUBPROTOCOL_BINARY) ? SUBPROTOCOL_BINARY : offered.has(SUBPROTOCOL) ? SUBPROTOCOL : false),
+    })
+  const known = server(LIMITS.messageBytes)
+  /** For who authenticates by a frame. */
+  const strangers = server(LIMITS.messageBytesBeforeAuth)
   const lines = lineServer()
   const offRevocations = revocations.onChange(() => {
     for (const client of clients) client.recheck()
@@ -65,6 +69,7 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
 
   /** What must hold before the upgrade; with a token that includes a sandbox that can be spoken to [C-38]. */
   const admit = async (request: IncomingMessage, signal: AbortSignal, caller: Access): Promise<Admitted> => {
+    requireSingleHeaders(request)
     const target = parseTarget(request.url ?? '/')
     const processId = target === undefined ? undefined : processIn(target.path)
     const kind = target === undefined ? undefined : processId === undefined ? KINDS[target.path] : 'exec'
@@ -80,7 +85,11 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
         'UNAUTHENTICATED',
         'A session token is required: Authorization: Bearer <token>, or the subprotocol bearer.<token>',
       )
-    if (token === undefined) return { kind, target, claims: undefined, processId }
+    if (token === undefined) {
+      if (new URLSearchParams(target.query).has('token')) throw queryToken()
+      if (!auth.exists(target.sandboxId)) throw new BoxofficeError('NOT_FOUND', 'There is no such sandbox; negotiate again')
+      return { kind, target, claims: undefined, processId }
+    }
     const claims = await auth.authenticate(token, target.sandboxId)
     caller.claims = claims
     const sandbox = auth.sandbox(claims)
@@ -149,6 +158,7 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
         return await openLines({ ...admitted, processId, claims }, { request, socket, head, requestId }, opened)
       }
       if (claims !== undefined) access.opened({ ...caller, claims })
+      const wss = claims === undefined ? strangers : known
       wss.handleUpgrade(request, socket, head, (ws) => {
         metrics.sockets.labels(kind).inc()
         const binary = ws.protocol === SUBPROTOCOL_BINARY
@@ -188,11 +198,19 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
     async close() {
       offRevocations()
       await clients.close()
-      wss.close()
+      known.close()
+      strangers.close()
       lines.close()
     },
   }
 }
+
+/** Of no use, and in every log on the way [4-57]. */
+const queryToken = (): BoxofficeError =>
+  new BoxofficeError(
+    'UNAUTHENTICATED',
+    'A token in the query is not read; send Authorization: Bearer <token>, or the subprotocol bearer.<token>',
+  )
 
 /** `processId`: the socket is that of a managed process. */
 type Admitted = { kind: SocketKind; target: Target; claims: SessionTokenClaims | undefined; processId: string | undefined }

@@ -29,7 +29,6 @@ export async function listen(
 ): Promise<{ port: number; close(): Promise<void> }> {
   const server = createServer(requireHost(listenerOf(app, relay)), tls)
   const close = drainable(server, tls === undefined ? 'connection' : 'secureConnection', DRAIN_MS)
-  server.headersTimeout = REQUEST_TIMEOUT_MS
   server.requestTimeout = 0
   server.on('upgrade', (request, socket, head) => relay.upgrade(request, socket, head))
   // What is relayed goes on when the agent says so.

@@ -12,6 +12,8 @@ export type Passage = { claims: SessionTokenClaims; upstreamToken: string; sessi
 export type Bearer = Pick<SessionTokenClaims, 'sid'>
 
 export interface Admission {
+  /** Whether there is a session of this name, for who has no token yet. */
+  exists(sessionId: string): Promise<boolean>
   /** Checks the token, that it is for the session of the path, and that the session is there (contract 2.5, last column). */
   admit(sessionId: string, token: string, renews?: Bearer): Promise<Passage>
 }
@@ -24,6 +26,7 @@ export type AdmissionOptions = {
 }
 
 export const createAdmission = ({ credentials, store, exposed }: AdmissionOptions): Admission => ({
+  exists: async (sessionId) => (await store.sessions.byId(sessionId)) !== undefined,
   async admit(sessionId, token, renews) {
     const { claims, upstreamToken } = await credentials.check(token)
     if (renews !== undefined && claims.sid !== renews.sid)

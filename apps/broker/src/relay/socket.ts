@@ -1,4 +1,5 @@
 import type { Duplex } from 'node:stream'
+import { allowMessageBytes, terminateSoon } from '@boxoffice/node-http'
 import { BoxofficeError, CLOSE, fromUnknown, LIMITS, SUBPROTOCOL_LINES, TIMES } from '@boxoffice/protocol'
 import { WebSocket } from 'ws'
 import type { Log } from '../log.ts'
@@ -75,7 +76,9 @@ export class RelayedSocket {
     this.#ws.on('pong', () => {
       this.#missed.client = 0
     })
-    this.#ws.on('error', () => {})
+    this.#ws.on('error', () => {
+      if (this.#claims === undefined) terminateSoon(this.#ws)
+    })
     this.#ws.on('close', (code, reason) => this.#onClientClosed(code, reason))
     this.#client.on('drain', () => this.#onClientDrained())
   }
@@ -117,6 +120,7 @@ export class RelayedSocket {
     this.#messages.stop()
     this.#ws.resume()
     this.#ws.close(code, reason.slice(0, MAX_REASON_BYTES))
+    if (this.#claims === undefined) terminateSoon(this.#ws)
     this.#leaveAgent(code, reason)
   }
 
@@ -159,6 +163,7 @@ export class RelayedSocket {
     // It has come in time; how long the agent takes to answer is not the client's doing.
     clearTimeout(this.#authLate)
     const passage = await admit(token)
+    allowMessageBytes(this.#ws, LIMITS.messageBytes)
     const link = await open(passage, this.#aborter.signal)
     this.#claims = passage.claims
     // The agent answers the broker's token with the `auth_ok` that the client waits for.

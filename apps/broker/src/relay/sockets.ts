@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
-import { OpenSockets, type Origins, offeredProtocols, subprotocolToken, tokenOf } from '@boxoffice/node-http'
+import { OpenSockets, type Origins, offeredProtocols, requireSingleHeaders, subprotocolToken, tokenOf } from '@boxoffice/node-http'
 import {
   BoxofficeError,
   fromUnknown,
@@ -54,10 +54,13 @@ export function createRelaySockets(options: RelaySocketsOptions): RelaySockets {
       handleProtocols: (offered) => protocols.find((name) => offered.has(name)) ?? false,
     })
   const ofFrames = server(FRAME_PROTOCOLS, LIMITS.messageBytes)
+  /** For who authenticates by a frame. */
+  const ofStrangers = server(FRAME_PROTOCOLS, LIMITS.messageBytesBeforeAuth)
   const ofLines = server(LINE_PROTOCOLS, MAX_LINE_MESSAGE_BYTES)
 
   const open = async (request: IncomingMessage, socket: Duplex, head: Buffer, requestId: string, signal: AbortSignal): Promise<void> => {
     if (!isRelayed(request.url)) throw new BoxofficeError('NOT_FOUND', 'there is no socket here; sockets are below ws_base_url')
+    requireSingleHeaders(request)
     refuseRetargeting(request.headers)
     const { sessionId, path, query } = parseTarget(request.url ?? '/')
     if (path === undefined || !path.endsWith('/ws')) throw noRoute()
@@ -72,8 +75,8 @@ export function createRelaySockets(options: RelaySocketsOptions): RelaySockets {
         path: sandboxPath(passage.session.sandboxId, path, query),
         protocols: offered.filter((name) => protocols.includes(name)),
       })
-    const accept = (begin: (relayed: RelayedSocket) => void): void =>
-      (lines ? ofLines : ofFrames).handleUpgrade(request, socket, head, (ws) => {
+    const accept = (begin: (relayed: RelayedSocket) => void, known = true): void =>
+      (lines ? ofLines : known ? ofFrames : ofStrangers).handleUpgrade(request, socket, head, (ws) => {
         const relayed = new RelayedSocket({
           ...{ ws, socket, requestId, log, lines, open: link },
           admit: (token, renews) => admission.admit(sessionId, token, renews),
@@ -87,7 +90,11 @@ export function createRelaySockets(options: RelaySocketsOptions): RelaySockets {
       throw unauthenticated('a session token is required: Authorization: Bearer <token>, or the subprotocol bearer.<token>')
     if (token === undefined) {
       if (!ROUTES.test(path)) throw noRoute()
-      return accept((relayed) => relayed.awaitAuth())
+      if (new URLSearchParams(query).has('token'))
+        throw unauthenticated('a token in the query is not read; send Authorization: Bearer <token>, or the subprotocol bearer.<token>')
+      if (!(await admission.exists(sessionId))) throw new BoxofficeError('NOT_FOUND', 'there is no such session; negotiate again')
+      if (socket.destroyed) return
+      return accept((relayed) => relayed.awaitAuth(), false)
     }
     const passage = await admission.admit(sessionId, token)
     const agent = await link(passage, signal)
@@ -117,6 +124,7 @@ export function createRelaySockets(options: RelaySocketsOptions): RelaySockets {
     async close() {
       await sockets.close()
       ofFrames.close()
+      ofStrangers.close()
       ofLines.close()
     },
   }
