@@ -20,6 +20,8 @@ export class Placement {
   readonly #store: Store
   readonly #timeoutMs: number
   readonly #silence: Pick<AgentSilence, 'ms'>
+  /** By agent: how many sessions have been given to it whose rows are still being written. */
+  readonly #pending = new Map<string, number>()
 
   constructor(store: Store, timeoutMs: number, silence: Pick<AgentSilence, 'ms'>) {
     this.#store = store
@@ -31,7 +33,29 @@ export class Placement {
    * The first available one of `preferred`, else the available agent with the fewest live sessions; leaving out `except`, and
    * with `provider` all that have another one, and with `relay` those that cannot be reached so. 503 when there is none, saying why.
    */
-  async choose({ except = NONE, preferred = [], provider = null, relay = null }: Wishes = {}): Promise<AgentRecord> {
+  choose(wishes: Wishes = {}): Promise<AgentRecord> {
+    return this.#choose(wishes, () => {})
+  }
+
+  /** Chooses an agent for a session that `write` writes; until that has ended, the agent counts as having it. */
+  async place<T>(wishes: Wishes, write: (agent: AgentRecord) => Promise<T>): Promise<T> {
+    const count = ({ id }: AgentRecord, by: number): void => {
+      this.#pending.set(id, (this.#pending.get(id) ?? 0) + by)
+      if (this.#pending.get(id) === 0) this.#pending.delete(id)
+    }
+    const agent = await this.#choose(wishes, (chosen) => count(chosen, 1))
+    try {
+      return await write(agent)
+    } finally {
+      count(agent, -1)
+    }
+  }
+
+  /** `chosen` is called in the turn of the choice, so that the next choice sees what it counts. */
+  async #choose(
+    { except = NONE, preferred = [], provider = null, relay = null }: Wishes,
+    chosen: (agent: AgentRecord) => void,
+  ): Promise<AgentRecord> {
     const agents = (await this.#store.agents.list()).filter(({ id }) => !except.has(id))
     const fitting = provider === null ? agents : agents.filter((agent) => agent.provider.name === provider)
     const available = fitting.filter((agent) => this.isHeard(agent) && agent.provider.available)
@@ -43,13 +67,17 @@ export class Placement {
         fitting.filter((agent) => this.isHeard(agent)),
         provider,
       )
-    if (others.length === 0) return first
-    for (const id of preferred) {
-      const agent = usable.find((one) => one.id === id)
-      if (agent !== undefined) return agent
-    }
-    const load = await this.#store.sessions.liveByAgent()
-    return usable.reduce((best, agent) => ((load[agent.id] ?? 0) < (load[best.id] ?? 0) ? agent : best))
+    const wanted = preferred.flatMap((id) => usable.find((one) => one.id === id) ?? [])[0]
+    const sole = others.length === 0 ? first : wanted
+    // Nothing is awaited between the look at the pending ones and the call of `chosen`.
+    const agent = sole ?? this.#leastLoaded(usable, await this.#store.sessions.liveByAgent())
+    chosen(agent)
+    return agent
+  }
+
+  #leastLoaded(agents: readonly AgentRecord[], live: Record<string, number>): AgentRecord {
+    const load = ({ id }: AgentRecord): number => (live[id] ?? 0) + (this.#pending.get(id) ?? 0)
+    return agents.reduce((best, agent) => (load(agent) < load(best) ? agent : best))
   }
 
   /** 400 for a provider that no agent of this broker ever had. */

@@ -198,16 +198,19 @@ export class Acquisition {
     // Only where the old sandbox holds a workspace that the new one is to get; nobody waits for another one [C-20 d, C-25].
     if (!(await effects.workspaceIsFree(workspaceIdOf(principal.tenant, request.scope), deadline))) throw stillEnding(request.scope)
     const preferred = await store.workspaces.holders(workspaceIdOf(principal.tenant, request.scope))
-    const agent = await placement.choose({ preferred, provider: request.provider, relay: request.relay })
-    const session = newSession(principal, request, profile, { agentId: agent.id, brokerId, now: now() })
-    const created = await store.sessions.create(session, {
-      claimFor: decision.access === 'claimable' ? principal.id : null,
-      owner: decision.owner,
-      maxLive: maxSessions,
-      labelQuota: request.labelQuota ?? null,
-      idempotency: request.repeatable && recordOf(principal, request.repeatable, session.id, session.createdAt),
-      audit: [sessionEntry('sandbox.session.create', origin, session, { ts: session.createdAt })],
-      events: eventsOf(null, session, session.createdAt),
+    const wishes = { preferred, provider: request.provider, relay: request.relay }
+    const { session, created } = await placement.place(wishes, async (agent) => {
+      const session = newSession(principal, request, profile, { agentId: agent.id, brokerId, now: now() })
+      const created = await store.sessions.create(session, {
+        claimFor: decision.access === 'claimable' ? principal.id : null,
+        owner: decision.owner,
+        maxLive: maxSessions,
+        labelQuota: request.labelQuota ?? null,
+        idempotency: request.repeatable && recordOf(principal, request.repeatable, session.id, session.createdAt),
+        audit: [sessionEntry('sandbox.session.create', origin, session, { ts: session.createdAt })],
+        events: eventsOf(null, session, session.createdAt),
+      })
+      return { session, created }
     })
     if (created.outcome === 'created') provisioner.begin(session)
     if (created.outcome === 'quota')

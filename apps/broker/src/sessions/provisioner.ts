@@ -198,15 +198,15 @@ export class Provisioner {
   async #move(session: ProvisioningSession, except: ReadonlySet<string>): Promise<ProvisioningSession | undefined> {
     const { placement, ledger, brokerId } = this.#options
     const { providerPreference: provider, relay } = session
-    const next = await placement.choose({ except, provider, relay }).catch(() => undefined)
-    if (next === undefined) return undefined
-    const { session: moved, refused } = await ledger.change(session, {
-      type: 'taken_over',
-      fence: session.fence,
-      brokerId,
-      agentId: next.id,
-    })
-    return refused === undefined && moved.state === 'provisioning' ? moved : undefined
+    let taken: Promise<Change> | undefined
+    const take = ({ id: agentId }: AgentRecord): Promise<Change> => {
+      taken = ledger.change(session, { type: 'taken_over', fence: session.fence, brokerId, agentId })
+      return taken
+    }
+    await placement.place({ except, provider, relay }, take).catch(() => {})
+    if (taken === undefined) return undefined
+    const change = await taken
+    return change.refused === undefined && change.session.state === 'provisioning' ? change.session : undefined
   }
 
   async #holdsWorkspace({ tenant, scope, agentId }: ProvisioningSession): Promise<boolean> {
