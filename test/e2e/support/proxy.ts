@@ -6,6 +6,8 @@ export type CuttableProxy = {
   port: number
   setTarget(port: number): void
   cut(): void
+  /** From now on a connection ends when it has brought so many bytes, or a few more, to the client. */
+  cutAfter(bytes: number): void
   /** Nothing passes any more on the connections that are there, and nobody is told; not even that one of them has closed. */
   silence(): void
   /** From now on that holds for new connections, too. */
@@ -22,6 +24,7 @@ export const startProxy = async (): Promise<CuttableProxy> => {
   const silent = new WeakSet<Socket>()
   let target = 0
   let swallowing = false
+  let most = Number.POSITIVE_INFINITY
   const server = createServer((client) => {
     if (swallowing) {
       sockets.add(client)
@@ -45,6 +48,13 @@ export const startProxy = async (): Promise<CuttableProxy> => {
       })
       from.pipe(to)
     }
+    let brought = 0
+    upstream.on('data', (bytes: Buffer) => {
+      brought += bytes.length
+      if (brought < most) return
+      upstream.destroy()
+      client.destroySoon()
+    })
   })
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
@@ -72,6 +82,9 @@ export const startProxy = async (): Promise<CuttableProxy> => {
       target = port
     },
     cut,
+    cutAfter: (bytes) => {
+      most = bytes
+    },
     silence,
     blackhole: () => {
       swallowing = true
