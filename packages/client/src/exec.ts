@@ -3,6 +3,7 @@ import { z } from 'zod'
 import { ALSO_BUSY, retrying } from './backoff.ts'
 import { toBase64 } from './base64.ts'
 import type { Dataplane } from './dataplane.ts'
+import { endRemotely } from './end-remotely.ts'
 import { BoxofficeError, ExecError, isCode, SilenceError } from './errors.ts'
 import { type ExecResult, toExecResult } from './exec-result.ts'
 import { readJson } from './http.ts'
@@ -114,7 +115,7 @@ export const createExec = (dataplane: Dataplane): Exec => {
         signal: anySignal(signal, dataplane.signal),
       })
     } catch (error) {
-      if (signal?.aborted) endRemotely(dataplane, execId)
+      if (signal?.aborted && !dataplane.signal?.aborted) endRemotely(dataplane, execId)
       throw options.stdin === undefined ? error : orTooLarge(error)
     }
   }
@@ -191,16 +192,3 @@ const orTooLarge = (error: unknown): unknown =>
   isCode(error, 'PAYLOAD_TOO_LARGE')
     ? new BoxofficeError(error.code, `${error.message}; give longer input to exec.start(…).stdin, or upload it as a file`, error)
     : error
-
-/** After an abort: a command with an id would live on for the disconnect grace of 30 s. Best effort, nobody waits. */
-const endRemotely = (dataplane: Dataplane, execId: string): void => {
-  if (dataplane.signal?.aborted) return
-  dataplane
-    .request(`/execs/${encodeURIComponent(execId)}/signal`, {
-      method: 'POST',
-      json: { signal: 'TERM' },
-      signal: AbortSignal.timeout(5_000),
-    })
-    .then((response) => response.body?.cancel())
-    .catch(() => {})
-}

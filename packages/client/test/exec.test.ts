@@ -96,6 +96,7 @@ describe('a buffered exec', () => {
     }
     await expect(session.exec('sleep 60', { signal: controller.signal, execId: 'run-1' })).rejects.toBe(reason)
     await expect.poll(() => server.requests.at(-1)?.path).toBe('/sandboxes/sb_1/v1/execs/run-1/signal')
+    expect(JSON.parse(String(server.requests.at(-1)?.body))).toEqual({ signal: 'TERM', kill_after_seconds: 1 })
   })
 
   test('waits for its turn where as many commands run as may', async ({ server, session }) => {

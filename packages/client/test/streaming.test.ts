@@ -299,7 +299,9 @@ describe('leaving', () => {
     const reason = new Error('changed my mind')
     controller.abort(reason)
     await expect(run.exit).rejects.toBe(reason)
-    await expect.poll(() => process?.frames.map((frame) => frame.type)).toEqual(['ping', 'signal', 'close'])
+    await expect.poll(() => process?.frames.map((frame) => frame.type)).toEqual(['ping', 'close'])
+    const asked = () => server.requests.filter(({ path }) => path.endsWith('/signal')).map(({ body }) => JSON.parse(String(body)))
+    await expect.poll(asked).toEqual([{ signal: 'TERM', kill_after_seconds: 1 }])
     await expect(session.exec.start('true', { signal: controller.signal })).rejects.toBe(reason)
   })
 

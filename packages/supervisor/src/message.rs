@@ -186,6 +186,8 @@ pub enum Op {
     Signal {
         id: String,
         signal: String,
+        #[serde(default)]
+        kill_after_ms: Option<u64>,
     },
     Kill {
         id: String,

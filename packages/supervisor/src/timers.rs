@@ -8,6 +8,8 @@ pub enum Timer {
     Timeout(u32),
     /// The next step of a kill.
     Kill(u32),
+    /// What was signalled is killed, if it is still there.
+    KillAfter(u32),
     /// The pipes of an ended process have been waited for long enough.
     Drain(u32),
     /// Nobody has read a process for `orphan_ms`.
@@ -34,6 +36,13 @@ impl Timers {
             self.by_time.remove(&(old, timer));
         }
         self.by_time.insert((at, timer));
+    }
+
+    /// Sets one that is not set yet, or for an earlier time.
+    pub fn hurry(&mut self, timer: Timer, at: u64) {
+        if self.by_name.get(&timer).is_none_or(|set| at < *set) {
+            self.set(timer, at);
+        }
     }
 
     pub fn cancel(&mut self, timer: Timer) {

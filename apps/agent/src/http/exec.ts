@@ -115,10 +115,19 @@ const getOutput = async (call: Call): Promise<void> => {
   outgoing.end(bytes)
 }
 
+/** `kill_after_seconds`: what is left then gets KILL, by the supervisor, whether the client is still there or not. */
+const SignalRequest = z
+  .object({ signal: Signal, kill_after_seconds: z.number().min(0).max(60).optional() })
+  .refine(({ signal, kill_after_seconds }) => kill_after_seconds === undefined || signal === 'TERM', {
+    path: ['kill_after_seconds'],
+    message: 'goes with the signal TERM only',
+  })
+
 const postSignal = async ({ sandbox, incoming, outgoing, id, signal }: Call): Promise<void> => {
-  const body = parse(z.object({ signal: Signal }), await readJson(incoming, SIGNAL_BODY_BYTES))
+  const { signal: name, kill_after_seconds: killAfter } = parse(SignalRequest, await readJson(incoming, SIGNAL_BODY_BYTES))
   await sandbox.ready(signal)
-  await sandbox.link.call('signal', { id: known(id), signal: body.signal })
+  const fields = { id: known(id), signal: name, ...(killAfter === undefined ? {} : { kill_after_ms: Math.round(killAfter * 1000) }) }
+  await sandbox.link.call('signal', fields)
   sendNothing(outgoing, 204)
 }
 

@@ -121,6 +121,7 @@ export class Attachment implements ProcessReader, Attached {
 
   exit(exit: SupervisorExit): void {
     this.#running = false
+    clearTimeout(this.#closing)
     const { owner } = this.#options
     if (!owner.binary && this.#options.beginning.encoding === 'utf8') {
       for (const stream of [1, 2] as const) {
@@ -138,6 +139,7 @@ export class Attachment implements ProcessReader, Attached {
 
   failed(error: BoxofficeError): void {
     this.#running = false
+    clearTimeout(this.#closing)
     this.#options.owner.fail(error)
   }
 
@@ -202,7 +204,9 @@ export class Attachment implements ProcessReader, Attached {
     // A shell that is about to wait for input notices the signal only when some comes: the end of it, which ends any other shell too.
     if (this.#options.kind === 'shell') this.#call('signal', { signal: 'HUP' })
     this.#stream.write(new Uint8Array())
-    this.#closing ??= setTimeout(() => this.kill('closed'), KILL_GRACE_MS)
+    this.#closing ??= setTimeout(() => this.#call('kill', { cause: 'closed', grace_ms: KILL_GRACE_MS }), KILL_GRACE_MS)
+    // It holds also where the client leaves; an agent that ends leaves the process to its disconnect grace.
+    this.#closing.unref()
   }
 
   kill(cause: 'closed' | 'released' | 'expired' | 'revoked'): void {
@@ -216,6 +220,7 @@ export class Attachment implements ProcessReader, Attached {
   // From the other sockets of this process.
 
   takenOver(): void {
+    clearTimeout(this.#closing)
     this.#options.owner.fail(new BoxofficeError('TAKEN_OVER', 'Another socket has attached to this process in the place of this one'))
   }
 
@@ -229,7 +234,6 @@ export class Attachment implements ProcessReader, Attached {
 
   /** Leaves the process; it goes on by its own rules. */
   dispose(): void {
-    clearTimeout(this.#closing)
     this.#flow.dispose()
     this.#stream.leave()
     this.#size.dispose()

@@ -1,5 +1,6 @@
 import type { ReadyFrame } from '@boxoffice/protocol'
 import type { Dataplane } from '../dataplane.ts'
+import { endRemotely } from '../end-remotely.ts'
 import { BoxofficeError, isCode } from '../errors.ts'
 import { type Exit, toExit } from '../exec-result.ts'
 import { anySignal, sleep } from '../signals.ts'
@@ -55,6 +56,7 @@ export class Attachment {
   readonly #life = new AbortController()
   #connection: Connection | undefined
   #wasReady = false
+  #hasAsked = false
   #waiting: Record<string, unknown>[] = []
   #acknowledged = { stdout: 0, stderr: 0 }
   #askedAt = 0
@@ -96,7 +98,8 @@ export class Attachment {
   async #run(signal: AbortSignal | undefined): Promise<Exit> {
     const aborted = () => {
       // Asks for the process's end before leaving it; were this lost, the server's disconnect grace would end it.
-      this.#connection?.send({ type: 'signal', signal: 'TERM' })
+      if (this.#canEnd) endRemotely(this.#dataplane, this.id)
+      else this.#connection?.send({ type: 'signal', signal: 'TERM' })
       this.#connection?.send({ type: 'close' })
       this.#life.abort(signal?.reason)
     }
@@ -117,6 +120,12 @@ export class Attachment {
       signal?.removeEventListener('abort', aborted)
       this.#life.abort()
     }
+  }
+
+  /** Whether a request may end the process: a command of this client's that may run by now. */
+  get #canEnd(): boolean {
+    const { route, reattach } = this.#target
+    return route === '/exec/ws' && reattach.mode !== 'viewer' && this.#hasAsked && !this.#dataplane.signal?.aborted
   }
 
   async #untilExit(): Promise<Exit> {
@@ -178,6 +187,7 @@ export class Attachment {
   #connect(token: string): Promise<Ended> {
     const { promise, resolve } = Promise.withResolvers<Ended>()
     let reachedReady = false
+    this.#hasAsked = true
     const way = this.#dataplane.ways.current
     const leave = () => connection.close()
     const connection = openConnection({

@@ -88,11 +88,16 @@ impl Supervisor {
                 Ok(Some(json!({ "processes": value(processes) })))
             }
             Op::Get { id } => Ok(Some(value(listed(self.find(&id)?, true)))),
-            Op::Signal { id, signal } => {
+            Op::Signal { id, signal, kill_after_ms } => {
                 let number = signals::number(&signal)
                     .ok_or_else(|| Fault::new(FaultKind::BadRequest, format!("unknown signal {signal}")))?;
-                let group = self.find(&id)?.group();
+                let process = self.find(&id)?;
+                let (serial, group) = (process.serial, process.group());
                 sys::signal_group(group.ok_or_else(|| Fault::new(FaultKind::NotRunning, "it has ended"))?, number);
+                if let Some(after) = kill_after_ms {
+                    let at = self.now().saturating_add(after.saturating_mul(MS));
+                    self.timers.hurry(Timer::KillAfter(serial), at);
+                }
                 done
             }
             Op::Kill { id, cause, grace_ms } => {

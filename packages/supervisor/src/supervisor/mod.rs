@@ -23,6 +23,7 @@ use crate::channel::{Channel, Interest};
 use crate::config::Config;
 use crate::files::Threads;
 use crate::mark::Marks;
+use crate::message::Reason;
 use crate::oom::{OomCounter, OomScore};
 use crate::poll::{Happened, Poll, Token};
 use crate::process::Process;
@@ -181,6 +182,7 @@ impl Supervisor {
         match timer {
             Timer::Timeout(serial) => self.time_out(serial),
             Timer::Kill(serial) => self.kill_step(serial),
+            Timer::KillAfter(serial) => self.kill(serial, Reason::Signaled, None, 0),
             Timer::Drain(serial) => self.drain_over(serial),
             Timer::Orphan(serial) => self.orphan(serial),
             Timer::Look(serial) => self.look(serial),

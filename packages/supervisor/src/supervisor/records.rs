@@ -53,6 +53,7 @@ impl Supervisor {
         };
         self.ids.remove(&process.id);
         self.timers.cancel(Timer::Kill(process.serial));
+        self.timers.cancel(Timer::KillAfter(process.serial));
         self.timers.cancel(Timer::Wait(process.serial));
     }
 
