@@ -19,6 +19,8 @@ export const startRelayFront = async ({ sandbox, issuer, origin, corsOrigins }: 
   const keys = {
     jwks: issuer.jwks,
     reload: () => Promise.resolve(),
+    has: (kid: string) => kid === issuer.kid,
+    wasWithdrawn: () => false,
     current: {
       kid: issuer.kid,
       activeAt: 0,
@@ -36,7 +38,7 @@ export const startRelayFront = async ({ sandbox, issuer, origin, corsOrigins }: 
   }
   const relay: Relay = createRelay({
     admission: createAdmission({
-      credentials: new Credentials({ verify, issuer: tokens, now }),
+      credentials: new Credentials({ verify, keys, issuer: tokens, now }),
       store: {
         sessions: { byId: async (id) => sessionOf(id) },
         agents: { byId: async (id) => ({ id, dataplaneUrl: origin, relay: 'auto' }) as AgentRecord },

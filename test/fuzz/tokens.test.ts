@@ -27,7 +27,7 @@ const agent = createAuthenticator({
   issuer: () => ISSUER,
 })
 const relay = sessionTokenVerifier({
-  keys: { jwks: issuer.jwks, reload: async () => {} },
+  keys: { jwks: issuer.jwks, reload: async () => {}, wasWithdrawn: () => false },
   issuer: () => ISSUER,
   now: () => START * 1000,
 })

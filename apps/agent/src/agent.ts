@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
-import type { AgentHeartbeatRequest, JournalEntry, RegisterAgentRequest, SandboxReport } from '@boxoffice/protocol'
+import { isDeepStrictEqual } from 'node:util'
+import type { AgentHeartbeatRequest, JournalEntry, Jwks, RegisterAgentRequest, SandboxReport } from '@boxoffice/protocol'
 import { getRequestListener } from '@hono/node-server'
 import { type Logger, pino } from 'pino'
 import { Registry } from 'prom-client'
@@ -33,7 +34,7 @@ import { createBrokerClock, listenForTime } from './uplink/broker-clock.ts'
 import { createUplink } from './uplink/heartbeat.ts'
 import { createJournal } from './uplink/journal.ts'
 import { keepRevocations } from './uplink/revocation-file.ts'
-import { loadTrust, saveTrust } from './uplink/trust.ts'
+import { loadTrust, trustWriter } from './uplink/trust.ts'
 
 /** Parts that tests and `boxoffice up` bring along instead of the usual ones. */
 export type AgentOverrides = {
@@ -108,6 +109,7 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
     await claimOwners(uids, join(directory.path, 'workspaces'))
     const wall = overrides.wall ?? Date.now
     let trust = await loadTrust(directory.path)
+    const saveTrust = trustWriter(directory.path)
     const clock = createBrokerClock({ offsetMs: trust?.clock_offset_ms ?? 0, wall })
     const broker = listenForTime(
       overrides.broker ?? createBrokerClient(config.brokerUrl, config.enrollToken, overrides.brokerCertificate),
@@ -115,7 +117,7 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
       async () => {
         if (trust === undefined || Math.abs(clock.offsetMs - trust.clock_offset_ms) < OFFSET_CHANGE_MS) return
         trust = { ...trust, clock_offset_ms: clock.offsetMs }
-        await saveTrust(directory.path, trust)
+        await saveTrust(trust)
       },
     )
     const revocations = createRevocationStore(clock.now)
@@ -123,6 +125,15 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
     const keys = createKeySource({ load: () => broker.jwks() })
     if (trust !== undefined) keys.seed(trust.jwks)
     const issuer = () => trust?.issuer
+    /** Of the present report: its answer tells no keys that are older than what has been pushed since. */
+    let keysAtReport = 0
+    const onKeys = async (jwks: Jwks): Promise<void> => {
+      keys.seed(jwks)
+      // A restart must not bring a withdrawn key back.
+      if (trust === undefined || isDeepStrictEqual(trust.jwks, jwks)) return
+      trust = { ...trust, jwks }
+      await saveTrust(trust).catch((err: unknown) => log.warn({ err }, "the broker's keys could not be kept"))
+    }
 
     const journal = createJournal(metrics)
     const manager = createSandboxManager({
@@ -143,6 +154,7 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
     })
     const recovery = createRecovery({ manager, revocations, dataDirectory: directory.path, log })
     const heartbeat = (partial: boolean, entries: JournalEntry[], ended: readonly SandboxReport[] = []): AgentHeartbeatRequest => {
+      keysAtReport = keys.version
       // A wake is news of the session's state, too.
       const woken = new Set(entries.filter(({ type }) => type === 'wake').map(({ sandbox_id: id }) => id))
       const sandboxes = manager.reports(({ state, id }) => !partial || state === 'lost' || woken.has(id))
@@ -169,10 +181,11 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
       onRegistered: async ({ issuer: signer, jwks }) => {
         trust = { issuer: signer, jwks, clock_offset_ms: clock.offsetMs }
         keys.seed(jwks)
-        await saveTrust(directory.path, trust)
+        await saveTrust(trust)
       },
       onInstructions: async (instructions) => {
         revocations.apply(instructions.revocations)
+        if (instructions.jwks !== undefined && keys.version === keysAtReport) await onKeys(instructions.jwks)
         manager.pool.setTargets(slot.provider === undefined ? [] : instructions.pools)
         await recovery.settle(instructions.decisions)
       },
@@ -228,7 +241,7 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
     const controlTls = isLoopback(hostOf(config.controlListen)) ? undefined : tls
     const { server: control, drain: drainControl } = httpServer(
       controlTls,
-      getRequestListener(createControlApp({ manager, revocations, verify, log }).fetch),
+      getRequestListener(createControlApp({ manager, revocations, onKeys, verify, log }).fetch),
     )
     const controlUrl = await listen(control, hostOf(config.controlListen), portOf(config.controlListen), controlTls)
     teardown.defer(drainControl)

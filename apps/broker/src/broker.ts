@@ -36,6 +36,7 @@ import { profileRoutes } from './http/profiles.ts'
 import { scopeRoutes } from './http/scopes.ts'
 import { listen } from './http/server.ts'
 import { sessionRoutes } from './http/sessions.ts'
+import { signingKeyRoutes } from './http/signing-keys.ts'
 import { threadRoutes } from './http/threads.ts'
 import { usageRoutes } from './http/usage.ts'
 import { createLog, type Log } from './log.ts'
@@ -64,6 +65,7 @@ import { TokenIssuer } from './tokens/issuer.ts'
 import { SigningKeys } from './tokens/keys.ts'
 import { OidcVerifier } from './tokens/oidc.ts'
 import { RemoteKeys } from './tokens/remote-keys.ts'
+import { KeyRotation } from './tokens/rotation.ts'
 import { sessionTokenVerifier } from './tokens/verifier.ts'
 
 /** Of event streams: a comment this often, a reader that takes nothing is dropped after, other brokers' writes are looked for. */
@@ -106,7 +108,7 @@ export interface Broker {
   settled(): Promise<void>
   /** The surface of seed 003 on a listener of its own, for everybody who reaches it. Its end ends its sessions. */
   serveSteps(options: { host: string; port: number }): Promise<StepsListener>
-  /** Adds the next signing key [C-49]; `immediately` for one that has leaked. */
+  /** Adds the next signing key [C-49]; `immediately`, for one that has leaked, withdraws the present ones. */
   rotateKeys(immediately?: boolean): Promise<void>
   /** Answers one RPC message of the Box surface for the program that started this one [2-45]. */
   boxRpc(message: string): Promise<RpcResponse>
@@ -134,7 +136,10 @@ export function createBroker(config: BrokerConfig, overrides: BrokerOverrides = 
     reap: () => started().reaper.run(),
     settled: () => started().effects.settled(),
     serveSteps: (options) => started().serveSteps(options),
-    rotateKeys: (immediately) => started().keys.rotate(immediately),
+    async rotateKeys(immediately = false) {
+      const { rotation } = started()
+      await (immediately ? rotation.replace() : rotation.plan())
+    },
     boxRpc: (message) => started().box?.rpc(message) ?? fail('the Box surface is off'),
   }
 }
@@ -156,6 +161,7 @@ async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, p
   const client = overrides.client ?? httpAgentClient(issuer)
   parts.defer(() => client.close())
   const silence = new AgentSilence(now, monotonic)
+  const rotation = new KeyRotation({ keys, issuer, store, client, log, now })
   const placement = new Placement(store, settings.agentTimeout * 1000, silence)
   const effects = new SessionEffects({ store, client, log, tokenTtlSeconds: settings.tokenTtl })
   parts.defer(() => effects.close())
@@ -202,7 +208,7 @@ async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, p
   const dataplane = createDataplaneClient({ store, issuer, now, monotonic })
   parts.defer(() => dataplane.close())
   const verify = sessionTokenVerifier({ keys, issuer: () => issuer.issuer, now })
-  const credentials = new Credentials({ verify, issuer, now })
+  const credentials = new Credentials({ verify, keys, issuer, now })
 
   let url = ''
   const mcp = createMcp({ settings, sessions, dataplane, placement, client, store, credentials, url: () => url, log })
@@ -216,6 +222,7 @@ async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, p
     ...memberRoutes(members),
     ...threadRoutes(threads),
     ...keyRoutes(new KeyService(store.keys, principals, now)),
+    ...signingKeyRoutes(rotation),
     ...profileRoutes(profiles),
     ...scopeRoutes(),
     ...usageRoutes({ store, usage: new TenantUsage({ store, client }), settings, profiles }),
@@ -298,7 +305,7 @@ async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, p
     ...(apiKeyCreated === undefined ? {} : { apiKeyCreated }),
   }
   const serveSteps = (options: { host: string; port: number }) => listenForSteps({ ...options, steps: stepsWith('sbs'), log })
-  return { started, reaper, effects, keys, serveSteps, box }
+  return { started, reaper, effects, rotation, serveSteps, box }
 }
 
 /**

@@ -314,6 +314,14 @@ describe('boxoffice sessions, keys', () => {
     expect((await boxoffice(['keys', 'revoke', id])).code).toBe(0)
     await expect.poll(async () => (await boxoffice(['sessions', '--api-key', key])).stderr, { timeout: 60_000 }).toMatch(/UNAUTHENTICATED/)
   })
+
+  test('[C-49] rotate the signing keys; with --now those of before are refused, and sessions go on', async () => {
+    expect((await boxoffice(['keys', 'rotate'])).stdout).toMatch(/^the next key is published/)
+    const { code, stdout } = await boxoffice(['keys', 'rotate', '--now', '--json'])
+    expect(code).toBe(0)
+    expect(JSON.parse(stdout)).toMatchObject({ kid: expect.any(String), agents_told: 1, agents_not_reached: [] })
+    expect(await boxoffice(['exec', '--thread', 'rotated', '--', 'echo', 'hi'])).toMatchObject({ code: 0, stdout: 'hi\n' })
+  })
 })
 
 describe('boxoffice doctor', () => {

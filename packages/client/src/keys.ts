@@ -24,6 +24,15 @@ export type CreateKeyOptions = {
   signal?: AbortSignal | undefined
 }
 
+const RotatedKeys = z.object({
+  kid: z.string().nullable(),
+  withdrawn: z.array(z.string()),
+  agents_told: z.number(),
+  agents_not_reached: z.array(z.string()),
+})
+/** What `rotateSigning` has done: `kid` is null while the next key waits until every agent can know it. */
+export type RotatedKeys = z.infer<typeof RotatedKeys>
+
 /** API keys of the caller's tenant; for operators. */
 export class Keys {
   readonly #controlPlane: ControlPlane
@@ -39,6 +48,14 @@ export class Keys {
   /** `key` is shown this once. */
   async create({ signal, ...key }: CreateKeyOptions): Promise<{ id: string; key: string }> {
     return await this.#controlPlane.json('/v1/keys', { method: 'POST', json: key, signal }, CreateKeyResponse)
+  }
+
+  /**
+   * Rotates the keys that sign session tokens. With `now` the present ones are withdrawn at once, for one that has leaked; sessions
+   * get other tokens and go on.
+   */
+  async rotateSigning({ now = false, signal }: { now?: boolean; signal?: AbortSignal } = {}): Promise<RotatedKeys> {
+    return await this.#controlPlane.json('/v1/signing-keys/rotate', { method: 'POST', json: { now }, signal }, RotatedKeys)
   }
 
   /** In force within 2 s. */

@@ -103,6 +103,8 @@ export const AgentInstructions = z.object({
   heartbeat_seconds: z.number(),
   /** The broker's clock, Unix milliseconds: the one by which agents judge tokens [C-77]. */
   broker_time_ms: z.number().optional(),
+  /** All keys that count now: a token of another one is refused [C-49]. */
+  jwks: Jwks.optional(),
   /** Entries of the agent's journal up to this number are stored. */
   journal_seq: z.number().int().nonnegative().optional(),
 })

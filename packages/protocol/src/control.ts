@@ -15,6 +15,7 @@ import { Profile } from './profiles.ts'
  *   GET    /control/v1/sandboxes/{id}/workspace-usage?max_entries=   → WorkspaceUsage
  *   DELETE /control/v1/workspaces/{workspace_id}       → 204, also when it is not there; 409 while a sandbox uses it
  *   POST   /control/v1/revocations                     Revocations → 204
+ *   PUT    /control/v1/keys                            Jwks → 204; keys that are not among them count no more [C-49]
  */
 export const CreateSandboxRequest = z.object({
   tenant_id: z.string(),

@@ -59,7 +59,17 @@ export const createDataplane = (options: DataplaneOptions): Dataplane => {
   const origins = createOrigins(options.corsOrigins)
   const metrics = createDataplaneMetrics(options.metrics)
   const router = createRouter([...execRoutes, ...fileRoutes, ...processRoutes, ...livenessRoutes])
-  const sockets = createSocketServer({ auth, origins, revocations: options.revocations, metrics, log, now: options.now, access, limits })
+  const sockets = createSocketServer({
+    auth,
+    origins,
+    keys: options.keys,
+    revocations: options.revocations,
+    metrics,
+    log,
+    now: options.now,
+    access,
+    limits,
+  })
 
   const running = new Set<Watch>()
   options.revocations.onChange(() => {

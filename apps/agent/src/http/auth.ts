@@ -53,6 +53,16 @@ const unauthenticated = (message: string): BoxofficeError => new BoxofficeError(
 export const createAuthenticator = ({ keys, revocations, sandboxes, issuer, now }: AuthOptions): Authenticator => {
   /** Verified tokens by their text. Signature and claims of a token never change; everything else is checked again each time. */
   const verified = new Map<string, SessionTokenClaims>()
+  /** By which key they were verified. */
+  const signedBy = new WeakMap<SessionTokenClaims, string>()
+  keys.onWithdrawal(() => {
+    for (const [token, claims] of verified) if (isWithdrawn(claims)) verified.delete(token)
+  })
+
+  const isWithdrawn = (claims: SessionTokenClaims): boolean => {
+    const kid = signedBy.get(claims)
+    return kid !== undefined && !keys.has(kid)
+  }
 
   const remember = (token: string, claims: SessionTokenClaims): void => {
     if (verified.size >= MAX_CACHED_TOKENS) {
@@ -66,6 +76,7 @@ export const createAuthenticator = ({ keys, revocations, sandboxes, issuer, now 
   }
 
   const recheck = (claims: SessionTokenClaims): void => {
+    if (isWithdrawn(claims)) throw keyWithdrawn()
     const ended = revocations.deniedSession(claims.sid)
     if (claims.exp + AGENT_EXP_LEEWAY_SECONDS <= now())
       throw new BoxofficeError('TOKEN_EXPIRED', 'The session token has expired; refresh it')
@@ -90,7 +101,7 @@ export const createAuthenticator = ({ keys, revocations, sandboxes, issuer, now 
     if (trusted === undefined) {
       throw new BoxofficeError('BACKEND_UNAVAILABLE', 'This agent has not registered with its broker yet; try again', { retryAfter: 2 })
     }
-    const payload = await verifySignature(token, keys)
+    const { payload, kid } = await verifySignature(token, keys)
     const claims = SessionTokenClaims.safeParse(payload)
     if (!claims.success) throw unauthenticated('The session token lacks a claim')
     const { iss, iat, exp, aud, sandbox_id } = claims.data
@@ -99,6 +110,7 @@ export const createAuthenticator = ({ keys, revocations, sandboxes, issuer, now 
     if (exp - iat > MAX_SESSION_TOKEN_SECONDS) throw unauthenticated('The session token lives too long')
     const notBefore = typeof payload.nbf === 'number' ? Math.max(payload.nbf, iat) : iat
     if (notBefore > now() + CLOCK_LEEWAY_SECONDS) throw unauthenticated('The session token is not valid yet')
+    signedBy.set(claims.data, kid)
     remember(token, claims.data)
     return claims.data
   }
@@ -132,7 +144,9 @@ export const createAuthenticator = ({ keys, revocations, sandboxes, issuer, now 
 /** Headers by which a token could bring its own key, or change how it is read, are refused, whatever they say [4-53]. */
 const FORBIDDEN_HEADERS = ['jku', 'x5u', 'jwk', 'x5c', 'crit', 'b64', 'zip'] as const
 
-const verifySignature = async (token: string, keys: KeySource): Promise<Record<string, unknown>> => {
+type Verified = { payload: Record<string, unknown>; kid: string }
+
+const verifySignature = async (token: string, keys: KeySource): Promise<Verified> => {
   if (token.length > MAX_TOKEN_LENGTH || !isCanonicalToken(token)) throw unauthenticated('The session token is not valid')
   let header: ReturnType<typeof decodeProtectedHeader>
   try {
@@ -143,17 +157,30 @@ const verifySignature = async (token: string, keys: KeySource): Promise<Record<s
   if (header.alg !== TOKEN_ALGORITHM || typeof header.kid !== 'string' || FORBIDDEN_HEADERS.some((name) => name in header)) {
     throw unauthenticated('The session token is not valid')
   }
-  const key = await keys.get(header.kid)
+  const { kid } = header
+  const key = await keys.get(kid)
+  if (key === undefined && keys.wasWithdrawn(kid)) throw keyWithdrawn()
   if (key === undefined) throw unauthenticated('The session token is signed with an unknown key')
   try {
     const { payload } = await compactVerify(token, key, { algorithms: [TOKEN_ALGORITHM] })
     const claims: unknown = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(payload))
-    if (typeof claims === 'object' && claims !== null) return claims as Record<string, unknown>
+    if (typeof claims === 'object' && claims !== null) return { payload: claims as Record<string, unknown>, kid }
   } catch (cause) {
     throw new BoxofficeError('UNAUTHENTICATED', 'The session token is not valid', { cause })
   }
   throw unauthenticated('The session token is not valid')
 }
+
+const KEY_WITHDRAWN = 'key_withdrawn'
+
+/** To its owner a token whose key has leaked is as one that has run out: another one is to be had [C-49]. */
+const keyWithdrawn = (): BoxofficeError =>
+  new BoxofficeError('TOKEN_EXPIRED', 'The key that signed the session token has been withdrawn; refresh it', {
+    details: { reason: KEY_WITHDRAWN },
+  })
+
+/** Whether an error is nothing to what is open already: expiry has its own time there [C-27], the end of a key has not. */
+export const isPlainExpiry = (error: BoxofficeError): boolean => error.code === 'TOKEN_EXPIRED' && error.details?.reason !== KEY_WITHDRAWN
 
 const capabilityDenied = (capability: Capability): BoxofficeError =>
   new BoxofficeError(

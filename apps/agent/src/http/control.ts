@@ -3,6 +3,7 @@ import {
   CreateSandboxRequest,
   describeIssues,
   fromUnknown,
+  Jwks,
   LIMITS,
   Revocations,
   requestIdFrom,
@@ -20,12 +21,14 @@ import type { RevocationStore } from './revocations.ts'
 export type ControlOptions = {
   manager: SandboxManager
   revocations: RevocationStore
+  /** Takes the broker's keys, all that count from now on. */
+  onKeys: (jwks: Jwks) => Promise<void>
   verify: VerifyControlToken
   log: Logger
 }
 
 /** The control API for the broker (`packages/protocol/src/control.ts`); every route needs a control token. */
-export const createControlApp = ({ manager, revocations, verify, log }: ControlOptions): Hono =>
+export const createControlApp = ({ manager, revocations, onKeys, verify, log }: ControlOptions): Hono =>
   new Hono()
     .use(authenticated(verify))
     .use(limited)
@@ -57,6 +60,10 @@ export const createControlApp = ({ manager, revocations, verify, log }: ControlO
     })
     .post('/control/v1/revocations', async (c) => {
       revocations.apply(await parse(c, Revocations))
+      return c.body(null, 204)
+    })
+    .put('/control/v1/keys', async (c) => {
+      await onKeys(await parse(c, Jwks))
       return c.body(null, 204)
     })
     .notFound((c) => refusal(c, new BoxofficeError('NOT_FOUND', 'no such control route')))

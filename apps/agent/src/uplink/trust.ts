@@ -27,8 +27,16 @@ export const loadTrust = async (directory: string): Promise<Trust | undefined> =
   }
 }
 
-export const saveTrust = async (directory: string, trust: Trust): Promise<void> => {
+/** Writes what is to be kept, one after the other: the last one given is the last one written. */
+export const trustWriter = (directory: string): ((trust: Trust) => Promise<void>) => {
   const path = join(directory, NAME)
-  await writeFile(`${path}.new`, JSON.stringify(trust), { mode: 0o600 })
-  await rename(`${path}.new`, path)
+  let last: Promise<void> = Promise.resolve()
+  return (trust) => {
+    const write = async (): Promise<void> => {
+      await writeFile(`${path}.new`, JSON.stringify(trust), { mode: 0o600 })
+      await rename(`${path}.new`, path)
+    }
+    last = last.then(write, write)
+    return last
+  }
 }

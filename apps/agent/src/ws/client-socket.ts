@@ -3,7 +3,7 @@ import { allowMessageBytes, countRead, terminateSoon } from '@boxoffice/node-htt
 import { BoxofficeError, CLOSE, fromUnknown, LIMITS, type SessionTokenClaims, STREAM_STDIN, TIMES } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
 import type { WebSocket } from 'ws'
-import type { Authenticator } from '../http/auth.ts'
+import { type Authenticator, isPlainExpiry } from '../http/auth.ts'
 import type { DataplaneLimits } from '../http/dataplane-limits.ts'
 import { type endedWith, KILL_GRACE_MS, killCause } from '../http/ended.ts'
 import type { DataplaneMetrics } from '../http/metrics.ts'
@@ -142,7 +142,10 @@ export class ClientSocket implements AttachmentOwner {
   /** The deny-list has changed. */
   recheck(): void {
     const denied = this.#denied()
-    if (denied !== undefined && !this.#closing) this.#endSession(denied)
+    if (denied === undefined || this.#closing) return
+    // Its key has been withdrawn: what runs goes on for the client that comes back with another token.
+    if (denied.code === 'TOKEN_EXPIRED') this.fail(denied)
+    else this.#endSession(denied)
   }
 
   get entitled(): boolean {
@@ -158,7 +161,7 @@ export class ClientSocket implements AttachmentOwner {
       if (this.#capable) auth.require(this.#claims, kind)
     } catch (thrown) {
       const error = fromUnknown(thrown)
-      if (error.code !== 'TOKEN_EXPIRED') return error
+      if (!isPlainExpiry(error)) return error
     }
     return undefined
   }

@@ -1,6 +1,6 @@
 import { BoxofficeError, CLOSE, fromUnknown, LinesClientFrame, type SessionTokenClaims, TIMES } from '@boxoffice/protocol'
 import type { WebSocket } from 'ws'
-import type { Authenticator } from '../http/auth.ts'
+import { type Authenticator, isPlainExpiry } from '../http/auth.ts'
 import type { LineHolder, Seat } from '../sandbox/managed-seat.ts'
 import type { Sandbox } from '../sandbox/sandbox.ts'
 import { LineStream } from './line-stream.ts'
@@ -101,7 +101,7 @@ export class ProcessSocket implements LineHolder {
       auth.require(this.#claims, 'exec')
     } catch (thrown) {
       const error = fromUnknown(thrown)
-      if (error.code !== 'TOKEN_EXPIRED') this.fail(error)
+      if (!isPlainExpiry(error)) this.fail(error)
     }
   }
 

@@ -16,6 +16,7 @@ import { WebSocketServer } from 'ws'
 import type { Access, AccessJournal } from '../http/access-journal.ts'
 import type { Authenticator } from '../http/auth.ts'
 import type { DataplaneLimits } from '../http/dataplane-limits.ts'
+import type { KeySource } from '../http/keys.ts'
 import type { DataplaneMetrics } from '../http/metrics.ts'
 import { refuseUpgrade } from '../http/respond.ts'
 import type { RevocationStore } from '../http/revocations.ts'
@@ -29,6 +30,7 @@ import { lineServer, processIn, seatAt } from './process-upgrade.ts'
 export type SocketServerOptions = {
   auth: Authenticator
   origins: Origins
+  keys: Pick<KeySource, 'onWithdrawal'>
   revocations: RevocationStore
   metrics: DataplaneMetrics
   access: AccessJournal
@@ -48,7 +50,7 @@ export interface SocketServer {
 const KINDS: Readonly<Record<string, SocketKind>> = { 'exec/ws': 'exec', 'shell/ws': 'shell' }
 
 export const createSocketServer = (options: SocketServerOptions): SocketServer => {
-  const { auth, origins, revocations, metrics, access, log, now, limits } = options
+  const { auth, origins, keys, revocations, metrics, access, log, now, limits } = options
   const attachments = createAttachments()
   const clients = new OpenSockets<Pick<ClientSocket, 'recheck' | 'shutdown' | 'terminate'>>()
   const server = (maxPayload: number): WebSocketServer =>
@@ -63,9 +65,11 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
   /** For who authenticates by a frame. */
   const strangers = server(LIMITS.messageBytesBeforeAuth)
   const lines = lineServer()
-  const offRevocations = revocations.onChange(() => {
+  const recheck = (): void => {
     for (const client of clients) client.recheck()
-  })
+  }
+  const offRevocations = revocations.onChange(recheck)
+  const offWithdrawals = keys.onWithdrawal(recheck)
 
   /** What must hold before the upgrade; with a token that includes a sandbox that can be spoken to [C-38]. */
   const admit = async (request: IncomingMessage, signal: AbortSignal, caller: Access): Promise<Admitted> => {
@@ -197,6 +201,7 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
     upgrade: (request, socket, head) => void open(request, socket, head),
     async close() {
       offRevocations()
+      offWithdrawals()
       await clients.close()
       known.close()
       strangers.close()

@@ -6,6 +6,7 @@ import {
   type CreateSandboxRequest,
   ErrorEnvelope,
   errorCodeFrom,
+  type Jwks,
   ListSandboxesResponse,
   type Revocations,
   SandboxRecord,
@@ -33,6 +34,8 @@ export interface AgentClient {
   /** What a sandbox's workspace holds; the count ends at one entry above `maxEntries`. */
   workspaceUsage(agent: AgentRecord, sandboxId: string, maxEntries: number): Promise<WorkspaceUsage>
   revoke(agent: AgentRecord, revocations: Revocations): Promise<void>
+  /** Tells all keys that count from now on, by a control token that was signed with one that counted before. */
+  replaceKeys(agent: AgentRecord, jwks: Jwks, token: string, signal: AbortSignal): Promise<void>
   close(): void
 }
 
@@ -68,6 +71,7 @@ export function httpAgentClient(tokens: ControlTokens): AgentClient {
     workspaceUsage: (agent, id, maxEntries) =>
       call(agent, 'GET', `${path(id)}/workspace-usage?max_entries=${maxEntries}`, { answer: WorkspaceUsage }),
     revoke: (agent, revocations) => call(agent, 'POST', '/control/v1/revocations', { body: revocations }),
+    replaceKeys: (agent, jwks, token, signal) => call(agent, 'PUT', '/control/v1/keys', { body: jwks, token, signal }),
     close: () => {
       agents.http.destroy()
       agents.https.destroy()
@@ -75,7 +79,8 @@ export function httpAgentClient(tokens: ControlTokens): AgentClient {
   }
 }
 
-type CallOptions<T> = { body?: unknown; signal?: AbortSignal; answer?: z.ZodType<T> }
+/** `token` in the place of the usual control token. */
+type CallOptions<T> = { body?: unknown; signal?: AbortSignal; answer?: z.ZodType<T>; token?: string }
 type Call<T> = CallOptions<T> & { agent: AgentRecord; method: string; path: string; tokens: ControlTokens }
 type Pools = { http: HttpAgent; https: HttpsAgent }
 
@@ -93,8 +98,7 @@ type Reply = { status: number; text: string }
 
 /** With a token that was made before a clock jumped the agent refuses the call: it is made once more with a new one. */
 async function authenticated<T>(pools: Pools, call: Call<T>): Promise<Reply> {
-  const { agent, tokens } = call
-  const token = tokens.control(agent.id)
+  const { agent, tokens, token = tokens.control(agent.id) } = call
   const reply = await exchange(pools, call, token)
   if (reply.status !== 401) return reply
   tokens.refused(agent.id, token)

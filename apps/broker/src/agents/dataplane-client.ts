@@ -27,7 +27,7 @@ import { agentOf } from './agent-of.ts'
 
 export type DataplaneClientOptions = {
   store: { sessions: Pick<Store['sessions'], 'byId'>; agents: Pick<Store['agents'], 'byId'> }
-  issuer: Pick<TokenIssuer, 'session'>
+  issuer: Pick<TokenIssuer, 'session' | 'kid'>
   now: () => number
   /** Milliseconds that never jump. */
   monotonic: () => number
@@ -85,7 +85,7 @@ const MAX_JSON_BYTES = 64 * 1024 * 1024
 const MAX_DOWNLOAD_BYTES = 100 * 1024 * 1024
 
 /** `expiresAt` by the monotonic clock, in milliseconds. */
-type KnownToken = { token: string; expiresAt: number }
+type KnownToken = { token: string; expiresAt: number; kid: string }
 
 /** Where a session is, and a token for it. `refused` is told that the agent does not take it: the next access brings another one. */
 export type Access = KnownToken & { session: PlacedSession; agent: AgentRecord; refused: () => void }
@@ -97,10 +97,10 @@ export function createDataplaneClient({ store, issuer, now, monotonic }: Datapla
   const tokenFor = (session: PlacedSession): KnownToken => {
     const key = keyOf(session)
     const known = tokens.get(key)
-    if (known !== undefined && known.expiresAt - RENEW_BEFORE_MS > monotonic()) return known
+    if (known !== undefined && known.kid === issuer.kid && known.expiresAt - RENEW_BEFORE_MS > monotonic()) return known
     if (tokens.size >= MAX_TOKENS) tokens.clear()
     const { token, expiresAt } = issuer.session(session, ACTOR, CAPABILITIES, 0)
-    const made = { token, expiresAt: monotonic() + expiresAt * 1000 - now() }
+    const made = { token, expiresAt: monotonic() + expiresAt * 1000 - now(), kid: issuer.kid }
     tokens.set(key, made)
     return made
   }

@@ -90,7 +90,6 @@ export class AgentRegistry {
     if (Math.abs(agent.clockDriftMs) > DRIFT_WARNING_MS)
       log.warn({ agent_id: agent.id, clock_drift_ms: agent.clockDriftMs }, "an agent's clock differs; it judges tokens by this broker's")
     log.info({ agent_id: agent.id, instance_id: agent.instanceId, provider: agent.provider.name }, 'agent registered')
-    await keys.reload()
     return {
       ...(await this.#instructions(agent, request.sandboxes, true, now() - (tokenTtlSeconds + 60) * 1000)),
       agent_id: agent.id,
@@ -144,16 +143,18 @@ export class AgentRegistry {
   }
 
   async #instructions(agent: AgentRecord, reports: SandboxReport[], complete: boolean, revokedSince: number): Promise<AgentInstructions> {
-    const { store, inventory, profiles, heartbeatSeconds, tokenTtlSeconds, now } = this.#options
+    const { store, inventory, keys, profiles, heartbeatSeconds, tokenTtlSeconds, now } = this.#options
     const decisions = await inventory.reconcile(agent, reports, complete)
     const ended = await store.sessions.endedOn(agent.id, revokedSince)
     const narrowed = await store.grants.narrowedOn(agent.id, Math.floor(revokedSince / 1000))
+    await keys.reload()
     return {
       decisions,
       revocations: { ...revocationOf(ended, tokenTtlSeconds), grants: grantRevocationsOf(narrowed, tokenTtlSeconds) },
       pools: [...profiles.values()].filter((profile) => profile.pool_size > 0),
       heartbeat_seconds: heartbeatSeconds,
       broker_time_ms: now(),
+      jwks: keys.jwks,
     }
   }
 }

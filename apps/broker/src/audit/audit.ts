@@ -34,6 +34,7 @@ export type AuditEvent =
   | 'sandbox.thread.delete'
   | 'key.create'
   | 'key.revoke'
+  | 'signing_key.rotate'
   | 'agent.register'
   | 'access.refused'
   | 'dataplane.open'

@@ -1,18 +1,27 @@
 import { AGENT_EXP_LEEWAY_SECONDS, BoxofficeError, type SessionTokenClaims } from '@boxoffice/protocol'
 import type { TokenIssuer } from '../tokens/issuer.ts'
-import type { VerifySessionToken } from '../tokens/verifier.ts'
+import type { SigningKeys } from '../tokens/keys.ts'
+import { keyWithdrawn, type VerifySessionToken } from '../tokens/verifier.ts'
 
 /** A client's verified token, and what the broker shows to the agent in its place. */
 export type Credential = { claims: SessionTokenClaims; upstreamToken: string }
 
-export type CredentialsOptions = { verify: VerifySessionToken; issuer: Pick<TokenIssuer, 'reissue'>; now: () => number }
+export type CredentialsOptions = {
+  verify: VerifySessionToken
+  keys: Pick<SigningKeys, 'has'>
+  issuer: Pick<TokenIssuer, 'reissue'>
+  now: () => number
+}
+
+/** `kid`: the key that signed the client's token. */
+type Known = Credential & { kid: string }
 
 const MAX_CACHED = 10_000
 
 /** Session tokens as clients bring them, each verified once and exchanged for one of the broker's own; never sent on. */
 export class Credentials {
   readonly #options: CredentialsOptions
-  readonly #known = new Map<string, Credential>()
+  readonly #known = new Map<string, Known>()
 
   constructor(options: CredentialsOptions) {
     this.#options = options
@@ -21,15 +30,19 @@ export class Credentials {
   /** Throws `UNAUTHENTICATED`, or `TOKEN_EXPIRED` with the leeway of the dataplane [C-48]. */
   async check(token: string): Promise<Credential> {
     const credential = this.#known.get(token) ?? (await this.#exchange(token))
+    if (!this.#options.keys.has(credential.kid)) {
+      this.#known.delete(token)
+      throw keyWithdrawn()
+    }
     if (credential.claims.exp + AGENT_EXP_LEEWAY_SECONDS <= this.#options.now() / 1000)
       throw new BoxofficeError('TOKEN_EXPIRED', 'the session token has expired; refresh it')
     return credential
   }
 
-  async #exchange(token: string): Promise<Credential> {
+  async #exchange(token: string): Promise<Known> {
     const { verify, issuer } = this.#options
-    const claims = await verify(token)
-    const credential = { claims, upstreamToken: issuer.reissue(claims) }
+    const { claims, kid } = await verify(token)
+    const credential = { claims, kid, upstreamToken: issuer.reissue(claims) }
     this.#makeRoom()
     this.#known.set(token, credential)
     return credential

@@ -176,7 +176,7 @@ class MendingLineSocket implements LineSocket {
     this.#ws = undefined
     if (this.#over) return
     if (code === CLOSE.done) return this.#end()
-    if (code === CLOSE.lost || code === CLOSE.goingAway) return void this.#mend()
+    if (code === CLOSE.lost || code === CLOSE.goingAway || this.#error?.code === 'TOKEN_EXPIRED') return void this.#mend()
     this.#end(this.#error ?? unreachable(code))
   }
 

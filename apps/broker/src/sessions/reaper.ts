@@ -64,6 +64,8 @@ export class Reaper {
     await store.brokers.heartbeat(brokerId, process.pid, now())
     await provisioner.takeOver(new Set(await store.brokers.alive(now() - brokerTimeoutMs)))
     await lostAgents.run()
+    // What another broker has withdrawn must not sign here.
+    await keys.reload()
     for (let batch = 0; batch < MAX_BATCHES; batch++) {
       const due = await store.sessions.due(now(), BATCH)
       for (const session of due) await this.#tick(session)

@@ -19,7 +19,7 @@ export class TokenIssuer {
   readonly #keys: Pick<SigningKeys, 'current'>
   readonly #now: () => number
   readonly #ttlSeconds: number
-  readonly #control = new Map<string, { token: string; until: number }>()
+  readonly #control = new Map<string, { token: string; until: number; kid: string }>()
   readonly #monotonic: () => number
   readonly #headers = new WeakMap<SigningKey, string>()
   /** `iss`; known once the broker listens. */
@@ -35,6 +35,11 @@ export class TokenIssuer {
     this.#ttlSeconds = ttlSeconds
     this.#now = now
     this.#monotonic = monotonic
+  }
+
+  /** The key that signs now: what another one has signed is not used any longer. */
+  get kid(): string {
+    return this.#keys.current.kid
   }
 
   /**
@@ -75,7 +80,7 @@ export class TokenIssuer {
   control(agentId: string): string {
     const at = this.#monotonic()
     const cached = this.#control.get(agentId)
-    if (cached !== undefined && cached.until > at) return cached.token
+    if (cached !== undefined && cached.until > at && cached.kid === this.kid) return cached.token
     const iat = Math.floor(this.#now() / 1000)
     const claims: ControlTokenClaims = {
       iss: this.issuer,
@@ -86,7 +91,7 @@ export class TokenIssuer {
       jti: randomUUID(),
     }
     const token = this.#sign(claims)
-    this.#control.set(agentId, { token, until: at + CONTROL_TOKEN_REUSE_MS })
+    this.#control.set(agentId, { token, until: at + CONTROL_TOKEN_REUSE_MS, kid: this.kid })
     return token
   }
 

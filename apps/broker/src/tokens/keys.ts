@@ -1,5 +1,5 @@
 import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject, randomUUID } from 'node:crypto'
-import { linkSync, mkdirSync, readdirSync, readFileSync, statSync, unlinkSync, writeFileSync } from 'node:fs'
+import { linkSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, unlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Jwks } from '@boxoffice/protocol'
 import { calculateJwkThumbprint } from 'jose'
@@ -15,6 +15,8 @@ export type SigningKey = { kid: string; activeAt: number; privateKey: KeyObject;
 const PUBLISH_AHEAD_MS = 330_000
 /** A key stays published for longer than the longest token after its successor has taken over. */
 const OVERLAP_MS = (3600 + 300) * 1000
+/** An empty file of this ending says that the key of its name has been withdrawn. */
+const WITHDRAWN = '.withdrawn'
 
 /**
  * The signing keys of a data directory, one file each (`keys/<activeAt>-<kid>.json`, mode 0600), so that brokers sharing it
@@ -24,6 +26,7 @@ export class SigningKeys {
   readonly #directory: string
   readonly #now: () => number
   #keys: SigningKey[] = []
+  #withdrawn: ReadonlySet<string> = new Set()
   #seen = ''
 
   private constructor(directory: string, now: () => number) {
@@ -58,9 +61,25 @@ export class SigningKeys {
     return this.#keys.some((key) => key.kid === kid)
   }
 
-  /** Adds the next key. It is published at once and signs once every JWKS cache has it; `immediately` for a leaked key. */
-  async rotate(immediately = false): Promise<void> {
-    await this.#add(this.#now() + (immediately ? 0 : PUBLISH_AHEAD_MS))
+  /** Whether a key has been withdrawn by `replace`, here or by another broker. */
+  wasWithdrawn(kid: string): boolean {
+    return this.#withdrawn.has(kid)
+  }
+
+  /** Adds the next key. It is published at once and signs once every JWKS cache has it. */
+  async rotate(): Promise<void> {
+    await this.#add(this.#now() + PUBLISH_AHEAD_MS)
+  }
+
+  /** For a leaked key: a new one signs at once, and all others count no more [C-49]. Resolves with the ids of those. */
+  async replace(): Promise<string[]> {
+    await this.reload()
+    const withdrawn = this.#keys.map(({ kid }) => kid)
+    await this.#add(this.#now())
+    for (const kid of withdrawn) writeFileSync(join(this.#directory, `${kid}${WITHDRAWN}`), '', { mode: 0o600 })
+    this.#remove(withdrawn)
+    await this.reload()
+    return withdrawn
   }
 
   /** Rotates when the newest key is older than `maxAgeMs`, and drops keys that no token can need any more. */
@@ -70,24 +89,35 @@ export class SigningKeys {
     const newest = this.#keys.at(-1)
     if (newest !== undefined && now - newest.activeAt > maxAgeMs) await this.rotate()
     const unused = this.#keys.filter((_, i) => (this.#keys[i + 1]?.activeAt ?? Number.POSITIVE_INFINITY) + OVERLAP_MS < now)
-    for (const { kid } of unused) for (const file of this.#files()) if (file.includes(kid)) unlinkSync(join(this.#directory, file))
+    this.#remove(unused.map(({ kid }) => kid))
+    this.#forgetWithdrawn()
     if (unused.length > 0) await this.reload()
   }
 
   /** Looks for keys of other brokers; reads files only when the directory changed. */
   async reload(): Promise<void> {
-    const files = this.#files()
-    const seen = files.join()
+    const names = readdirSync(this.#directory).sort()
+    const files = names.filter((name) => name.endsWith('.json'))
+    const seen = names.filter((name) => !name.endsWith('.tmp')).join()
     if (seen === this.#seen && this.#keys.length > 0) return
-    this.#keys = await Promise.all(files.map((file) => readKey(join(this.#directory, file))))
-    this.#keys.sort((a, b) => a.activeAt - b.activeAt || (a.kid < b.kid ? -1 : 1))
+    const read = await Promise.all(files.map((file) => readKey(join(this.#directory, file))))
+    this.#keys = read.filter((key) => key !== undefined).sort((a, b) => a.activeAt - b.activeAt || (a.kid < b.kid ? -1 : 1))
     this.#seen = seen
+    this.#withdrawn = new Set(names.filter((name) => name.endsWith(WITHDRAWN)).map((name) => name.slice(0, -WITHDRAWN.length)))
   }
 
-  #files(): string[] {
-    return readdirSync(this.#directory)
-      .filter((name) => name.endsWith('.json'))
-      .sort()
+  #remove(kids: readonly string[]): void {
+    for (const name of readdirSync(this.#directory))
+      if (name.endsWith('.json') && kids.some((kid) => name.includes(kid))) rmSync(join(this.#directory, name), { force: true })
+  }
+
+  /** No token of theirs is in date any more. */
+  #forgetWithdrawn(): void {
+    for (const kid of this.#withdrawn) {
+      const path = join(this.#directory, `${kid}${WITHDRAWN}`)
+      const { mtimeMs = 0 } = statSync(path, { throwIfNoEntry: false }) ?? {}
+      if (Math.abs(this.#now() - mtimeMs) > OVERLAP_MS) rmSync(path, { force: true })
+    }
   }
 
   async #add(activeAt: number): Promise<void> {
@@ -102,13 +132,15 @@ export class SigningKeys {
   }
 }
 
-async function readKey(path: string): Promise<SigningKey> {
+/** Undefined when another broker has just removed it. */
+async function readKey(path: string): Promise<SigningKey | undefined> {
   try {
     if ((statSync(path).mode & 0o077) !== 0) throw new Error('its mode lets others read it; run chmod 600 on it')
     const content = JSON.parse(readFileSync(path, 'utf8'))
     const privateKey = createPrivateKey({ key: content.private, format: 'jwk' })
     return { ...(await publicPart(privateKey)), activeAt: Number(content.active_at), privateKey }
   } catch (thrown) {
+    if ((thrown as NodeJS.ErrnoException).code === 'ENOENT') return undefined
     throw new StartError(`the signing key ${path} cannot be used: ${(thrown as Error).message}`)
   }
 }

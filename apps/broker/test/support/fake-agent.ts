@@ -5,6 +5,7 @@ import {
   type AgentInstructions,
   CreateSandboxRequest,
   type JournalEntry,
+  type Jwks,
   newSandboxId,
   type RegisterAgentRequest,
   RegisterAgentResponse,
@@ -104,6 +105,10 @@ export async function startFakeAgent(options: FakeAgentOptions) {
       applyRevocations(body as Revocations)
       return reply(204)
     }
+    if (kind === 'keys') {
+      brokerKeys = createLocalJWKSet(body as Jwks)
+      return reply(204)
+    }
     if (kind === 'workspaces') {
       const refusal = await hooks.removeWorkspace()
       return refusal === undefined ? reply(204) : reply(refusal.status, envelope(refusal))
@@ -181,7 +186,8 @@ export async function startFakeAgent(options: FakeAgentOptions) {
     for (const { session_id, sub, caps, before } of grants) narrowed.set(`${session_id} ${sub}`, { caps, before })
   }
 
-  function obey({ decisions, revocations }: AgentInstructions) {
+  function obey({ decisions, revocations, jwks }: AgentInstructions) {
+    if (jwks !== undefined) brokerKeys = createLocalJWKSet(jwks)
     applyRevocations(revocations)
     for (const { sandbox_id, action } of decisions) if (action === 'destroy') sandboxes.delete(sandbox_id)
     notify()

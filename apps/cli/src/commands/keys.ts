@@ -6,7 +6,7 @@ type CreateFlags = ConnectionFlags & { json?: boolean; principal: string; role: 
 
 export const keysCommand = (): Command =>
   new Command('keys')
-    .summary('create, list and revoke API keys')
+    .summary('create, list and revoke API keys; rotate the keys that sign tokens')
     .addCommand(
       withConnection(new Command('create'))
         .summary('make a key; it is shown this once')
@@ -20,6 +20,28 @@ export const keysCommand = (): Command =>
     )
     .addCommand(withConnection(new Command('list')).summary('list keys').option('--json', 'one JSON object: {"keys":[…]}').action(listKeys))
     .addCommand(withConnection(new Command('revoke')).summary('revoke a key; in force within 2 s').argument('<id>').action(revokeKey))
+    .addCommand(
+      withConnection(new Command('rotate'))
+        .summary('rotate the keys that sign session tokens')
+        .option('--now', 'for a leaked key: withdraw the present ones at once; clients get other tokens and go on')
+        .option('--json', 'one JSON object: {"kid","withdrawn","agents_told","agents_not_reached"}')
+        .action(rotateSigningKeys),
+    )
+
+type RotateFlags = ConnectionFlags & { now?: boolean; json?: boolean }
+
+const rotateSigningKeys = async ({ now = false, json, ...flags }: RotateFlags): Promise<void> => {
+  using client = connectTo(flags)
+  const rotated = await client.keys.rotateSigning({ now })
+  if (json) return printJson(rotated)
+  if (rotated.kid === null) {
+    process.stdout.write('the next key is published; it signs once every agent can know it\n')
+    return
+  }
+  process.stdout.write(`key ${rotated.kid} signs; tokens of earlier keys are refused by ${rotated.agents_told} agents\n`)
+  for (const id of rotated.agents_not_reached)
+    process.stderr.write(`agent ${id} was not reached; it refuses them with the answer to its next report\n`)
+}
 
 const createKey = async (name: string, { principal, role, right, tenant, json, ...flags }: CreateFlags): Promise<void> => {
   using client = connectTo(flags)
