@@ -7,7 +7,10 @@ export type Room = { count: number; limit: Limit; reading: Reading }
 
 const MiB = 1024 ** 2
 
-/** What an idle sandbox takes, rounded up from what 2,000 of them took. */
+/**
+ * What an idle sandbox takes, rounded up. 2,400 local ones took 8 descriptors and 1.05 MiB each; the pids are the monitor's, the
+ * supervisor's, and one for a command.
+ */
 const COST: Record<Limit, number> = { descriptors: 8, pids: 3, memory: 1.25 * MiB }
 
 /** A share of small machines, an amount of large ones. */
@@ -34,3 +37,9 @@ const WORDS: Record<Limit, (reading: Reading) => string> = {
 }
 
 export const describeReading = (limit: Limit, reading: Reading): string => WORDS[limit](reading)
+
+/** How many sandboxes fit into this machine beside what runs on it now, in words, for `boxoffice doctor`. */
+export const describeRoom = (machine: Machine): { count: number; message: string } => {
+  const { count, limit, reading } = roomIn(machine)
+  return { count, message: `room for about ${count} more sandboxes, then ${limit} end: ${describeReading(limit, reading)}` }
+}

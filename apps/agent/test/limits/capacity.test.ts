@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { createCapacity } from '../../src/capacity/capacity.ts'
 import { type Machine, openMachine } from '../../src/capacity/machine.ts'
-import { roomIn } from '../../src/capacity/room.ts'
+import { describeRoom, roomIn } from '../../src/capacity/room.ts'
 
 const GiB = 1024 ** 3
 const idle: Machine = {
@@ -52,6 +52,13 @@ describe('[C-45] room for another sandbox', () => {
     const { count } = roomIn(idle)
     expect(roomIn(idle, { pids: 32_768 - 200 - 30 })).toMatchObject({ count: 10, limit: 'pids' })
     expect(roomIn(idle, { pids: 0 }).count).toBeGreaterThanOrEqual(count)
+  })
+
+  test('is told in words', () => {
+    expect(describeRoom(idle)).toEqual({
+      count: 2423,
+      message: 'room for about 2423 more sandboxes, then descriptors end: 100 of 20000 file descriptors are open (RLIMIT_NOFILE)',
+    })
   })
 
   test('is known of this machine', () => {

@@ -7,6 +7,7 @@ import { dirname, resolve } from 'node:path'
 import { promisify } from 'node:util'
 import { DEFAULT_BROKER_URL } from '../settings/connection.ts'
 import { defaultDataDir } from '../settings/data-dir.ts'
+import { checkCapacity } from './check-capacity.ts'
 
 export type Check = { name: string; ok: boolean; message: string }
 export type DoctorOptions = { provider: 'auto' | 'docker' | 'local'; dataDir?: string | undefined; broker?: string | undefined }
@@ -27,6 +28,7 @@ export const runChecks = async ({ provider, dataDir, broker }: DoctorOptions): P
     checkPort('agent', 7071),
     checkClock(brokerUrl),
     checkDisk(dataDir ?? process.env.BOXOFFICE_DATA_DIR ?? defaultDataDir()),
+    checkCapacity(),
   ])
 }
 
