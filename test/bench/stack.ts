@@ -27,19 +27,19 @@ export interface Stack {
 /** Broker and agent as two processes, as in production; `up` would let one event loop carry both. */
 export const startStack = async ({ name, provider, scratch, profiles, agentEnv }: StackOptions): Promise<Stack> => {
   const config = join(scratch, `${name}.json`)
-  const dataDir = join(scratch, `${name}-agent`)
+  const data = join(scratch, name)
+  const dataDir = join(data, 'agent')
   writeFileSync(
     config,
     JSON.stringify({ profiles, rate_limits: { create_per_principal: UNLIMITED, create_per_tenant: UNLIMITED }, max_sessions: 100_000 }),
   )
   const key = `bench-api-key-${name}-0123456789abcdefghijklmnop`
-  const data = join(scratch, `${name}-broker`)
   const broker = await startProgram([
     ...['broker', '--port', '0', '--data-dir', data, '--enroll-token', ENROLL, '--api-key', key, '--config', config],
   ])
   const startAgent = (port: string): Promise<Program> => {
     const whom = ['--broker-url', broker.ready.broker_url, '--enroll-token', ENROLL]
-    return startProgram(['agent', ...whom, '--port', port, '--data-dir', dataDir, '--provider', provider, '--destroy-on-exit'], agentEnv)
+    return startProgram(['agent', ...whom, '--port', port, '--data-dir', data, '--provider', provider, '--destroy-on-exit'], agentEnv)
   }
   let agent = await startAgent('0').catch(async (error: unknown) => {
     await broker.stop()

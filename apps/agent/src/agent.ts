@@ -59,6 +59,8 @@ export type AgentReady = {
   agentId: string | undefined
   provider: string | null
   isolation: string | null
+  /** Why no sandbox can be made, else null. */
+  reason: string | null
 }
 
 export interface Agent {
@@ -250,7 +252,8 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
     manager.onLost(() => uplink.reportNow())
     await uplink.start()
 
-    return { url, controlUrl, agentId: uplink.agentId, provider: slot.report().name, isolation: slot.report().isolation }
+    const { name: provider, isolation, reason } = slot.report()
+    return { url, controlUrl, agentId: uplink.agentId, provider, isolation, reason }
   }
 
   return {

@@ -80,6 +80,7 @@ test('a stop says what becomes of the sandboxes', async () => {
     const dataDir = join(up.directory, `farewell-${flags.length}`)
     const settings = ['--port', '0', '--agent-port', '0', '--provider', 'local', '--data-dir', dataDir, '--log-level', 'silent']
     const running = start(['up', ...settings, ...flags])
+    onTestFinished(() => void running.child.kill('SIGTERM'))
     await running.says('Ctrl-C')
     running.child.kill('SIGINT')
     const { code, stderr } = await running.ended

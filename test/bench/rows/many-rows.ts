@@ -47,8 +47,8 @@ export const run = async ({ scratch }: RowContext): Promise<Row[]> => {
   }
   const [few, many] = [await start('few'), await start('many')]
   const [inFew, inMany] = [await few.ensure('bench-rows'), await many.ensure('bench-rows')]
-  await addSessions(`${scratch}/few-broker/broker.db`, inFew.session_id, 1000)
-  await addSessions(`${scratch}/many-broker/broker.db`, inMany.session_id, 1_000_000)
+  await addSessions(`${scratch}/few/broker/broker.db`, inFew.session_id, 1000)
+  await addSessions(`${scratch}/many/broker/broker.db`, inMany.session_id, 1_000_000)
   const measure = (broker: typeof few) => async () => median(await timeEach(1000, () => broker.ensure('bench-rows')))
   await measure(few)()
   await measure(many)()

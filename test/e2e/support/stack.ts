@@ -80,7 +80,7 @@ export const startStack = async ({
         '--port',
         String(brokerPort),
         '--data-dir',
-        brokerDataDir,
+        directory,
         '--enroll-token',
         ENROLL_TOKEN,
         '--api-key',
@@ -98,7 +98,7 @@ export const startStack = async ({
       ...['--broker-url', `http://127.0.0.1:${brokerPort}`, '--enroll-token', ENROLL_TOKEN, '--port', String(agentPort)],
       ...[
         '--data-dir',
-        agentDataDir,
+        directory,
         '--provider',
         provider,
         '--public-url',

@@ -13,12 +13,14 @@ import { silent } from './support/host.ts'
 const BOXOFFICE = fileURLToPath(new URL('../../../cli/bin/boxoffice', import.meta.url))
 
 let broker: TestBroker
+let root: string
 let dataDir: string
 const children = new Set<ChildProcess>()
 
 beforeEach(async () => {
   broker = await TestBroker.start()
-  dataDir = await mkdtemp('/tmp/bxc-')
+  root = await mkdtemp('/tmp/bxc-')
+  dataDir = join(root, 'agent')
 })
 
 afterEach(async () => {
@@ -32,7 +34,7 @@ afterEach(async () => {
   await cleaner.start()
   await cleaner.close()
   await broker.close()
-  await rm(dataDir, { recursive: true, force: true })
+  await rm(root, { recursive: true, force: true })
 })
 
 const configuration = () => ({ dataDir, port: 0, brokerUrl: broker.url, enrollToken: ENROLL_TOKEN, provider: 'local' })
@@ -40,7 +42,7 @@ const configuration = () => ({ dataDir, port: 0, brokerUrl: broker.url, enrollTo
 /** An agent in a process of its own, ready. */
 const agentProcess = async (): Promise<{ child: ChildProcess; controlUrl: string }> => {
   const { brokerUrl, enrollToken, provider } = configuration()
-  const flags = ['--data-dir', dataDir, '--port', '0', '--broker-url', brokerUrl, '--enroll-token', enrollToken, '--provider', provider]
+  const flags = ['--data-dir', root, '--port', '0', '--broker-url', brokerUrl, '--enroll-token', enrollToken, '--provider', provider]
   const child = spawn(BOXOFFICE, ['agent', '--json', ...flags], {
     stdio: ['ignore', 'pipe', 'ignore'],
   })

@@ -22,8 +22,8 @@ const agent = async (flags: Record<string, unknown>): Promise<void> => {
     async (stack, fail) => {
       const agent = createAgent(settings, { log: createLog(logLevelOf(sources)).child({ part: 'agent' }), onRefused: fail })
       stack.defer(() => agent.close())
-      const { url, provider, isolation } = await agent.start()
-      return { agent_url: url, provider, isolation }
+      const { url, provider, isolation, reason } = await agent.start()
+      return { agent_url: url, provider, isolation, ...(reason === null ? {} : { reason }) }
     },
     flags.json ? announceJson : announcePart,
   )

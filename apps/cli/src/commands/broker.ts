@@ -1,3 +1,4 @@
+import { join } from 'node:path'
 import { Command } from 'commander'
 import { onHangup, serve } from '../serve.ts'
 import { BROKER_FLAGS, withFlags } from '../settings/flags.ts'
@@ -21,12 +22,15 @@ const broker = async (flags: Record<string, unknown>): Promise<void> => {
   await serve(
     async (stack) => {
       const log = createLog(settings.logLevel).child({ part: 'broker' })
-      const broker = createBroker(settings, { log })
+      const broker = createBroker({ ...settings, createApiKey: true }, { log })
       stack.defer(() => broker.close())
-      const { url, boxPort, boxRpcPort } = await broker.start()
+      const { url, apiKeyCreated, boxPort, boxRpcPort } = await broker.start()
       onHangup(stack, () => rotateKeys(broker, log))
-      return { broker_url: url, ...boxPorts({ boxPort, boxRpcPort }) }
+      const key = apiKeyCreated === undefined ? {} : { api_key: apiKeyCreated }
+      return { broker_url: url, ...key, ...boxPorts({ boxPort, boxRpcPort }) }
     },
-    flags.json ? announceJson : announcePart,
+    flags.json
+      ? announceJson
+      : (ready) => announcePart(ready, settings.enrollToken === undefined ? join(settings.dataDir, 'enroll-token') : undefined),
   )
 }

@@ -8,7 +8,7 @@ import { announceJson, announceUp, boxPorts } from '../terminal/ready.ts'
 import { rotateKeys } from './rotate-keys.ts'
 
 export const upCommand = (): Command =>
-  withFlags(new Command('up'), UP_FLAGS, '$XDG_STATE_HOME/boxoffice or ~/.local/state/boxoffice')
+  withFlags(new Command('up'), UP_FLAGS)
     .option('--until-stdin-ends', 'end when stdin does, for programs that start it')
     .summary('run broker and agent on this machine')
     .description('Runs broker and agent together, for one machine. Sandboxes outlive it, unless --destroy-on-exit.')
@@ -42,10 +42,18 @@ const up = async (flags: Record<string, unknown>): Promise<void> => {
         },
       )
       stack.defer(() => agent.close())
-      const { url: agentUrl, provider, isolation } = await agent.start()
+      const { url: agentUrl, provider, isolation, reason } = await agent.start()
       const key = apiKeyCreated === undefined ? {} : { api_key: apiKeyCreated }
       if (flags.boxStdio) serveParent((line) => broker.boxRpc(line), serveBoxStdio)
-      return { broker_url: brokerUrl, agent_url: agentUrl, ...key, provider, isolation, ...boxPorts({ boxPort, boxRpcPort }) }
+      return {
+        broker_url: brokerUrl,
+        agent_url: agentUrl,
+        ...key,
+        provider,
+        isolation,
+        ...(reason === null ? {} : { reason }),
+        ...boxPorts({ boxPort, boxRpcPort }),
+      }
     },
     flags.boxStdio
       ? (ready) => log.info(ready, 'ready') // standard output is the RPC's

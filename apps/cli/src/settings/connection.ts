@@ -4,7 +4,7 @@ import { type Client, connect } from '@boxoffice/client'
 import type { Command } from 'commander'
 import { z } from 'zod'
 import { readConfigFile } from './config-file.ts'
-import { defaultDataDir } from './data-dir.ts'
+import { defaultDataDir, partDirectory } from './data-dir.ts'
 import { UsageError } from './usage-error.ts'
 
 export const DEFAULT_BROKER_URL = 'http://127.0.0.1:7070'
@@ -64,4 +64,4 @@ const localApiKey = (broker: unknown, env: NodeJS.ProcessEnv): string | undefine
   }
 }
 
-const apiKeyFile = (dataDir: string): string => join(dataDir, 'broker', 'api-key')
+const apiKeyFile = (dataDir: string): string => join(partDirectory(dataDir, 'broker'), 'api-key')

@@ -81,10 +81,13 @@ export const UP_FLAGS: readonly Flag[] = [
   ...PROVIDER_FLAGS,
 ]
 
-export const withFlags = (command: Command, flags: readonly Flag[], dataDirDefault?: string): Command => {
+export const withFlags = (command: Command, flags: readonly Flag[]): Command => {
   for (const [name, description] of flags) command.option(name, `${description} (${environmentName(nameOf(name))})`)
   return command
-    .option('--data-dir <dir>', `holds everything that persists${dataDirDefault ? `; default ${dataDirDefault}` : ''} (BOXOFFICE_DATA_DIR)`)
+    .option(
+      '--data-dir <dir>',
+      `holds everything that persists; default $XDG_STATE_HOME/boxoffice or ~/.local/state/boxoffice (BOXOFFICE_DATA_DIR)`,
+    )
     .option('--config <file>', 'a JSON file with any of these settings (BOXOFFICE_CONFIG)')
     .option('--json', 'print one line of JSON when it is ready')
 }

@@ -1,9 +1,9 @@
 import { randomBytes } from 'node:crypto'
 import { mkdirSync, statSync } from 'node:fs'
-import { dirname, join, resolve } from 'node:path'
+import { dirname, resolve } from 'node:path'
 import { z } from 'zod'
 import { environmentName, kebabCase, readConfigFile } from './config-file.ts'
-import { defaultDataDir } from './data-dir.ts'
+import { defaultDataDir, partDirectory } from './data-dir.ts'
 import { type Renames, refuseUnknown, resolveSettings, type Sources } from './resolve.ts'
 import { UsageError } from './usage-error.ts'
 
@@ -28,11 +28,11 @@ export const partSettings = <S extends z.ZodObject>(
   schema: S,
   others: readonly z.ZodObject[],
   sources: Sources,
-  name: string,
+  part: 'broker' | 'agent',
 ): z.output<S> => {
   refuseUnknown(sources.file, knownNames([schema, ...others]))
   const settings: Record<string, unknown> = { ...resolveSettings(schema.shape, sources), ...('tls' in schema.shape ? tlsOf(sources) : {}) }
-  return checkWhole(schema, { ...settings, dataDir: dataDirOf(settings.dataDir, name) })
+  return checkWhole(schema, { ...settings, dataDir: partDirectory(dataDirOf(settings.dataDir), part) })
 }
 
 /** Settings of broker and agent in one process: each has a directory of its own below the one data directory. */
@@ -40,14 +40,14 @@ export const upSettings = <B extends z.ZodObject, A extends z.ZodObject>(broker:
   refuseUnknown(sources.file, knownNames([broker, agent]))
   const ofBroker: Record<string, unknown> = { ...resolveSettings(broker.shape, sources), ...tlsOf(sources) }
   const ofAgent = resolveSettings(agent.shape, sources, UP_RENAMES)
-  const dataDir = dataDirOf(ofBroker.dataDir, '')
+  const dataDir = dataDirOf(ofBroker.dataDir)
   return {
     dataDir,
-    broker: checkWhole(broker, { ...ofBroker, dataDir: join(dataDir, 'broker') }),
+    broker: checkWhole(broker, { ...ofBroker, dataDir: partDirectory(dataDir, 'broker') }),
     agent: checkWhole(agent, {
       ...(ofBroker.host === undefined ? {} : { host: ofBroker.host }),
       ...ofAgent,
-      dataDir: join(dataDir, 'agent'),
+      dataDir: partDirectory(dataDir, 'agent'),
       // The broker's keys are beside it.
       blockedHostPaths: [dataDir, ...((ofAgent.blockedHostPaths as string[] | undefined) ?? [])],
       // What `up` itself fills in when the broker listens.
@@ -87,8 +87,8 @@ const knownNames = (schemas: readonly z.ZodObject[]): string[] => [
 ]
 
 /** Made here, private to its owner, so that a bad place is told before anything starts. */
-const dataDirOf = (given: unknown, name: string): string => {
-  const path = typeof given === 'string' ? resolve(given) : join(defaultDataDir(), name)
+const dataDirOf = (given: unknown): string => {
+  const path = typeof given === 'string' ? resolve(given) : defaultDataDir()
   try {
     makeDirectory(path)
   } catch (error) {

@@ -8,9 +8,10 @@ export type ReadyLine = {
   broker_url?: string
   agent_url?: string
   api_key?: string
-  /** Null when no provider is available; `reason` says what to do. */
+  /** Null when no provider is available; `reason` says why. */
   provider?: string | null
   isolation?: string | null
+  reason?: string
   box_port?: number
   box_rpc_port?: number
 }
@@ -34,7 +35,7 @@ export const announceUp = (ready: ReadyLine, { dataDir, isDefaultDataDir }: UpDe
     ...(isDefaultDataDir || ready.api_key === undefined ? [] : [`BOXOFFICE_API_KEY=${ready.api_key}`]),
   ]
   const lines = [
-    'Boxoffice is ready.',
+    ready.reason === undefined ? 'Boxoffice is ready.' : 'Boxoffice runs, but it can make no sandbox yet.',
     '',
     ...aligned([
       ['broker', ready.broker_url],
@@ -44,30 +45,40 @@ export const announceUp = (ready: ReadyLine, { dataDir, isDefaultDataDir }: UpDe
       ['files', dataDir],
     ]),
     '',
-    'Try, in another terminal:',
-    '',
-    ...(settings.length > 0 ? [`  export ${settings.join(' ')}`] : []),
-    `  ${program} exec -- sh -c 'uname -a | tee system.txt'`,
-    `  ${program} cp default:system.txt .`,
-    `  ${program} shell`,
+    ...(ready.reason === undefined
+      ? [
+          'Try, in another terminal:',
+          '',
+          ...(settings.length > 0 ? [`  export ${settings.join(' ')}`] : []),
+          `  ${program} exec -- sh -c 'uname -a | tee system.txt'`,
+          `  ${program} cp default:system.txt .`,
+          `  ${program} shell`,
+        ]
+      : [
+          `Missing: ${ready.reason}`,
+          `\`${program} doctor\` says what to do. Once a provider works, sandboxes can be made without a restart.`,
+        ]),
     '',
     'Ctrl-C stops it.',
   ]
   process.stdout.write(`${lines.join('\n')}\n`)
 }
 
-export const announcePart = (ready: ReadyLine): void => {
+/** `enrollTokenFile` is where a broker keeps what its agents show. */
+export const announcePart = (ready: ReadyLine, enrollTokenFile?: string): void => {
   const lines = aligned([
     ['broker', ready.broker_url],
     ['agent', ready.agent_url],
     ['provider', 'provider' in ready ? provider(ready) : undefined],
     ['api key', ready.api_key],
+    ['agents', enrollTokenFile === undefined ? undefined : `--broker-url ${ready.broker_url} --enroll-token "$(cat ${enrollTokenFile})"`],
+    ['missing', ready.reason],
   ])
-  process.stdout.write(`Ready.\n${lines.join('\n')}\n`)
+  process.stdout.write(`${ready.reason === undefined ? 'Ready' : 'Started; no sandbox can be made yet'}.\n${lines.join('\n')}\n`)
 }
 
 const provider = ({ provider, isolation }: ReadyLine): string => {
-  if (provider == null) return 'none: no sandbox can be made; `boxoffice doctor` says what is missing'
+  if (provider == null) return 'none'
   return isolation === 'none' ? `${provider}, isolation NONE: what runs here can do what you can` : `${provider}, isolation ${isolation}`
 }
 
