@@ -1,0 +1,3 @@
+import { neighboursSuite } from './suites/neighbours.ts'
+
+neighboursSuite('local')
