@@ -225,9 +225,13 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
     ]
     const other = operations({ unreadiness, metrics })
     const socketPath = config.dataplaneListen?.slice('unix:'.length)
-    const { server, drain } = httpServer(socketPath === undefined ? tls : undefined, (request, response) => {
-      if (!dataplane.handle(request, response)) other(request, response)
-    })
+    const { server, drain } = httpServer(
+      socketPath === undefined ? tls : undefined,
+      (request, response) => {
+        if (!dataplane.handle(request, response)) other(request, response)
+      },
+      config.trustedProxies,
+    )
     server.on('upgrade', (request, socket, head) => dataplane.upgrade(request, socket, head))
     countTraffic(metrics, server)
     // Uploads may take as long as they move; the dataplane gives up one that stalls by itself.
@@ -244,6 +248,7 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
     const { server: control, drain: drainControl } = httpServer(
       controlTls,
       getRequestListener(createControlApp({ manager, revocations, onKeys, verify, log }).fetch),
+      config.trustedProxies,
     )
     const controlUrl = await listen(control, hostOf(config.controlListen), portOf(config.controlListen), controlTls)
     teardown.defer(drainControl)

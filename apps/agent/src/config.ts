@@ -67,6 +67,8 @@ export const AgentConfig = z
       .prefault({}),
     /** Web origins that may call the dataplane [C-69]. */
     corsOrigins: z.array(z.string()).default([]),
+    /** Addresses behind which are many clients: brokers and reverse proxies. */
+    trustedProxies: z.array(z.string()).default([]),
     /** Token buckets by who a token is for; each is off unless it is set [C-58]. */
     dataplaneRates: z
       .strictObject({

@@ -3,7 +3,7 @@ import { chmod, readFile, rm } from 'node:fs/promises'
 import { createServer, type RequestListener, type Server } from 'node:http'
 import { createServer as createSecureServer } from 'node:https'
 import { type AddressInfo, connect } from 'node:net'
-import { drainable, refuseInEnvelope, requireHost, SERVER_OPTIONS } from '@boxoffice/node-http'
+import { drainable, limitConnections, refuseInEnvelope, requireHost, SERVER_OPTIONS } from '@boxoffice/node-http'
 import { BoxofficeError } from '@boxoffice/protocol'
 
 export type Tls = { cert: Buffer; key: Buffer } | undefined
@@ -23,10 +23,15 @@ const readPem = async (path: string, flag: string): Promise<Buffer> => {
 const DRAIN_MS = 10_000
 
 /** A server, and what ends it: no new work, requests in flight get their time, then the rest is cut. */
-export const httpServer = (tls: Tls, listener: RequestListener): { server: Server; drain: () => Promise<void> } => {
+export const httpServer = (
+  tls: Tls,
+  listener: RequestListener,
+  trustedProxies: readonly string[],
+): { server: Server; drain: () => Promise<void> } => {
   const hosted = requireHost(listener)
   const server = tls === undefined ? createServer(SERVER_OPTIONS, hosted) : secureServer(tls, hosted)
   refuseInEnvelope(server)
+  limitConnections(server, { trustedProxies })
   return { server, drain: drainable(server, tls === undefined ? 'connection' : 'secureConnection', DRAIN_MS) }
 }
 

@@ -1,4 +1,5 @@
 export { isCanonicalToken } from './canonical-token.ts'
+export { type ConnectionLimits, limitConnections, markAuthenticated } from './connection-limits.ts'
 export { requireSingleHeaders } from './doubled-header.ts'
 export { drainable } from './drain.ts'
 export { OpenSockets } from './open-sockets.ts'

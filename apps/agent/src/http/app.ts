@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Duplex } from 'node:stream'
-import { createOrigins, tokenOf } from '@boxoffice/node-http'
+import { createOrigins, markAuthenticated, tokenOf } from '@boxoffice/node-http'
 import { BoxofficeError, type Capability, fromUnknown, requestIdFrom, type SessionTokenClaims } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
 import type { Registry } from 'prom-client'
@@ -87,6 +87,7 @@ export const createDataplane = (options: DataplaneOptions): Dataplane => {
     const checked = auth.authenticate(token, target.sandboxId)
     const claims = checked instanceof Promise ? await checked : checked
     context.claims = claims
+    markAuthenticated(incoming.socket)
     const { route, id } = router.match(incoming.method ?? 'GET', target.path)
     context.route = route.path
     context.alias = route.alias === true

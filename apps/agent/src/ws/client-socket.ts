@@ -1,5 +1,5 @@
 import type { Duplex } from 'node:stream'
-import { allowMessageBytes, countRead, terminateSoon } from '@boxoffice/node-http'
+import { allowMessageBytes, countRead, markAuthenticated, terminateSoon } from '@boxoffice/node-http'
 import { BoxofficeError, CLOSE, fromUnknown, LIMITS, type SessionTokenClaims, STREAM_STDIN, TIMES } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
 import type { WebSocket } from 'ws'
@@ -213,6 +213,7 @@ export class ClientSocket implements AttachmentOwner {
     const claims = await this.#options.auth.authenticate(token, this.#options.sandboxId, this.#claims)
     if (this.#claims === undefined) this.#options.limits.wsOpen(claims)
     allowMessageBytes(this.#ws, LIMITS.messageBytes)
+    markAuthenticated(this.#options.socket)
     await this.#accept(claims)
     this.#options.opened(claims, token)
   }

@@ -1,6 +1,14 @@
 import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
-import { OpenSockets, type Origins, offeredProtocols, requireSingleHeaders, subprotocolToken, tokenOf } from '@boxoffice/node-http'
+import {
+  markAuthenticated,
+  OpenSockets,
+  type Origins,
+  offeredProtocols,
+  requireSingleHeaders,
+  subprotocolToken,
+  tokenOf,
+} from '@boxoffice/node-http'
 import {
   BoxofficeError,
   fromUnknown,
@@ -96,6 +104,7 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
     }
     const claims = await auth.authenticate(token, target.sandboxId)
     caller.claims = claims
+    markAuthenticated(request.socket)
     const sandbox = auth.sandbox(claims)
     if (sandbox.lost !== undefined) throw new BoxofficeError('SANDBOX_LOST', 'The sandbox is gone; negotiate again')
     limits.wsOpen(claims)

@@ -22,6 +22,7 @@ describe('configuration', () => {
       poolConcurrency: 2,
       reserve: {},
       corsOrigins: [],
+      trustedProxies: [],
       dataplaneRates: {},
       destroyOnExit: false,
     })

@@ -1,3 +1,4 @@
+import { markAuthenticated } from '@boxoffice/node-http'
 import { BoxofficeError, type ErrorNaming, fromUnknown, LIMITS, type PrincipalLimit, RateLimit, requestIdFrom } from '@boxoffice/protocol'
 import { type Context, Hono } from 'hono'
 import type { Principal, Principals } from '../access/principals.ts'
@@ -70,6 +71,8 @@ async function serve(c: Context<Env>, route: AnyRoute, options: AppOptions, addr
     // Counted here and told below: what is wrong with a request is told first [C-19], but it is not for nothing.
     const limited = principal === null ? undefined : options.controlLimit.refusal(principal)
     await countFailures(options.authFailures, address, () => route.admit?.(known.credential, c.req.param('id') ?? ''))
+    const socket = c.env?.incoming?.socket
+    if (route.auth !== 'none' && socket !== undefined) markAuthenticated(socket)
     const rawBody = route.body === undefined ? undefined : await readJson(c.req, bodyLimit(route))
     if (typeof route.naming === 'function') naming = route.naming(rawBody)
     const body = route.body === undefined ? undefined : validate(route.body, rawBody)

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { createServer as createHttpServer, type IncomingMessage, type RequestListener, type Server } from 'node:http'
 import { createServer as createHttpsServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
-import { drainable, hasBody, refuseInEnvelope, refuseUnparsed, requireHost, SERVER_OPTIONS } from '@boxoffice/node-http'
+import { drainable, hasBody, limitConnections, refuseInEnvelope, refuseUnparsed, requireHost, SERVER_OPTIONS } from '@boxoffice/node-http'
 import { BoxofficeError, fromUnknown, newRequestId } from '@boxoffice/protocol'
 import { getRequestListener, RequestError } from '@hono/node-server'
 import type { Hono } from 'hono'
@@ -11,7 +11,12 @@ import { StartError } from '../start-error.ts'
 import type { Env } from './app.ts'
 import { refusalResponse } from './errors.ts'
 
-export type ListenOptions = { host: string; port: number; tls?: { cert: string; key: string } | undefined }
+export type ListenOptions = {
+  host: string
+  port: number
+  tls?: { cert: string; key: string } | undefined
+  trustedProxies?: readonly string[]
+}
 
 /** What passes bytes on, and opens sockets. */
 export type Bytes = Pick<Relay, 'owns' | 'handle' | 'upgrade'>
@@ -25,7 +30,7 @@ const DRAIN_MS = 10_000
 export async function listen(
   app: Hono<Env>,
   relay: Bytes,
-  { host, port, tls }: ListenOptions,
+  { host, port, tls, trustedProxies = [] }: ListenOptions,
 ): Promise<{ port: number; close(): Promise<void> }> {
   const server = createServer(requireHost(listenerOf(app, relay)), tls)
   const close = drainable(server, tls === undefined ? 'connection' : 'secureConnection', DRAIN_MS)
@@ -37,6 +42,7 @@ export async function listen(
     server.emit('request', request, response)
   })
   refuseInEnvelope(server)
+  limitConnections(server, { trustedProxies })
   await new Promise<void>((resolve, reject) => {
     server.once('error', (thrown: NodeJS.ErrnoException) => reject(cannotListen(thrown, host, port)))
     server.listen(port, host, resolve)

@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Duplex } from 'node:stream'
-import { createOrigins, tokenOf } from '@boxoffice/node-http'
+import { createOrigins, markAuthenticated, tokenOf } from '@boxoffice/node-http'
 import { fromUnknown, requestIdFrom } from '@boxoffice/protocol'
 import type { Log } from '../log.ts'
 import type { Admission } from './admission.ts'
@@ -45,6 +45,7 @@ export function createRelay({ admission, corsOrigins, metrics, log }: RelayOptio
     const token = tokenOf(incoming.headers)
     if (token === undefined) throw unauthenticated('a session token is required: Authorization: Bearer <token>')
     const passage = await admission.admit(sessionId, token)
+    markAuthenticated(incoming.socket)
     if (path === undefined) throw noRoute()
     await forward({ incoming, outgoing, passage, requestId, connections, path: sandboxPath(passage.session.sandboxId, path, query) })
   }

@@ -1,5 +1,5 @@
 import type { Duplex } from 'node:stream'
-import { allowMessageBytes, terminateSoon } from '@boxoffice/node-http'
+import { allowMessageBytes, markAuthenticated, terminateSoon } from '@boxoffice/node-http'
 import { BoxofficeError, CLOSE, fromUnknown, LIMITS, SUBPROTOCOL_LINES, TIMES } from '@boxoffice/protocol'
 import { WebSocket } from 'ws'
 import type { Log } from '../log.ts'
@@ -164,6 +164,7 @@ export class RelayedSocket {
     clearTimeout(this.#authLate)
     const passage = await admit(token)
     allowMessageBytes(this.#ws, LIMITS.messageBytes)
+    markAuthenticated(this.#client)
     const link = await open(passage, this.#aborter.signal)
     this.#claims = passage.claims
     // The agent answers the broker's token with the `auth_ok` that the client waits for.

@@ -1,6 +1,14 @@
 import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
-import { OpenSockets, type Origins, offeredProtocols, requireSingleHeaders, subprotocolToken, tokenOf } from '@boxoffice/node-http'
+import {
+  markAuthenticated,
+  OpenSockets,
+  type Origins,
+  offeredProtocols,
+  requireSingleHeaders,
+  subprotocolToken,
+  tokenOf,
+} from '@boxoffice/node-http'
 import {
   BoxofficeError,
   fromUnknown,
@@ -97,6 +105,7 @@ export function createRelaySockets(options: RelaySocketsOptions): RelaySockets {
       return accept((relayed) => relayed.awaitAuth(), false)
     }
     const passage = await admission.admit(sessionId, token)
+    markAuthenticated(socket)
     const agent = await link(passage, signal)
     if (socket.destroyed) return void agent.connection.destroy()
     accept((relayed) => relayed.begin(passage.claims, agent))

@@ -69,6 +69,7 @@ export const AGENT_FLAGS: readonly Flag[] = [
   ['--public-url <url>', 'where clients reach the agent; default: where it listens'],
   ...TLS_FLAGS,
   ['--cors-origins <origins>', 'web origins that may call, with commas between'],
+  ['--trusted-proxies <addresses>', 'proxies and brokers, which connect for many clients, with commas between'],
   ...PROVIDER_FLAGS,
   ['--log-level <level>', 'silent, error, warn, info, debug or trace; default info'],
 ]

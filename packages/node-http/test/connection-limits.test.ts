@@ -1,0 +1,58 @@
+import { once } from 'node:events'
+import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net'
+import { afterEach, expect, test } from 'vitest'
+import { type ConnectionLimits, limitConnections, markAuthenticated } from '../src/index.ts'
+
+let server: Server
+const clients: Socket[] = []
+afterEach(() => {
+  for (const client of clients.splice(0)) client.destroy()
+  server.close()
+})
+
+const listen = async (limits: Partial<ConnectionLimits>): Promise<void> => {
+  server = createServer()
+  limitConnections(server, limits)
+  await once(server.listen(0, '127.0.0.1'), 'listening')
+}
+
+/** A client, and the server's end of its connection. */
+const dial = async (): Promise<{ client: Socket; accepted: Socket; closed: Promise<unknown> }> => {
+  const client = connect((server.address() as AddressInfo).port, '127.0.0.1').on('error', () => {})
+  clients.push(client)
+  const closed = once(client, 'close')
+  client.resume()
+  const [accepted] = (await once(server, 'connection')) as [Socket]
+  accepted.on('error', () => {}).resume()
+  return { client, accepted, closed }
+}
+
+test('[2.1] of one address, strangers above the bound push out the oldest; who has authenticated stays', async () => {
+  await listen({ strangersPerAddress: 2 })
+  const known = await dial()
+  markAuthenticated(known.accepted)
+  const oldest = await dial()
+  const others = [await dial(), await dial()]
+  await oldest.closed
+  expect(oldest.accepted.destroyed).toBe(true)
+  for (const { accepted } of [known, ...others]) expect(accepted.destroyed).toBe(false)
+  // One that has gone by itself makes room.
+  others[0]?.client.destroy()
+  await once(others[0]?.accepted as Socket, 'close')
+  const next = await dial()
+  for (const { accepted } of [known, others[1] as (typeof others)[number], next]) expect(accepted.destroyed).toBe(false)
+})
+
+test('[2.1] trusted proxies have the total alone, of which the oldest stranger goes first', async () => {
+  await listen({ strangersPerAddress: 1, total: 3, trustedProxies: ['127.0.0.1'] })
+  const known = await dial()
+  markAuthenticated(known.accepted)
+  const [first, second, third] = [await dial(), await dial(), await dial()]
+  await first.closed
+  for (const { accepted } of [known, second, third]) expect(accepted.destroyed).toBe(false)
+  for (const { accepted } of [second, third]) markAuthenticated(accepted)
+  // Nobody is a stranger but the one that comes.
+  const fourth = await dial()
+  await fourth.closed
+  for (const { accepted } of [known, second, third]) expect(accepted.destroyed).toBe(false)
+})
