@@ -14,6 +14,8 @@ export const ProviderAbilities = z.object({
   network: z.boolean(),
   extra_mounts: z.boolean(),
   oci_runtimes: z.array(z.string()),
+  /** Whether a sandbox can have an image; agents of before do not say. */
+  images: z.boolean().optional(),
 })
 export type ProviderAbilities = z.infer<typeof ProviderAbilities>
 

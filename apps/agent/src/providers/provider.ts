@@ -16,6 +16,8 @@ export type ProviderCapabilities = {
   /** Whether it can mount directories of the host beside the workspace, and a workspace read-only [0-28]. */
   extraMounts: boolean
   ociRuntimes: readonly string[]
+  /** Whether a sandbox can have an image of its own. */
+  images: boolean
 }
 
 /** A directory of the host, links resolved, and where it is in the sandbox. */
@@ -101,10 +103,11 @@ export const bindsOf = ({ workspaceDirectory: source, workspaceReadOnly: readOnl
   })
 
 /** The capabilities as agents report them. */
-export const abilitiesOf = ({ limits, network, extraMounts, ociRuntimes }: ProviderCapabilities): ProviderAbilities => ({
+export const abilitiesOf = ({ limits, network, extraMounts, ociRuntimes, images }: ProviderCapabilities): ProviderAbilities => ({
   limits: [...limits],
   not_enforced: LIMITS.filter((limit) => !limits.includes(limit)),
   network,
   extra_mounts: extraMounts,
   oci_runtimes: [...ociRuntimes],
+  images,
 })

@@ -28,7 +28,15 @@ const providerOf = async ({ status, message }: Answer) => {
   const lines: string[] = []
   const log = pino({ level: 'trace' }, { write: (line: string) => void lines.push(line) })
   const docker = new Docker({ protocol: 'http', host: '127.0.0.1', port: (server.address() as AddressInfo).port })
-  const capabilities = { isolation: 'container', suspend: [], limits: [], network: true, extraMounts: true, ociRuntimes: [] } as const
+  const capabilities = {
+    isolation: 'container',
+    suspend: [],
+    limits: [],
+    network: true,
+    extraMounts: true,
+    ociRuntimes: [],
+    images: true,
+  } as const
   return { provider: dockerProvider({ docker, installId: 'i', instanceId: 'n', capabilities, log }), lines }
 }
 

@@ -129,7 +129,15 @@ describe('provider slot', () => {
     open: async () =>
       ({
         name: 'local',
-        capabilities: { isolation: 'none', suspend: [], limits: ['cpus'], network: false, extraMounts: false, ociRuntimes: [] },
+        capabilities: {
+          isolation: 'none',
+          suspend: [],
+          limits: ['cpus'],
+          network: false,
+          extraMounts: false,
+          ociRuntimes: [],
+          images: false,
+        },
         probe: async () => status(),
         close: async () => {},
       }) as unknown as Provider,
@@ -148,7 +156,7 @@ describe('provider slot', () => {
     expect(await slot.look()).toBe(true)
     expect(slot.report()).toMatchObject({ name: 'local', available: true, reason: null })
     expect(slot.report().capabilities).toEqual({
-      ...{ limits: ['cpus'], network: false, extra_mounts: false, oci_runtimes: [] },
+      ...{ limits: ['cpus'], network: false, extra_mounts: false, oci_runtimes: [], images: false },
       not_enforced: ['memory_mb', 'pids_limit', 'read_only_rootfs', 'tmp_size', 'workspace_disk'],
     })
     there = false

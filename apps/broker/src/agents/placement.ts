@@ -10,6 +10,8 @@ export type Wishes = {
   preferred?: readonly string[]
   provider?: string | null
   relay?: RelayPreference | null
+  /** A client has named an image: an agent without images would run it in something else. */
+  needsImage?: boolean
 }
 
 /** Names that mean a provider here whether or not an agent has it; of all others at least one agent must have it [4-176]. */
@@ -53,12 +55,14 @@ export class Placement {
 
   /** `chosen` is called in the turn of the choice, so that the next choice sees what it counts. */
   async #choose(
-    { except = NONE, preferred = [], provider = null, relay = null }: Wishes,
+    { except = NONE, preferred = [], provider = null, relay = null, needsImage = false }: Wishes,
     chosen: (agent: AgentRecord) => void,
   ): Promise<AgentRecord> {
     const agents = (await this.#store.agents.list()).filter(({ id }) => !except.has(id))
     const fitting = provider === null ? agents : agents.filter((agent) => agent.provider.name === provider)
-    const available = fitting.filter((agent) => this.isHeard(agent) && agent.provider.available)
+    const present = fitting.filter((agent) => this.isHeard(agent) && agent.provider.available)
+    const available = needsImage ? present.filter(({ provider: { capabilities } }) => capabilities?.images !== false) : present
+    if (available.length === 0 && present[0] !== undefined) throw withoutImages(present[0])
     const usable = available.filter((agent) => modeOf(relay ?? 'auto', agent.relay) !== undefined)
     if (usable.length === 0 && available[0] !== undefined) requireMode(relay ?? 'auto', available[0])
     const [first, ...others] = usable
@@ -95,6 +99,11 @@ export class Placement {
   isHeard(agent: AgentRecord): boolean {
     return this.#silence.ms(agent) <= this.#timeoutMs
   }
+}
+
+function withoutImages({ provider: { name } }: AgentRecord): BoxofficeError {
+  const message = `image: the provider "${name}" has no images; leave image out, or start an agent with: boxoffice agent --provider docker`
+  return new BoxofficeError('INVALID_REQUEST', message, { details: { field: 'image' } })
 }
 
 function unavailable(heard: AgentRecord[], provider: string | null): BoxofficeError {

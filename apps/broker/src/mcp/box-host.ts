@@ -165,6 +165,7 @@ export class BoxHost implements McpHost {
       ...{ scope: { type: 'thread', id: sessionId }, mode: 'ensure', shape: 'full', actor: undefined, wanted: readWanted(undefined) },
       ...{ sandboxHint: null, provider: null, profile: 'default', relay: null, overrides, labels: { surface: 'mcp' } },
       ...{ onMismatch: 'warn', members: null, repeatable: null, labelQuota: null },
+      needsImage: config.box.image !== null,
       wait: signal.aborted ? 0 : Math.ceil(config.box.startup_timeout_sec),
     }
   }

@@ -37,6 +37,8 @@ export type NegotiateRequest = {
   relay: RelayPreference | null
   labels: Record<string, string>
   onMismatch: 'warn' | 'fail'
+  /** The client has named the image of `overrides`; one of the operator is not used where there are none. */
+  needsImage?: boolean
   /** Who else may use the scope from now on; null: as it is. By its owner only. */
   members: readonly string[] | null
   /** Whole seconds that the caller waits for a sandbox that starts [C-17]. */

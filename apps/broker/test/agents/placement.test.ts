@@ -31,3 +31,17 @@ test('choices whose rows are not written yet count: sessions that come at once a
   live.b = 5
   expect((await placement.choose()).id).toBe('c')
 })
+
+test('[2-03] an image of a client’s goes to an agent that has images; where none has, it is refused', async () => {
+  const list = (...images: (boolean | undefined)[]) =>
+    images.map((has, at) => ({ ...agents[at], provider: { ...agents[at]?.provider, capabilities: { images: has } } }))
+  const choose = (...images: (boolean | undefined)[]) => {
+    const store = { ...storeOf({}), agents: { list: async () => list(...images) } } as unknown as Store
+    return new Placement(store, 1000, { ms: () => 0 }).choose({ needsImage: true })
+  }
+  expect([(await choose(false, true)).id, (await choose(false, undefined)).id]).toEqual(['b', 'b'])
+  await expect(choose(false, false)).rejects.toMatchObject({
+    ...{ status: 400, code: 'INVALID_REQUEST', details: { field: 'image' } },
+    message: expect.stringMatching(/^image: the provider "fake" has no images; leave image out/),
+  })
+})

@@ -78,5 +78,6 @@ const capabilitiesOf = (info: EngineInfo): ProviderCapabilities => {
     network: true,
     extraMounts: true,
     ociRuntimes: Object.keys(info.Runtimes ?? {}),
+    images: true,
   }
 }

@@ -80,6 +80,7 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
     network: bwrap === undefined,
     extraMounts: bwrap !== undefined,
     ociRuntimes: [],
+    images: false,
   }
 
   // What holds the number of processes without a control group has to be known when bubblewrap starts, and is the profile's.

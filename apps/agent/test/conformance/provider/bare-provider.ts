@@ -85,7 +85,7 @@ const bareProvider = async (dataDirectory: string): Promise<Provider> => {
 
   return {
     name: 'bare',
-    capabilities: { isolation: 'none', suspend: ['stop'], limits: [], network: true, extraMounts: false, ociRuntimes: [] },
+    capabilities: { isolation: 'none', suspend: ['stop'], limits: [], network: true, extraMounts: false, ociRuntimes: [], images: false },
     workspacePath: (workspaceDirectory) => workspaceDirectory,
     probe: async () => ({ available: true }),
     async create(id, spec, signal) {

@@ -231,6 +231,7 @@ export class BoxService {
           ...{ [BOX_LABEL.key]: BOX_LABEL.value, 'langbot.session_id': id },
           ...(spec.session_id === undefined ? { scope_template: template } : {}),
         },
+        needsImage: spec.image !== undefined,
         ...{ onMismatch: 'warn', members: null, wait: WAIT_SECONDS, repeatable: null },
         labelQuota: { ...BOX_LABEL, max: settings.maxSessions },
       },
