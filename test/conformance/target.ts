@@ -30,6 +30,13 @@ const PRINCIPALS = {
 } as const
 export type PrincipalName = keyof typeof PRINCIPALS
 
+/** The broker does not offer a profile of `test/conformance/broker.json`: what needs it cannot be tried there. */
+export class MissingProfile extends Error {
+  constructor(profile: string) {
+    super(`the broker has no profile ${profile}; those of test/conformance/broker.json make this case run`)
+  }
+}
+
 /** A broker that is known by its URL and an operator's key, and what a run leaves behind there until `close`. */
 export class Target {
   readonly broker: string
@@ -84,6 +91,8 @@ export class Target {
       headers: { prefer: 'wait=60', ...headers },
       body: { ...(this.mode === 'relay' ? { relay: 'always' } : {}), ...body },
     })
+    if (reply.status === 400 && typeof body.profile === 'string' && reply.text.includes('there is no profile'))
+      throw new MissingProfile(body.profile)
     if (reply.status === 200) this.#sessions.add(reply.body.session_id)
     return reply
   }

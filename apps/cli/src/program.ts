@@ -3,6 +3,7 @@ import { agentCommand } from './commands/agent.ts'
 import { brokerCommand } from './commands/broker.ts'
 import { cpCommand } from './commands/cp.ts'
 import { doctorCommand } from './commands/doctor.ts'
+import { envCommand } from './commands/env.ts'
 import { execCommand } from './commands/exec.ts'
 import { keysCommand } from './commands/keys.ts'
 import { lsCommand } from './commands/ls.ts'
@@ -27,6 +28,7 @@ export const createProgram = (): Command => {
     lsCommand(),
     sessionsCommand(),
     keysCommand(),
+    envCommand(),
     doctorCommand(),
   ]) {
     program.addCommand(command)

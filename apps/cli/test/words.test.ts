@@ -72,6 +72,15 @@ test('ls lists a file, and threads whose ids have colons', async () => {
   ])
 })
 
+test('env prints what a program needs, as a shell reads it', async () => {
+  const { stdout } = await boxoffice('env')
+  const read = spawnSync('sh', ['-c', `${stdout}printf '%s %s' "$BOXOFFICE_URL" "$BOXOFFICE_API_KEY"`], { encoding: 'utf8' })
+  expect(read.stdout).toBe(`${up.ready.broker_url} ${up.ready.api_key}`)
+  expect(JSON.parse((await boxoffice('env', '--json')).stdout)).toEqual({
+    ...{ BOXOFFICE_URL: up.ready.broker_url, BOXOFFICE_API_KEY: up.ready.api_key },
+  })
+})
+
 test('a stop says what becomes of the sandboxes', async () => {
   for (const [flags, words] of [
     [[], 'Stopping: sandboxes stay, and the next start finds them again.\n'],
