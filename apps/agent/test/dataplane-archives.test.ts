@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto'
-import { readdir, readFile } from 'node:fs/promises'
+import { readdir, readFile, readlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
-import { extract, pack } from 'tar-stream'
+import { extract, type Header, pack } from 'tar-stream'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { TestDataplane } from './support/dataplane.ts'
 import { refused } from './support/refused.ts'
@@ -16,11 +16,18 @@ afterAll(() => dp[Symbol.asyncDispose]())
 const host = (path: string): string => join(dp.sandbox.workspacePath, path)
 const sha256 = (bytes: Uint8Array): string => createHash('sha256').update(bytes).digest('hex')
 
-type Entry = { name: string; type?: 'file' | 'directory' | 'symlink' | 'link' | 'fifo'; linkname?: string; mode?: number; text?: string }
+type Entry = {
+  name: string
+  type?: 'file' | 'directory' | 'symlink' | 'link' | 'fifo'
+  linkname?: string
+  mode?: number
+  text?: string
+  pax?: Record<string, string>
+}
 
 const tar = async (entries: Entry[]): Promise<Buffer> => {
   const archive = pack()
-  for (const { text, ...header } of entries) archive.entry(header, text ?? '')
+  for (const { text, ...header } of entries) archive.entry(header as Header, text ?? '')
   archive.finalize()
   const chunks: Buffer[] = []
   for await (const chunk of archive) chunks.push(chunk as Buffer)
@@ -53,8 +60,14 @@ describe('archives', () => {
         { name: 'l/evil', text: 'x' },
       ],
     ],
-    ['a link that leads outside', [{ name: 'l', type: 'symlink', linkname: '../../../etc' }]],
-    ['an absolute link', [{ name: 'l', type: 'symlink', linkname: '/etc' }]],
+    [
+      'one through a link that leads outside',
+      [
+        { name: 'out', type: 'symlink', linkname: '/etc' },
+        { name: 'out/evil', text: 'x' },
+      ],
+    ],
+    ['a name that is not UTF-8 in a pax header', [{ name: 'latin', pax: { path: 'caf\ufffd' }, text: 'x' }]],
     ['a hard link', [{ name: 'h', type: 'link', linkname: 'x' }]],
     ['a fifo', [{ name: 'f', type: 'fifo' }]],
   ])('%s is refused', async (_name, entries) => {
@@ -89,6 +102,60 @@ describe('archives', () => {
     })
     expect(await refused(await dp.download('out/one', {}, { archive: 'tar' }))).toEqual([400, 'NOT_A_DIRECTORY'])
     expect((await dp.download('out', {}, { archive: 'zip' })).status).toBe(400)
+  })
+})
+
+describe('[4-103, C-61] links in archives', () => {
+  /** What a Python virtual environment has. */
+  const VENV =
+    'mkdir -p venv/bin venv/lib/python3/site-packages && cd venv && ln -s lib lib64 && ln -s /usr/bin/python3 bin/python3 && ln -s python3 bin/python && echo "home = /usr/bin" > pyvenv.cfg && echo x > lib/python3/site-packages/six.py'
+  const LOOK = 'find . -type l -printf "%p -> %l\\n" | sort; cat pyvenv.cfg lib64/python3/site-packages/six.py; readlink bin/python3'
+
+  test('a virtual environment goes down and up again, also over itself', async () => {
+    await dp.exec({ command: VENV })
+    const bytes = new Uint8Array(await (await dp.download('venv', {}, { archive: 'tar' })).arrayBuffer())
+    for (const target of ['copy', 'copy', 'venv'])
+      expect([target, (await dp.upload(target, bytes, { archive: 'tar' })).status]).toEqual([target, 200])
+    const { stdout } = await dp.exec({ command: LOOK, cwd: 'venv' })
+    expect(stdout).toContain('./bin/python3 -> /usr/bin/python3\n')
+    expect(await dp.exec({ command: LOOK, cwd: 'copy' })).toMatchObject({ stdout })
+  })
+
+  test('one that leads out is made as it is, and followed by no file call', async () => {
+    const links = { absolute: '/etc', parent: '../../../..', dangling: '/nowhere/at/all' }
+    const entries = Object.entries(links).map(([name, linkname]): Entry => ({ name, type: 'symlink', linkname }))
+    expect((await dp.upload('out-links', new Uint8Array(await tar(entries)), { archive: 'tar' })).status).toBe(200)
+    for (const [name, target] of Object.entries(links)) {
+      expect(await readlink(host(`out-links/${name}`))).toBe(target)
+      for (const answer of [
+        await dp.download(`out-links/${name}/passwd`),
+        await dp.upload(`out-links/${name}/evil`, 'x'),
+        await dp.post('/files/mkdir', { path: `out-links/${name}/evil` }),
+        await dp.post('/files/move', { from: 'out-links/absolute', to: `out-links/${name}/evil` }),
+        await dp.fetch(`/files?path=out-links/${name}`),
+        await dp.fetch(`/files/stat?follow=true&path=out-links/${name}`),
+        await dp.fetch(`/files?path=out-links/${name}/passwd`, { method: 'DELETE' }),
+      ])
+        expect([name, ...(await refused(answer))]).toEqual([name, 400, 'INVALID_PATH'])
+    }
+  })
+
+  test('a link takes the place of a file, and a file that of a link; a directory stays', async () => {
+    await dp.exec({ command: 'mkdir -p places/directory && cd places && echo kept > target && echo old > file && ln -s target link' })
+    const up = async (entries: Entry[]): Promise<Response> => dp.upload('places', new Uint8Array(await tar(entries)), { archive: 'tar' })
+    expect(
+      (
+        await up([
+          { name: 'file', type: 'symlink', linkname: 'target' },
+          { name: 'link', text: 'new' },
+        ])
+      ).status,
+    ).toBe(200)
+    expect(await dp.exec({ command: 'readlink file; test -L link || cat link target', cwd: 'places' })).toMatchObject({
+      stdout: 'target\nnewkept\n',
+    })
+    expect(await refused(await up([{ name: 'directory', type: 'symlink', linkname: 'x' }]))).toEqual([400, 'IS_DIRECTORY'])
+    expect((await readdir(host('places'))).sort()).toEqual(['directory', 'file', 'link', 'target'])
   })
 })
 

@@ -78,6 +78,7 @@ const limited = (body: Readable, limit: number, fits: () => void): Transform => 
 
 const unpackEntry = async (context: Context, header: Header, content: AsyncIterable<Buffer>): Promise<number> => {
   const { sandbox, directory, signal } = context
+  assertUnicode(header)
   const name = cleanName(header.name)
   if (name === '') return 0
   const target = entryBelow(directory, name)
@@ -88,7 +89,7 @@ const unpackEntry = async (context: Context, header: Header, content: AsyncItera
       await fileCall(sandbox, { op: 'mkdir', root, path, parents: true, mode: modeOf(header) }, { given, signal })
       return 0
     case 'symlink':
-      await fileCall(sandbox, { op: 'symlink', root, path, target: header.linkname }, { given, signal })
+      await fileCall(sandbox, { op: 'symlink', root, path, target: header.linkname, replace: true }, { given, signal })
       return 0
     case 'file':
     case 'contiguous-file':
@@ -106,7 +107,7 @@ const storeEntry = async (
   path: SandboxPath,
   { header, content }: { header: Header; content: AsyncIterable<Buffer> },
 ): Promise<number> => {
-  const { channel, result } = await writeFile(sandbox, path, { overwrite: true, mode: modeOf(header), signal })
+  const { channel, result } = await writeFile(sandbox, path, { overwrite: true, follow: false, mode: modeOf(header), signal })
   try {
     for await (const chunk of content) if (!channel.write(chunk)) await channel.drained(signal)
     channel.write(Buffer.alloc(0))
@@ -121,6 +122,13 @@ const storeEntry = async (
 
 /** Nothing in an archive sets more than permission bits. */
 const modeOf = ({ mode }: Header): number => mode & 0o777
+
+/** Names in pax headers are UTF-8; of others nobody can tell what was meant. The decoder leaves U+FFFD in their place. */
+const assertUnicode = ({ pax }: Header): void => {
+  const { path, linkpath } = (pax ?? {}) as { path?: string; linkpath?: string }
+  for (const name of [path, linkpath])
+    if (name?.includes('\ufffd')) throw new BoxofficeError('INVALID_PATH', `archive: entry ${JSON.stringify(name)} is not UTF-8`)
+}
 
 const cleanName = (name: string): string => {
   const bad = (why: string): BoxofficeError => new BoxofficeError('INVALID_PATH', `archive: entry ${JSON.stringify(name)} ${why}`)

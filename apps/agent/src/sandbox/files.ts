@@ -113,7 +113,8 @@ export const readFile = async (
   return { channel, done }
 }
 
-export type WriteOptions = { mode?: number; overwrite: boolean; ifMatch?: string; size?: number; signal: AbortSignal }
+/** `follow: false` replaces a link instead of what it leads to. */
+export type WriteOptions = { mode?: number; overwrite: boolean; follow?: boolean; ifMatch?: string; size?: number; signal: AbortSignal }
 
 /** An upload in progress. The file appears whole at the end, or not at all. */
 export type Upload = {
@@ -133,6 +134,7 @@ export const writeFile = async (sandbox: Sandbox, { root, path, given }: Sandbox
       root,
       path,
       overwrite: options.overwrite,
+      ...(options.follow === undefined ? {} : { follow: options.follow }),
       ...(options.mode === undefined ? {} : { mode: options.mode }),
       ...(options.ifMatch === undefined ? {} : { if_match: options.ifMatch }),
       ...(options.size === undefined ? {} : { size: options.size }),

@@ -4,8 +4,9 @@ use rustix::fs::{AtFlags, FileType, Mode, RawMode, RenameFlags, renameat, rename
 use rustix::io::Errno;
 
 use super::error::FileError;
-use super::path::{Located, Root, split};
+use super::path::{Located, Root};
 use super::tree;
+use super::write::temporary_name;
 
 /// True where it was not there before.
 pub fn mkdir(root: &Root, path: &str, parents: bool, mode: Option<u32>) -> Result<bool, FileError> {
@@ -57,29 +58,23 @@ pub fn remove(root: &Root, path: &str, recursive: bool) -> Result<(), FileError>
     }
 }
 
-pub fn symlink(root: &Root, path: &str, target: &str) -> Result<(), FileError> {
-    let located = not_root(root.locate(path, false)?)?;
-    let (folder, _) = split(path.trim_matches('/'));
-    if root.is_confined() {
-        stays_inside(&root.target(folder, target)?)?;
+/// With any target: what follows a link judges where it leads. `replace`: a file or link that is there goes in the same moment.
+pub fn symlink(root: &Root, path: &str, target: &str, replace: bool) -> Result<(), FileError> {
+    let Located { parent, name, stat } = not_root(root.locate(path, false)?)?;
+    match symlinkat(target, &parent, &*name) {
+        Err(Errno::EXIST) if replace => {}
+        other => return Ok(other?),
     }
-    Ok(symlinkat(target, &located.parent, &*located.name)?)
-}
-
-/// By its text alone: a target that does not exist yet is allowed, and every use of it is judged again.
-fn stays_inside(path: &str) -> Result<(), FileError> {
-    let mut depth = 0i32;
-    for part in path.split('/') {
-        depth += match part {
-            "" | "." => 0,
-            ".." => -1,
-            _ => 1,
-        };
-        if depth < 0 {
-            return Err(FileError::Escapes);
-        }
+    if stat.is_some_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory) {
+        return Err(FileError::IsDirectory);
     }
-    Ok(())
+    let temporary = temporary_name()?;
+    symlinkat(target, &parent, &*temporary)?;
+    let renamed = renameat(&parent, &*temporary, &parent, &*name);
+    if renamed.is_err() {
+        let _ = unlinkat(&parent, &*temporary, AtFlags::empty());
+    }
+    Ok(renamed?)
 }
 
 fn not_root(located: Located) -> Result<Located, FileError> {

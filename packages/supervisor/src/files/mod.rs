@@ -54,8 +54,8 @@ fn root_of(name: RootName, workspace: PathBuf) -> Result<Root, FileError> {
 fn run(link: &mut Link, root: &Root, operation: Operation) -> Result<(), FileError> {
     match operation {
         Operation::Read { path, offset, length } => read::read(link, root, &path, offset, length),
-        Operation::Write { path, mode, overwrite, size, if_match } => {
-            write::write(link, root, &path, &write::Upload { mode, overwrite, size, if_match })
+        Operation::Write { path, mode, overwrite, size, if_match, follow } => {
+            write::write(link, root, &path, &write::Upload { mode, overwrite, size, if_match, follow })
         }
         Operation::Stat { path, follow } => {
             let stat = stat::of_path(root, &path, follow)?;
@@ -68,7 +68,7 @@ fn run(link: &mut Link, root: &Root, operation: Operation) -> Result<(), FileErr
         }
         Operation::Move { from, to, overwrite } => done(link, change::rename(root, &from, &to, overwrite)),
         Operation::Remove { path, recursive } => done(link, change::remove(root, &path, recursive)),
-        Operation::Symlink { path, target } => done(link, change::symlink(root, &path, &target)),
+        Operation::Symlink { path, target, replace } => done(link, change::symlink(root, &path, &target, replace)),
         Operation::Usage {} => {
             let usage = tree::usage(root)?;
             link.result(&usage)

@@ -71,10 +71,6 @@ impl Root {
         })
     }
 
-    pub fn is_confined(&self) -> bool {
-        self.confined
-    }
-
     /// `follow`: a link as the last part leads on to its target, which may be missing.
     pub fn locate(&self, path: &str, follow: bool) -> Result<Located, FileError> {
         let mut path = self.relative(path)?;

@@ -42,6 +42,8 @@ pub enum Operation {
         overwrite: bool,
         size: Option<u64>,
         if_match: Option<String>,
+        #[serde(default = "yes")]
+        follow: bool,
     },
     Stat {
         path: String,
@@ -74,6 +76,8 @@ pub enum Operation {
     Symlink {
         path: String,
         target: String,
+        #[serde(default)]
+        replace: bool,
     },
     Usage {},
 }

@@ -2,8 +2,8 @@
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{
-    AtFlags, FallocateFlags, Mode, OFlags, RawMode, RenameFlags, fallocate, fchmod, fchown, linkat, openat, renameat,
-    renameat_with, statat, unlinkat,
+    AtFlags, FallocateFlags, FileType, Mode, OFlags, RawMode, RenameFlags, Stat, fallocate, fchmod, fchown, linkat,
+    openat, renameat, renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -22,6 +22,8 @@ pub struct Upload {
     pub overwrite: bool,
     pub size: Option<u64>,
     pub if_match: Option<String>,
+    /// Whether a link leads on to its target; else it is replaced itself.
+    pub follow: bool,
 }
 
 /// A file under a temporary name, gone again unless it got its own.
@@ -41,7 +43,7 @@ impl Drop for Temporary<'_> {
 
 pub fn write(link: &mut Link, root: &Root, path: &str, upload: &Upload) -> Result<(), FileError> {
     root.create_parents(path)?;
-    let located = root.locate(path, true)?;
+    let located = root.locate(path, upload.follow)?;
     if located.is_root() {
         return Err(FileError::IsDirectory);
     }
@@ -62,7 +64,7 @@ pub fn write(link: &mut Link, root: &Root, path: &str, upload: &Upload) -> Resul
         Err(Errno::NOENT) => None,
         Err(errno) => return Err(errno.into()),
     };
-    let before = now.map(|stat| stat.st_mode & 0o7777);
+    let before = now.filter(|stat| !is_link(stat)).map(|stat| stat.st_mode & 0o7777);
     fchmod(&file, Mode::from_raw_mode(upload.mode.map(|mode| mode & 0o7777).or(before).unwrap_or(0o644) as RawMode))?;
     drop(file);
     let created = now.is_none();
@@ -90,7 +92,9 @@ impl Upload {
         let Some(stat) = located.stat else {
             return if self.if_match.is_some() { Err(FileError::Changed) } else { Ok(()) };
         };
-        check_regular(stat.st_mode)?;
+        if self.follow || !is_link(&stat) {
+            check_regular(stat.st_mode)?;
+        }
         if !self.overwrite {
             return Err(Errno::EXIST.into());
         }
@@ -101,10 +105,19 @@ impl Upload {
     }
 }
 
-fn create<'a>(root: &Root, located: &'a Located) -> Result<(OwnedFd, Temporary<'a>), FileError> {
+fn is_link(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::Symlink
+}
+
+/// Beside what it will be renamed to.
+pub fn temporary_name() -> Result<String, Errno> {
     let mut random = [0; 8];
     rustix::rand::getrandom(&mut random[..], rustix::rand::GetRandomFlags::empty())?;
-    let name = format!("{TEMPORARY}{:016x}", u64::from_ne_bytes(random));
+    Ok(format!("{TEMPORARY}{:016x}", u64::from_ne_bytes(random)))
+}
+
+fn create<'a>(root: &Root, located: &'a Located) -> Result<(OwnedFd, Temporary<'a>), FileError> {
+    let name = temporary_name()?;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = openat(&located.parent, &*name, flags, Mode::from_raw_mode(0o600))?;
     let temporary = Temporary { located, name, kept: false };
