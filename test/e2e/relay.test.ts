@@ -1,6 +1,7 @@
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
-import { stat } from 'node:fs/promises'
+import { mkdtemp, rm, stat } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { connect } from '@boxoffice/client'
 import { describe, expect, test } from 'vitest'
@@ -111,6 +112,25 @@ test('several brokers relay for one agent: what one has granted the other lets p
     expect(run.wrong()).toBe(0)
   } finally {
     await second.stop()
+  }
+})
+
+test('`up` relays to its own agent where nobody reaches that by its public URL', async () => {
+  const dataDir = await mkdtemp(join(tmpdir(), 'bxo-hairpin-'))
+  const ports = ['--port', '0', '--agent-port', '0']
+  // Nothing listens on port 1: clients are elsewhere, and come by a way that this machine does not have.
+  const away = ['--agent-public-url', 'http://127.0.0.1:1', '--provider', 'local', '--destroy-on-exit']
+  const up = await startProgram(['up', '--data-dir', dataDir, ...ports, ...away])
+  try {
+    const { broker_url: url, api_key: apiKey } = up.ready
+    expect((await fetch(`${url}/readyz`)).status).toBe(200)
+    const session = await connect(url, { apiKey }).session('hairpin', { relay: 'always' })
+    expect(session.mode).toBe('relay')
+    expect(await session.exec('echo over')).toMatchObject({ stdout: 'over\n' })
+    await session.release()
+  } finally {
+    await up.stop()
+    await rm(dataDir, { recursive: true, force: true })
   }
 })
 

@@ -45,6 +45,8 @@ export type AgentOverrides = {
   brokerCertificate?: string
   /** A part of the same process listens where others can reach it. */
   exposed?: boolean
+  /** The broker is in this process: it relays to the listener itself, whatever clients reach it by. */
+  besideBroker?: boolean
   /** The broker was away at the start, and then did not take this agent: it is of no use, and its owner closes it. */
   onRefused?: (error: Error) => void
   /** This machine's clock, Unix milliseconds. */
@@ -162,12 +164,14 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
       const sandboxes = manager.reports(({ state, id }) => !partial || state === 'lost' || woken.has(id))
       return { instance_id: instanceId, provider: slot.report(), sandboxes: [...sandboxes, ...ended], partial, journal: entries }
     }
+    // The certificate of a TLS listener is for the name that clients know.
+    const dataplaneUrl = (): string | undefined => config.dataplaneUrl ?? (overrides.besideBroker && tls === undefined ? url : undefined)
     const inventory = (): RegisterAgentRequest => ({
       install_id: installId,
       instance_id: instanceId,
       public_url: config.publicUrl ?? url,
       control_url: config.controlUrl ?? controlUrl,
-      ...(config.dataplaneUrl === undefined ? {} : { dataplane_url: config.dataplaneUrl }),
+      ...(dataplaneUrl() === undefined ? {} : { dataplane_url: dataplaneUrl() }),
       relay: config.relay,
       provider: slot.report(),
       sandboxes: manager.reports(),

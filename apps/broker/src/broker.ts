@@ -46,6 +46,7 @@ import { type OutboundCall, outboundCall } from './outbound/call.ts'
 import { createAdmission } from './relay/admission.ts'
 import { dataplaneAt } from './relay/choice.ts'
 import { Credentials } from './relay/credentials.ts'
+import { type RelayHealth, RelayProbe } from './relay/probe.ts'
 import { createRelay } from './relay/relay.ts'
 import { Acquisition } from './sessions/acquisition.ts'
 import { SessionEffects } from './sessions/effects.ts'
@@ -210,6 +211,9 @@ async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, p
   const verify = sessionTokenVerifier({ keys, issuer: () => issuer.issuer, now })
   const credentials = new Credentials({ verify, keys, issuer, now })
 
+  const probe = new RelayProbe({ placement, issuer, log, monotonic })
+  parts.defer(() => probe.close())
+
   let url = ''
   const mcp = createMcp({ settings, sessions, dataplane, placement, client, store, credentials, url: () => url, log })
   const routes = [
@@ -229,7 +233,7 @@ async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, p
     ...auditRoutes(store.audit),
     ...mcp.routes,
     ...agentRoutes(registry, (agent) => placement.isHeard(agent)),
-    ...operationRoutes({ keys, metrics, notReady: () => notReady(store, placement) }),
+    ...operationRoutes({ keys, metrics, readiness: () => readiness(store, placement, probe) }),
   ]
   routes.push(...documentationRoutes(routes, () => url))
   const stepsWith = (profile: string | null): Steps =>
@@ -349,7 +353,7 @@ function oidcOf(
   })
 }
 
-async function notReady(store: Store, placement: Placement): Promise<string[]> {
+async function readiness(store: Store, placement: Placement, probe: RelayProbe): Promise<RelayHealth> {
   const reasons: string[] = []
   await store
     .ping()
@@ -357,7 +361,8 @@ async function notReady(store: Store, placement: Placement): Promise<string[]> {
       reasons.push(fromUnknown(thrown).details?.reason === 'disk_full' ? 'disk_full' : 'the database does not answer'),
     )
   await placement.choose().catch((thrown: unknown) => reasons.push((thrown as Error).message))
-  return reasons
+  if (reasons.length > 0) return { reasons, warnings: [] }
+  return probe.health()
 }
 
 /** Where the broker can be reached from its own machine; other machines need `publicUrl`. */

@@ -15,7 +15,7 @@ import type { DataplaneLimits } from './dataplane-limits.ts'
 import { execRoutes } from './exec.ts'
 import { fileRoutes } from './files.ts'
 import type { KeySource } from './keys.ts'
-import { livenessRoutes } from './liveness.ts'
+import { answerPing, livenessRoutes } from './liveness.ts'
 import { createDataplaneMetrics } from './metrics.ts'
 import { processRoutes } from './processes.ts'
 import { Query } from './query.ts'
@@ -92,12 +92,11 @@ export const createDataplane = (options: DataplaneOptions): Dataplane => {
     context.route = route.path
     context.alias = route.alias === true
     const { requires } = route
-    context.requires = requires ?? undefined
+    if (requires === null) return answerPing({ outgoing })
+    context.requires = requires
     const sandbox = auth.sandbox(claims)
-    if (requires !== null) {
-      auth.require(claims, requires)
-      access.opened(accessOf(incoming, context, claims))
-    }
+    auth.require(claims, requires)
+    access.opened(accessOf(incoming, context, claims))
     const detach = route.quiet === true ? undefined : useOf(sandbox)
     const aborter = new AbortController()
     outgoing.once('close', () => {
@@ -174,14 +173,14 @@ const useOf = ({ activity }: Sandbox): (() => void) => {
 }
 
 /** A request in flight, and who wants to know when its session, token or right ends. */
-type Watch = { claims: SessionTokenClaims; requires: Capability | null; listener: ((reason: BoxofficeError) => void) | undefined }
+type Watch = { claims: SessionTokenClaims; requires: Capability; listener: ((reason: BoxofficeError) => void) | undefined }
 
 /** A request was authorised at its start, so expiry meanwhile is nothing [C-27]. */
 const tellSessionEnd = (auth: Authenticator, { claims, requires, listener }: Watch): void => {
   if (listener === undefined) return
   try {
     auth.recheck(claims)
-    if (requires !== null) auth.require(claims, requires)
+    auth.require(claims, requires)
   } catch (thrown) {
     const reason = fromUnknown(thrown)
     if (reason.code !== 'TOKEN_EXPIRED') listener(reason)

@@ -11,7 +11,8 @@ type ExecState = 'running' | 'exited' | 'missing' | 'unknown'
 /** The answer is out within a second, with what is left of it for the way. */
 const STATE_WITHIN_MS = 800
 
-const ping = ({ outgoing }: Call): void => sendNothing(outgoing, 204)
+/** For any valid token, also one whose sandbox is not here: it asks whether the way to this agent is open. */
+export const answerPing = ({ outgoing }: Pick<Call, 'outgoing'>): void => sendNothing(outgoing, 204)
 
 /** Never waits for a sandbox that sleeps or stands still: its execs are `unknown`, and it is not woken. */
 const getState = async ({ sandbox, outgoing, id }: Call): Promise<void> => {
@@ -36,6 +37,6 @@ const stateOf = async (sandbox: Sandbox, id: string): Promise<ExecState> => {
 
 /** What a client asks by another connection when the one it uses has gone silent. */
 export const livenessRoutes: readonly Route[] = [
-  { method: 'GET', path: 'ping', requires: null, handler: ping, quiet: true },
+  { method: 'GET', path: 'ping', requires: null, handler: answerPing, quiet: true },
   { method: 'GET', path: 'execs/:id/state', requires: 'exec', handler: getState, quiet: true },
 ]

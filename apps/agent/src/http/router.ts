@@ -6,7 +6,7 @@ export type Route = {
   method: 'GET' | 'POST' | 'DELETE'
   /** As in `execs/:id/output`; at most one parameter. */
   path: string
-  /** No route works without the capability that it names; null: any valid token will do. */
+  /** No route works without the capability that it names; null: any valid token will do, and the sandbox need not be here. */
   requires: Capability | null
   handler: Handler
   alias?: true

@@ -84,6 +84,11 @@ export class Placement {
     return agents.reduce((best, agent) => (load(agent) < load(best) ? agent : best))
   }
 
+  /** Every agent that could get a sandbox now. */
+  async available(): Promise<AgentRecord[]> {
+    return (await this.#store.agents.list()).filter((agent) => this.isHeard(agent) && agent.provider.available)
+  }
+
   /** 400 for a provider that no agent of this broker ever had. */
   async requireKnown(provider: string): Promise<void> {
     if (SHIPPED.has(provider)) return

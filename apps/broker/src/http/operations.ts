@@ -7,12 +7,12 @@ import { type AnyRoute, defineRoute } from './route.ts'
 export type Operations = {
   keys: SigningKeys
   metrics: Metrics
-  /** Why the broker cannot serve everything now; empty when it can. */
-  notReady(): Promise<string[]>
+  /** Why the broker cannot serve now, and what does not work while it can. */
+  readiness(): Promise<{ reasons: string[]; warnings: string[] }>
 }
 
 /** What load balancers, agents and monitoring ask for (contract 2.14). */
-export const operationRoutes = ({ keys, metrics, notReady }: Operations): AnyRoute[] => [
+export const operationRoutes = ({ keys, metrics, readiness }: Operations): AnyRoute[] => [
   defineRoute({
     method: 'GET',
     path: '/.well-known/jwks.json',
@@ -35,13 +35,15 @@ export const operationRoutes = ({ keys, metrics, notReady }: Operations): AnyRou
   defineRoute({
     method: 'GET',
     path: '/readyz',
-    summary: 'Store, keys and a provider are ready; else 503 with details.reasons',
+    summary: 'Store, keys, a provider and the way to it are ready; else 503 with details.reasons',
     auth: 'none',
-    responses: { 200: { description: 'Ready', schema: z.object({ status: z.literal('ready') }) } },
+    responses: {
+      200: { description: 'Ready', schema: z.object({ status: z.literal('ready'), warnings: z.array(z.string()).optional() }) },
+    },
     async handle() {
-      const reasons = await notReady()
+      const { reasons, warnings } = await readiness()
       if (reasons.length > 0) throw new BoxofficeError('BACKEND_UNAVAILABLE', `not ready: ${reasons.join('; ')}`, { details: { reasons } })
-      return { status: 200, json: { status: 'ready' } }
+      return { status: 200, json: { status: 'ready', ...(warnings.length > 0 ? { warnings } : {}) } }
     },
   }),
   defineRoute({

@@ -3,6 +3,8 @@ import {
   type Capability,
   type ControlTokenClaims,
   MAX_CONTROL_TOKEN_SECONDS,
+  newSandboxId,
+  newSessionId,
   type SessionTokenClaims,
   TOKEN_ALGORITHM,
 } from '@boxoffice/protocol'
@@ -74,6 +76,17 @@ export class TokenIssuer {
    */
   reissue(claims: SessionTokenClaims): string {
     return this.#sign({ ...claims, via: 'relay' })
+  }
+
+  /** For nothing but `GET D/ping`: no session and no sandbox has these ids, and it grants nothing. */
+  probe(): { token: string; sandboxId: string } {
+    const iat = Math.floor(this.#now() / 1000)
+    const sandboxId = newSandboxId()
+    const token = this.#sign({
+      ...{ iss: this.issuer, aud: sandboxId, sub: 'broker', sid: newSessionId(), thread_id: null, sandbox_id: sandboxId },
+      ...{ tid: 'default', caps: [], gen: 1, iat, exp: iat + MAX_CONTROL_TOKEN_SECONDS, jti: randomUUID(), ver: 1, via: 'relay' },
+    })
+    return { token, sandboxId }
   }
 
   /** The broker's credential at one agent, reused for half of its life by the monotonic clock: the machine's may jump [C-77]. */

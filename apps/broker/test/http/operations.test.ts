@@ -22,6 +22,25 @@ describe('[2.14] operations', () => {
     expect((await text('/readyz')).status).toBe(200)
   })
 
+  test('/readyz is 503 when the relay reaches no agent, and warns when it reaches only some', async () => {
+    const own = await startTestBroker()
+    try {
+      const away = await own.startAgent()
+      await away.register({ dataplane_url: 'http://127.0.0.1:1' })
+      const refused = await own.get<Refusal>('/readyz')
+      const missed = expect.stringContaining(`agent ${away.id} does not answer`)
+      expect([refused.status, refused.body.error.details]).toEqual([503, { reasons: [missed] }])
+      // Clients of this one are never relayed.
+      await away.register({ dataplane_url: 'http://127.0.0.1:1', relay: 'never' })
+      expect((await own.get('/readyz')).body).toEqual({ status: 'ready' })
+      await away.register({ dataplane_url: 'http://127.0.0.1:1' })
+      await own.startAgent()
+      await expect.poll(async () => (await own.get('/readyz')).body, { timeout: 20_000 }).toEqual({ status: 'ready', warnings: [missed] })
+    } finally {
+      await own.stop()
+    }
+  })
+
   test('/metrics is Prometheus text: sessions by state, latencies, errors by code', async () => {
     await broker.ensure('t')
     await broker.refused({ thread_id: 'none', mode: 'get' })

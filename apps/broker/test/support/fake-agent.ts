@@ -88,6 +88,8 @@ export async function startFakeAgent(options: FakeAgentOptions) {
 
   async function answer(request: IncomingMessage, response: ServerResponse) {
     const { pathname, searchParams } = new URL(request.url ?? '/', url)
+    // The relay's probe, which is no call.
+    if (pathname.endsWith('/ping')) return void response.writeHead(204).end()
     calls.push(`${request.method} ${pathname}${searchParams.size > 0 ? `?${searchParams}` : ''}`)
     notify()
     const body = await readJson(request)

@@ -38,6 +38,7 @@ const up = async (flags: Record<string, unknown>): Promise<void> => {
         {
           log: log.child({ part: 'agent' }),
           exposed: !isLocal(host, publicUrl),
+          besideBroker: true,
           ...(tls === undefined ? {} : { brokerCertificate: readFileSync(tls.cert, 'utf8') }),
         },
       )

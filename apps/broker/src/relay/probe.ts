@@ -1,0 +1,80 @@
+import type { Placement } from '../agents/placement.ts'
+import type { Log } from '../log.ts'
+import type { AgentRecord } from '../store/store.ts'
+import type { TokenIssuer } from '../tokens/issuer.ts'
+import { sandboxPath } from './target.ts'
+import { createUpstream, type Upstream } from './upstream.ts'
+
+export type RelayProbeOptions = {
+  placement: Pick<Placement, 'available'>
+  issuer: Pick<TokenIssuer, 'probe'>
+  log: Log
+  monotonic: () => number
+}
+
+/** What the relay can reach; both empty when there is nothing to say. */
+export type RelayHealth = { reasons: string[]; warnings: string[] }
+
+const ANSWER_WITHIN_MS = 5000
+/** So that whoever asks often asks no agent often, and learns soon of one that is back. */
+const KEPT_MS = { reached: 10_000, missed: 2000 }
+
+/** Whether agents answer where the relay dials them: `GET D/ping` at their dataplane URL, asked when somebody asks, and kept for a moment. */
+export class RelayProbe {
+  readonly #options: RelayProbeOptions
+  readonly #upstream: Upstream = createUpstream()
+  readonly #known = new Map<string, { until: number; reached: Promise<boolean> }>()
+
+  constructor(options: RelayProbeOptions) {
+    this.#options = options
+  }
+
+  /** Not ready when no agent that may be relayed to answers; a warning when only some do. */
+  async health(): Promise<RelayHealth> {
+    const agents = (await this.#options.placement.available()).filter(({ relay }) => relay !== 'never')
+    const reached = await Promise.all(agents.map((agent) => this.#reaches(agent)))
+    const missed = agents.filter((_, i) => !reached[i]).map(({ id }) => `relay: agent ${id} does not answer at its dataplane URL`)
+    return missed.length > 0 && missed.length === agents.length ? { reasons: missed, warnings: [] } : { reasons: [], warnings: missed }
+  }
+
+  close(): void {
+    this.#upstream.close()
+  }
+
+  #reaches(agent: AgentRecord): Promise<boolean> {
+    const { monotonic, log } = this.#options
+    const key = `${agent.id} ${agent.instanceId} ${agent.dataplaneUrl}`
+    const known = this.#known.get(key)
+    if (known !== undefined && known.until > monotonic()) return known.reached
+    if (this.#known.size > 1000) this.#known.clear()
+    const entry = { until: Number.POSITIVE_INFINITY, reached: Promise.resolve(false) }
+    entry.reached = this.#ping(agent).then(
+      () => true,
+      (err: unknown) => {
+        log.warn({ agent_id: agent.id, dataplane_url: agent.dataplaneUrl, err }, 'the relay does not reach an agent')
+        return false
+      },
+    )
+    this.#known.set(key, entry)
+    void entry.reached.then((reached) => {
+      entry.until = monotonic() + (reached ? KEPT_MS.reached : KEPT_MS.missed)
+    })
+    return entry.reached
+  }
+
+  async #ping(agent: AgentRecord): Promise<void> {
+    const { token, sandboxId } = this.#options.issuer.probe()
+    const request = this.#upstream.request(agent, {
+      ...{ method: 'GET', path: sandboxPath(sandboxId, 'ping', ''), headers: { authorization: `Bearer ${token}` } },
+      signal: AbortSignal.timeout(ANSWER_WITHIN_MS),
+    })
+    await new Promise<void>((resolve, reject) => {
+      request.on('response', (response) => {
+        response.resume()
+        if (response.statusCode === 204) resolve()
+        else reject(new Error(`status ${response.statusCode}`))
+      })
+      request.on('error', reject).end()
+    })
+  }
+}
