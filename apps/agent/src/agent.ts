@@ -32,6 +32,7 @@ import { createWatch } from './sandbox/watch.ts'
 import { type BrokerClient, createBrokerClient } from './uplink/broker-client.ts'
 import { createBrokerClock, listenForTime } from './uplink/broker-clock.ts'
 import { createUplink } from './uplink/heartbeat.ts'
+import { openIdentity } from './uplink/identity.ts'
 import { createJournal } from './uplink/journal.ts'
 import { keepRevocations } from './uplink/revocation-file.ts'
 import { loadTrust, trustWriter } from './uplink/trust.ts'
@@ -116,7 +117,13 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
     const saveTrust = trustWriter(directory.path)
     const clock = createBrokerClock({ offsetMs: trust?.clock_offset_ms ?? 0, wall })
     const broker = listenForTime(
-      overrides.broker ?? createBrokerClient(config.brokerUrl, config.enrollToken, overrides.brokerCertificate),
+      overrides.broker ??
+        createBrokerClient({
+          brokerUrl: config.brokerUrl,
+          enrollToken: config.enrollToken,
+          identity: await openIdentity(directory.path),
+          certificate: overrides.brokerCertificate,
+        }),
       clock,
       async () => {
         if (trust === undefined || Math.abs(clock.offsetMs - trust.clock_offset_ms) < OFFSET_CHANGE_MS) return

@@ -11,6 +11,7 @@ import { createDataplaneClient } from './agents/dataplane-client.ts'
 import { Inventory } from './agents/inventory.ts'
 import { LostAgents } from './agents/lost-agents.ts'
 import { Placement } from './agents/placement.ts'
+import { AgentProofs } from './agents/proof.ts'
 import { AgentRegistry } from './agents/registry.ts'
 import { AgentSilence } from './agents/silence.ts'
 import { createBox } from './compat/box/box.ts'
@@ -187,8 +188,9 @@ async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, p
   const principals = new Principals(store.keys, settings.apiKey, oidcOf(settings, outbound, keys, { now, monotonic }))
   const metrics = new Metrics(store)
   const inventory = new Inventory({ store, ledger, effects, now })
+  const proofs = new AgentProofs(() => issuer.issuer, monotonic)
   const registry = new AgentRegistry({
-    ...{ store, keys, issuer, enrollToken, profiles, silence, log, now, exposed: isExposed(settings) },
+    ...{ store, keys, issuer, enrollToken, profiles, silence, proofs, log, now, exposed: isExposed(settings) },
     inventory,
     journal: new JournalIntake({ store, now }),
     tokenTtlSeconds: settings.tokenTtl,

@@ -1,5 +1,6 @@
 import { Command } from 'commander'
 import { agentCommand } from './commands/agent.ts'
+import { agentsCommand } from './commands/agents.ts'
 import { brokerCommand } from './commands/broker.ts'
 import { cpCommand } from './commands/cp.ts'
 import { doctorCommand } from './commands/doctor.ts'
@@ -29,6 +30,7 @@ export const createProgram = (): Command => {
     sessionsCommand(),
     keysCommand(),
     envCommand(),
+    agentsCommand(),
     doctorCommand(),
   ]) {
     program.addCommand(command)

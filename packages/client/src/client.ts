@@ -6,6 +6,7 @@ import {
   type RelayPreference,
   type Scope,
 } from '@boxoffice/protocol'
+import { Agents } from './agents.ts'
 import { RECONNECT_WINDOW_MS, retrying } from './backoff.ts'
 import { acceptBootstrap, isBrokerUnavailable } from './bootstrap.ts'
 import { type ControlPlane, createControlPlane, type ServerCredential } from './control-plane.ts'
@@ -81,6 +82,7 @@ const AnyNegotiateResponse = MvpNegotiateResponse.loose()
 export class Client {
   readonly sessions: Sessions
   readonly keys: Keys
+  readonly agents: Agents
   readonly #controlPlane: ControlPlane
   readonly #options: ConnectOptions
   readonly #life = new AbortController()
@@ -102,6 +104,7 @@ export class Client {
     }
     this.sessions = new Sessions(this.#controlPlane)
     this.keys = new Keys(this.#controlPlane)
+    this.agents = new Agents(this.#controlPlane)
   }
 
   /** The session of a thread, or of another scope; its sandbox is ready when this resolves. */

@@ -55,6 +55,22 @@ export const SandboxReport = z.object({
 })
 export type SandboxReport = z.infer<typeof SandboxReport>
 
+const base64url = z.string().regex(/^[A-Za-z0-9_-]{1,128}$/)
+
+/** `POST B/v1/agents/challenge`: what a registration has to sign, once, within 60 s. */
+export const AgentChallenge = z.object({ issuer: z.string(), nonce: base64url })
+export type AgentChallenge = z.infer<typeof AgentChallenge>
+
+/** Says that a registration is from whoever has the key of the install [C-50]. */
+export const AgentProof = z.object({
+  /** Ed25519, the `x` of its JWK. */
+  public_key: base64url,
+  nonce: base64url,
+  /** By that key, over `registrationStatement`. */
+  signature: base64url,
+})
+export type AgentProof = z.infer<typeof AgentProof>
+
 export const RegisterAgentRequest = z.object({
   /** Stable over restarts of the same data directory. */
   install_id: z.string().min(8).max(64),
@@ -71,8 +87,26 @@ export const RegisterAgentRequest = z.object({
   /** The agent's clock, RFC 3339, for the drift report [C-48]. */
   clock: z.string(),
   version: z.string(),
+  /** Required once the install has registered with a key. */
+  proof: AgentProof.optional(),
 })
 export type RegisterAgentRequest = z.infer<typeof RegisterAgentRequest>
+
+type Stated = Pick<RegisterAgentRequest, 'install_id' | 'instance_id' | 'public_url' | 'control_url' | 'dataplane_url'>
+
+/** The text that an agent signs: who it is, to whom it says so, and where it is to be reached. */
+export const registrationStatement = (issuer: string, request: Stated, proof: Pick<AgentProof, 'public_key' | 'nonce'>): string =>
+  JSON.stringify([
+    'boxoffice agent registration',
+    issuer,
+    request.install_id,
+    request.instance_id,
+    proof.public_key,
+    request.public_url,
+    request.control_url,
+    request.dataplane_url ?? null,
+    proof.nonce,
+  ])
 
 /** What the broker decides about a sandbox that the agent reported. */
 export const SandboxDecision = z.object({

@@ -1,4 +1,5 @@
 import {
+  AgentChallenge,
   type AgentHeartbeatRequest,
   AgentInstructions,
   BoxofficeError,
@@ -9,6 +10,7 @@ import {
   RegisterAgentResponse,
 } from '@boxoffice/protocol'
 import type { z } from 'zod'
+import type { AgentIdentity } from './identity.ts'
 import { pinnedFetch } from './pinned-fetch.ts'
 
 /** The three things an agent asks of its broker. Failures are `BoxofficeError`; a broker that is away is BACKEND_UNAVAILABLE. */
@@ -20,8 +22,15 @@ export interface BrokerClient {
 
 const TIMEOUT_MS = 10_000
 
-/** With `certificate` (PEM) the broker is the one that shows it, whatever its name is. */
-export const createBrokerClient = (brokerUrl: string, enrollToken: string, certificate?: string): BrokerClient => {
+export type BrokerClientOptions = {
+  brokerUrl: string
+  enrollToken: string
+  identity: AgentIdentity
+  /** PEM: the broker is the one that shows it, whatever its name is. */
+  certificate?: string | undefined
+}
+
+export const createBrokerClient = ({ brokerUrl, enrollToken, identity, certificate }: BrokerClientOptions): BrokerClient => {
   const get = certificate === undefined ? fetch : pinnedFetch(certificate)
   const base = brokerUrl.replace(/\/+$/, '')
   const send = async <T>(path: string, schema: z.ZodType<T>, init: RequestInit & { signal?: AbortSignal }): Promise<T> => {
@@ -43,7 +52,15 @@ export const createBrokerClient = (brokerUrl: string, enrollToken: string, certi
     signal,
   })
   return {
-    register: (request, signal) => send('/v1/agents/register', RegisterAgentResponse, post(enrollToken, request, signal)),
+    async register(request, signal) {
+      const challenge = await send('/v1/agents/challenge', AgentChallenge, post(enrollToken, {}, signal)).catch((thrown: unknown) => {
+        // A broker of before asks for no proof.
+        if (thrown instanceof BoxofficeError && thrown.code === 'NOT_FOUND') return undefined
+        throw thrown
+      })
+      const proof = challenge === undefined ? {} : { proof: identity.prove(challenge, request) }
+      return send('/v1/agents/register', RegisterAgentResponse, post(enrollToken, { ...request, ...proof }, signal))
+    },
     heartbeat: ({ id, token }, request, signal) =>
       send(`/v1/agents/${encodeURIComponent(id)}/heartbeat`, AgentInstructions, post(token, request, signal)),
     jwks: () => send('/.well-known/jwks.json', Jwks, {}),

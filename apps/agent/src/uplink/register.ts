@@ -13,13 +13,13 @@ export type RegisterOptions = {
   request: () => RegisterAgentRequest
   /** Called when a try fails and another one follows. */
   onFailure: (error: unknown) => void
-  /** A refused enroll token ends the tries: nobody can have known this agent yet, so nothing but another token helps. */
+  /** A refused enroll token or key ends the tries: nobody can have known this agent yet, so nothing but another one helps. */
   untilRefused: boolean
   log: Logger
   signal: AbortSignal
 }
 
-/** Registers with the broker and tries until it succeeds; rejects when the signal aborts, or with `untilRefused` at a 401. */
+/** Registers with the broker and tries until it succeeds; rejects when the signal aborts, or with `untilRefused` at a 401 or 403. */
 export const register = async ({
   broker,
   request,
@@ -42,6 +42,7 @@ export const register = async ({
       return registered
     } catch (err) {
       if (untilRefused && err instanceof BoxofficeError && err.code === 'UNAUTHENTICATED') throw refused(err)
+      if (untilRefused && err instanceof BoxofficeError && err.code === 'FORBIDDEN') throw err
       onFailure(err)
       if (!signal.aborted && (attempt === 0 || attempt % 10 === 0)) log.warn({ err }, 'could not register with the broker; trying again')
       await delay(Math.min(LONGEST_DELAY_MS, FIRST_DELAY_MS * 2 ** Math.min(attempt, 10)), undefined, { signal })

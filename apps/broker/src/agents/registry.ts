@@ -1,5 +1,6 @@
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
 import {
+  type AgentChallenge,
   type AgentHeartbeatRequest,
   type AgentInstructions,
   BoxofficeError,
@@ -20,6 +21,7 @@ import type { AgentRecord, Store } from '../store/store.ts'
 import type { TokenIssuer } from '../tokens/issuer.ts'
 import type { SigningKeys } from '../tokens/keys.ts'
 import type { Inventory } from './inventory.ts'
+import type { AgentProofs } from './proof.ts'
 import type { AgentSilence } from './silence.ts'
 
 export type RegistryOptions = {
@@ -35,6 +37,7 @@ export type RegistryOptions = {
   tokenTtlSeconds: number
   heartbeatSeconds: number
   silence: AgentSilence
+  proofs: AgentProofs
   log: Log
   now: () => number
 }
@@ -64,15 +67,25 @@ export class AgentRegistry {
     return agent
   }
 
-  /** 401 unless the caller holds the enroll token. Gives the agent a credential of its own, once per registration. */
+  /** What the next registration of whoever holds the enroll token has to sign. */
+  challenge(): AgentChallenge {
+    return this.#options.proofs.challenge()
+  }
+
+  /**
+   * 401 unless the caller holds the enroll token, 403 when the install has registered with another key before. Gives the agent a
+   * credential of its own, once per registration.
+   */
   async register(enrollToken: string, request: RegisterAgentRequest, origin: Origin): Promise<RegisterAgentResponse> {
-    const { store, keys, issuer, silence, log, now, tokenTtlSeconds } = this.#options
+    const { store, keys, issuer, proofs, silence, log, now, tokenTtlSeconds } = this.#options
     this.requireEnrolled(enrollToken)
+    const publicKey = proofs.keyOf(request)
     const agentToken = `bxa_${randomBytes(32).toString('base64url')}`
     const drift = Date.parse(request.clock) - now()
     const agent: AgentRecord = {
       id: `agt_${crypto.randomUUID()}`,
       installId: request.install_id,
+      publicKey,
       instanceId: request.instance_id,
       tokenHash: hash(agentToken),
       publicUrl: request.public_url.replace(/\/+$/, ''),
@@ -85,7 +98,15 @@ export class AgentRegistry {
       registeredAt: now(),
       lastSeenAt: now(),
     }
-    agent.id = await store.agents.register(agent, [auditEntry('agent.register', { ...origin, caller: agent.installId }, { ts: now() })])
+    const id = await store.agents.register(agent, [auditEntry('agent.register', { ...origin, caller: agent.installId }, { ts: now() })])
+    if (id === undefined) {
+      log.warn({ install_id: agent.installId, ip: origin.ip }, 'a registration with another key than that of the install was refused')
+      throw new BoxofficeError(
+        'FORBIDDEN',
+        'this install has registered with another key; if its key was lost, an operator runs: boxoffice agents rekey <agent id>',
+      )
+    }
+    agent.id = id
     silence.heard(agent.id, agent.lastSeenAt)
     if (Math.abs(agent.clockDriftMs) > DRIFT_WARNING_MS)
       log.warn({ agent_id: agent.id, clock_drift_ms: agent.clockDriftMs }, "an agent's clock differs; it judges tokens by this broker's")
@@ -136,6 +157,12 @@ export class AgentRegistry {
       this.#options.log.warn({ agent_id: agent.id, err: thrown }, 'the journal of an agent could not be stored yet')
       return {}
     }
+  }
+
+  /** Forgets the key of an agent, so that its next registration brings another one. False when there is no such agent. */
+  rekey(id: string, origin: Origin): Promise<boolean> {
+    const { store, now } = this.#options
+    return store.agents.forgetKey(id, [auditEntry('agent.rekey', origin, { ts: now(), data: { agent_id: id } })])
   }
 
   list(): Promise<AgentRecord[]> {

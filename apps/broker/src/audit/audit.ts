@@ -36,6 +36,7 @@ export type AuditEvent =
   | 'key.revoke'
   | 'signing_key.rotate'
   | 'agent.register'
+  | 'agent.rekey'
   | 'access.refused'
   | 'dataplane.open'
   | 'dataplane.refused'

@@ -1,12 +1,15 @@
 import {
+  AgentChallenge,
   AgentHeartbeatRequest,
   AgentInstructions,
+  BoxofficeError,
   ProviderReport,
   RegisterAgentRequest,
   RegisterAgentResponse,
   RelayPreference,
 } from '@boxoffice/protocol'
 import { z } from 'zod'
+import { isRootOperator } from '../access/principals.ts'
 import type { AgentRegistry } from '../agents/registry.ts'
 import type { AgentRecord } from '../store/store.ts'
 import { type AnyRoute, defineRoute } from './route.ts'
@@ -27,6 +30,15 @@ const Agent = z.object({
 
 /** Agents report here (contract 1); operators see them. */
 export const agentRoutes = (registry: AgentRegistry, isHeard: (agent: AgentRecord) => boolean): AnyRoute[] => [
+  defineRoute({
+    method: 'POST',
+    path: '/v1/agents/challenge',
+    summary: 'What a registration has to sign, once, within 60 s; the credential is the enroll token',
+    auth: 'enroll',
+    admit: (credential) => registry.requireEnrolled(credential),
+    responses: { 200: { description: 'A nonce, and for whom', schema: AgentChallenge } },
+    handle: () => ({ status: 200, json: registry.challenge() }),
+  }),
   defineRoute({
     method: 'POST',
     path: '/v1/agents/register',
@@ -60,6 +72,18 @@ export const agentRoutes = (registry: AgentRegistry, isHeard: (agent: AgentRecor
     async handle() {
       const agents = await registry.list()
       return { status: 200, json: { agents: agents.map((agent) => toAgent(agent, isHeard(agent))) } }
+    },
+  }),
+  defineRoute({
+    method: 'POST',
+    path: '/v1/agents/:id/rekey',
+    summary: 'Forget the key of an agent that has lost it; its next registration brings another one',
+    auth: 'operator',
+    responses: { 204: { description: 'Forgotten' } },
+    async handle({ principal, id, origin }) {
+      if (!isRootOperator(principal)) throw new BoxofficeError('FORBIDDEN', 'agents are for operators of the root tenant')
+      if (!(await registry.rekey(id, origin))) throw new BoxofficeError('NOT_FOUND', 'no such agent')
+      return { status: 204 }
     },
   }),
 ]

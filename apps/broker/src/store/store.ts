@@ -182,6 +182,8 @@ export interface GrantStore {
 export type AgentRecord = {
   id: string
   installId: string
+  /** Ed25519, the `x` of its JWK; null until it has registered with a key. */
+  publicKey: string | null
   instanceId: string
   tokenHash: string
   publicUrl: string
@@ -197,8 +199,13 @@ export type AgentRecord = {
 }
 
 export interface AgentStore {
-  /** Inserts, or replaces all but the id of the agent with the same `installId`; gives the id that holds. */
-  register(agent: AgentRecord, audit: readonly AuditEntry[]): Promise<string>
+  /**
+   * Inserts, or replaces all but the id of the agent with the same `installId`; gives the id that holds. Undefined, and nothing is
+   * written, when that one has another key.
+   */
+  register(agent: AgentRecord, audit: readonly AuditEntry[]): Promise<string | undefined>
+  /** False when there is no such agent. */
+  forgetKey(id: string, audit: readonly AuditEntry[]): Promise<boolean>
   byId(id: string): Promise<AgentRecord | undefined>
   list(): Promise<AgentRecord[]>
   seen(id: string, now: number, provider: ProviderReport): Promise<void>

@@ -77,6 +77,8 @@ describe('[2.14] OpenAPI', () => {
       'post /v1/sandbox/sessions/{id}/refresh',
       'post /v1/sandbox/sessions/{id}/refresh-token',
       'post /v1/signing-keys/rotate',
+      'post /v1/agents/challenge',
+      'post /v1/agents/{id}/rekey',
       'post /v1/sandbox/sessions/{id}/heartbeat',
       'get /v1/sandbox/sessions/{id}/events',
       'put /v1/sandbox/sessions/{id}/members',

@@ -7,6 +7,7 @@ import type { Write } from './writer.ts'
 type Row = {
   id: string
   install_id: string
+  public_key: string | null
   instance_id: string
   token_hash: string
   public_url: string
@@ -23,15 +24,17 @@ type Row = {
 export function sqliteAgents(db: Db, write: Write, appendAudit: AppendAudit): AgentStore {
   const register = db
     .prepare(
-      `INSERT INTO agents (id, install_id, instance_id, token_hash, public_url, control_url, dataplane_url, relay, provider, version, clock_drift_ms, registered_at, last_seen_at)
-       VALUES (@id, @installId, @instanceId, @tokenHash, @publicUrl, @controlUrl, @dataplaneUrl, @relay, @provider, @version, @clockDriftMs, @registeredAt, @lastSeenAt)
-       ON CONFLICT (install_id) DO UPDATE SET instance_id = excluded.instance_id, token_hash = excluded.token_hash,
+      `INSERT INTO agents (id, install_id, public_key, instance_id, token_hash, public_url, control_url, dataplane_url, relay, provider, version, clock_drift_ms, registered_at, last_seen_at)
+       VALUES (@id, @installId, @publicKey, @instanceId, @tokenHash, @publicUrl, @controlUrl, @dataplaneUrl, @relay, @provider, @version, @clockDriftMs, @registeredAt, @lastSeenAt)
+       ON CONFLICT (install_id) DO UPDATE SET public_key = excluded.public_key, instance_id = excluded.instance_id, token_hash = excluded.token_hash,
          public_url = excluded.public_url, control_url = excluded.control_url, dataplane_url = excluded.dataplane_url, relay = excluded.relay, provider = excluded.provider,
          version = excluded.version, clock_drift_ms = excluded.clock_drift_ms, registered_at = excluded.registered_at,
          last_seen_at = excluded.last_seen_at
+       WHERE agents.public_key IS NULL OR agents.public_key = excluded.public_key
        RETURNING id`,
     )
     .pluck()
+  const forgetKey = db.prepare('UPDATE agents SET public_key = NULL WHERE id = ?')
   const byId = db.prepare<[string], Row>('SELECT * FROM agents WHERE id = ?')
   const list = db.prepare<[], Row>('SELECT * FROM agents ORDER BY registered_at, id')
   const seen = db.prepare('UPDATE agents SET last_seen_at = ?, provider = ? WHERE id = ?')
@@ -42,10 +45,19 @@ export function sqliteAgents(db: Db, write: Write, appendAudit: AppendAudit): Ag
   return {
     register: async (agent, audit) =>
       write.vital(() => {
-        const id = register.get({ ...agent, provider: JSON.stringify(agent.provider), clockDriftMs: Math.round(agent.clockDriftMs) })
+        const row = { ...agent, provider: JSON.stringify(agent.provider), clockDriftMs: Math.round(agent.clockDriftMs) }
+        const id = register.get(row) as string | undefined
+        if (id === undefined) return undefined
         appendAudit(audit)
-        known.delete(id as string)
-        return id as string
+        known.delete(id)
+        return id
+      }),
+    forgetKey: async (id, audit) =>
+      write(() => {
+        if (forgetKey.run(id).changes === 0) return false
+        appendAudit(audit)
+        known.delete(id)
+        return true
       }),
     byId: async (id) => {
       const current = dataVersion.get()
@@ -83,6 +95,7 @@ function toReport(json: string): ProviderReport {
 const toAgent = (row: Row): AgentRecord => ({
   id: row.id,
   installId: row.install_id,
+  publicKey: row.public_key,
   instanceId: row.instance_id,
   tokenHash: row.token_hash,
   publicUrl: row.public_url,

@@ -230,4 +230,8 @@ export const MIGRATIONS: readonly string[] = [
   -- Empty but for the moment in which its pages are made: their place is what is kept for a full disk.
   CREATE TABLE reserve (pages BLOB NOT NULL) STRICT;
   `,
+  `
+  -- [C-50] The key that an install has registered with; null for those of before.
+  ALTER TABLE agents ADD COLUMN public_key TEXT;
+  `,
 ]

@@ -1,0 +1,43 @@
+import { readFile, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { expect, test } from 'vitest'
+import { askChallenge, newAgentKey, proofBy, registrationOf } from '../../apps/broker/test/support/agent-key.ts'
+import { startServer } from '../../apps/broker/test/support/server.ts'
+import { startTestBroker } from '../../apps/broker/test/support/test-broker.ts'
+import { startAgent } from './support/started-agent.ts'
+
+test('[C-50, C-79] who has the enroll token and the install id of an agent gets neither its sessions nor its control tokens', async () => {
+  await using parts = new AsyncDisposableStack()
+  const broker = await startTestBroker()
+  parts.defer(() => broker.stop())
+  const agent = parts.use(await startAgent({ brokerUrl: broker.url, enrollToken: broker.enrollToken }))
+  expect((await stat(join(agent.dataDir, 'agent-key.pem'))).mode & 0o777).toBe(0o600)
+  const mine = await broker.ensure('mine')
+
+  const rogue = await startServer((_, response) => void response.writeHead(204).end())
+  parts.defer(() => rogue.close())
+  const installId = (await readFile(join(agent.dataDir, 'install-id'), 'utf8')).trim()
+  const plain = registrationOf({ install_id: installId, instance_id: 'badbadbadbad', public_url: rogue.url, control_url: rogue.url })
+  const proof = proofBy(newAgentKey(), await askChallenge(broker.url, broker.enrollToken), plain)
+  for (const request of [plain, { ...plain, proof }])
+    expect((await broker.as(broker.enrollToken).post('/v1/agents/register', request)).status).toBe(403)
+
+  expect((await broker.ensure('mine')).session_id).toBe(mine.session_id)
+  expect((await broker.ensure('another')).sandbox.id).not.toBe(mine.sandbox.id)
+  await broker.release(mine.session_id)
+  await broker.broker.settled()
+  expect(rogue.received).toEqual([])
+})
+
+test('[C-50] an agent that starts again on its data directory is the same one', async () => {
+  await using parts = new AsyncDisposableStack()
+  const broker = await startTestBroker()
+  parts.defer(() => broker.stop())
+  const first = await startAgent({ brokerUrl: broker.url, enrollToken: broker.enrollToken })
+  const { agentId, dataDir } = first
+  await first.agent.close()
+  await using second = await startAgent({ brokerUrl: broker.url, enrollToken: broker.enrollToken, dataDir })
+  expect(second.agentId).toBe(agentId)
+  await second.agent.close()
+  await first[Symbol.asyncDispose]()
+})
