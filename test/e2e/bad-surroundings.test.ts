@@ -46,6 +46,22 @@ describe('a disk that is full', () => {
   })
 })
 
+test('a log whose disk is full: the program starts, serves and stops as ever', async () => {
+  const directory = await mkdtemp(join(tmpdir(), 'bxo-log-'))
+  try {
+    const args = up(directory).map((arg) => (arg === 'silent' ? 'debug' : arg))
+    const program = await startProgram(args, {}, ['sh', '-c', 'exec "$@" 2>/dev/full', 'sh'])
+    try {
+      const grant = await brokerApi(program.ready.broker_url, program.ready.api_key).ensure('logged')
+      expect((await dataplane(grant, 'POST', '/exec', { command: 'echo here' })).body).toMatchObject({ stdout: 'here\n' })
+    } finally {
+      expect(await program.stop()).toBe(0)
+    }
+  } finally {
+    await rm(directory, { recursive: true })
+  }
+})
+
 describe('a start that cannot work', () => {
   let directory: string
   const file = async (name: string, content: string): Promise<string> => {

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { writeRefusal } from './disk-error.ts'
 import { StartError } from './start-error.ts'
 
 /** Makes the data directory (mode 0700) when it is missing. */
@@ -23,8 +24,13 @@ export function readSecret(directory: string, name: string): string | undefined 
   }
 }
 
+/** 503 `disk_full` where there is no space for it. */
 export function writeSecret(directory: string, name: string, secret: string): void {
-  writeFileSync(join(directory, name), `${secret}\n`, { mode: 0o600 })
+  try {
+    writeFileSync(join(directory, name), `${secret}\n`, { mode: 0o600 })
+  } catch (thrown) {
+    throw writeRefusal(thrown)
+  }
 }
 
 /** The enroll token of this data directory, made at the first start. Two brokers that start at once agree on one. */

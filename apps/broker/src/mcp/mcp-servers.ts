@@ -77,8 +77,8 @@ export class McpServers {
       if (known !== undefined && known.info().status !== 'error') return { runtime: known, isNew: false }
       if (known === undefined && this.#runtimes.size >= MAX_SERVERS)
         throw new BoxofficeError('RATE_LIMITED', `there are ${MAX_SERVERS} MCP servers; delete some`, { details: { limit: 'mcp_servers' } })
+      this.#keep([...this.#others(config.name), config])
       const runtime = this.#make(config)
-      this.#keep()
       runtime.start()
       return { runtime, isNew: true }
     })
@@ -90,8 +90,8 @@ export class McpServers {
       const runtime = this.get(name)
       if (this.#options.configured.some((config) => config.name === name))
         throw new BoxofficeError('BINDING_CONFLICT', `MCP server "${name}" is in the settings (mcp_servers); take it out there`)
+      this.#keep(this.#others(name))
       this.#runtimes.delete(name)
-      this.#keep()
       await runtime.stop(false)
     })
   }
@@ -110,9 +110,14 @@ export class McpServers {
     return runtime
   }
 
-  #keep(): void {
+  #others(name: string): McpServerConfig[] {
+    return this.list().flatMap(({ config }) => (config.name === name ? [] : [config]))
+  }
+
+  /** Before the change itself: what cannot be written has changed nothing. */
+  #keep(configs: readonly McpServerConfig[]): void {
     const fixed = new Set(this.#options.configured.map(({ name }) => name))
-    this.#options.kept.write(this.list().flatMap(({ config }) => (fixed.has(config.name) ? [] : [config])))
+    this.#options.kept.write(configs.filter(({ name }) => !fixed.has(name)))
   }
 
   /** One change of a name after the other. */

@@ -73,10 +73,11 @@ export class Reaper {
     }
     if (monotonic() - this.#kept < HOUSEKEEPING_MS) return
     this.#kept = monotonic()
-    await keys.maintain(keyRotationMs)
     await store.idempotency.purge(now())
     // With up to a thousand events each: small steps, so that nobody waits for one.
     while ((await store.sessions.purge(now() - TOMBSTONE_MS, 100)) === 100);
+    // Last, as it fails on a full disk, where what is purged before it makes room.
+    await keys.maintain(keyRotationMs)
   }
 
   async #tick(session: LiveSession): Promise<void> {

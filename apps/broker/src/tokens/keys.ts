@@ -1,8 +1,9 @@
 import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject, randomUUID } from 'node:crypto'
-import { linkSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, unlinkSync, writeFileSync } from 'node:fs'
+import { linkSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Jwks } from '@boxoffice/protocol'
 import { calculateJwkThumbprint } from 'jose'
+import { writeRefusal } from '../disk-error.ts'
 import { StartError } from '../start-error.ts'
 
 /** One Ed25519 key pair. `activeAt` (ms) is when it starts to sign; it is published before that. */
@@ -125,9 +126,14 @@ export class SigningKeys {
     const { jwk, kid } = await publicPart(privateKey)
     const temporary = join(this.#directory, `${randomUUID()}.tmp`)
     const content = { kid, active_at: activeAt, created_at: this.#now(), private: privateKey.export({ format: 'jwk' }), public: jwk }
-    writeFileSync(temporary, `${JSON.stringify(content)}\n`, { mode: 0o600, flush: true })
-    linkSync(temporary, join(this.#directory, `${activeAt}-${kid}.json`))
-    unlinkSync(temporary)
+    try {
+      writeFileSync(temporary, `${JSON.stringify(content)}\n`, { mode: 0o600, flush: true })
+      linkSync(temporary, join(this.#directory, `${activeAt}-${kid}.json`))
+    } catch (thrown) {
+      throw writeRefusal(thrown)
+    } finally {
+      rmSync(temporary, { force: true })
+    }
     await this.reload()
   }
 }

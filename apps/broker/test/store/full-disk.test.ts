@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process'
-import { closeSync, mkdirSync, openSync, rmSync, writeSync } from 'node:fs'
+import { closeSync, mkdirSync, openSync, readdirSync, rmSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import Database from 'better-sqlite3'
@@ -94,6 +94,8 @@ describe("a full disk below the broker's data directory", () => {
         await at.post('/v1/keys', { name: 'new', principal: 'new' }),
       ]
       for (const one of refused) expect(one).toMatchObject(isDiskFull)
+      await expect(at.broker.rotateKeys(true)).rejects.toMatchObject({ code: 'BACKEND_UNAVAILABLE', details: { reason: 'disk_full' } })
+      expect(readdirSync(join(dataDir, 'keys'))).toHaveLength(1)
       expect(refused.every(({ headers }) => Number(headers.get('retry-after')) > 0)).toBe(true)
       expect((await at.read(kept.session_id, '?token=false')).status).toBe(200)
 

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import { MountSet, Profile } from '@boxoffice/protocol'
+import { diskFull } from '../../disk-error.ts'
 import {
   type EndedSession,
   isLive,
@@ -11,7 +12,6 @@ import {
 import type { CreateOptions, CreateOutcome, SaveOptions, SessionStore } from '../store.ts'
 import type { AppendAudit } from './audit.ts'
 import { type Db, isUniqueViolation } from './database.ts'
-import { diskFull } from './disk-error.ts'
 import type { AppendEvents } from './events.ts'
 import type { PutGrant } from './grants.ts'
 import type { Idempotency } from './idempotency.ts'

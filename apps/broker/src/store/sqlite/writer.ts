@@ -1,6 +1,6 @@
 import { BoxofficeError } from '@boxoffice/protocol'
+import { diskFull, isDiskFull, writeRefusal } from '../../disk-error.ts'
 import { type Db, isBusy } from './database.ts'
-import { diskFull, isDiskFull, writeRefusal } from './disk-error.ts'
 import type { Reserve } from './reserve.ts'
 
 export type Write = {

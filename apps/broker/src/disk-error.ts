@@ -1,5 +1,4 @@
 import { BoxofficeError } from '@boxoffice/protocol'
-import Database from 'better-sqlite3'
 
 /** 503 for what is new while the disk is full: nothing of the request has been done. */
 export const diskFull = (cause?: unknown): BoxofficeError =>
@@ -16,12 +15,14 @@ const diskError = (cause: unknown): BoxofficeError =>
     cause,
   })
 
-const codeOf = (thrown: unknown): string => (thrown instanceof Database.SqliteError ? thrown.code : '')
+/** Of the database (`SQLITE_…`) and of the system (`E…`). */
+const codeOf = (thrown: unknown): string => String((thrown as { code?: unknown } | null)?.code ?? '')
 
-/** No space for a write. The WAL's index, which is mapped, fails with a code of its own. */
-export const isDiskFull = (thrown: unknown): boolean => ['SQLITE_FULL', 'SQLITE_IOERR_SHMSIZE'].includes(codeOf(thrown))
+/** No space for a write. The index of SQLite's WAL, which is mapped, fails with a code of its own. */
+const FULL: readonly string[] = ['SQLITE_FULL', 'SQLITE_IOERR_SHMSIZE', 'ENOSPC', 'EDQUOT']
+const FAILED = /^(SQLITE_(IOERR|READONLY|CANTOPEN).*|EIO|EROFS)$/
 
-const FAILED = /^SQLITE_(IOERR|READONLY|CANTOPEN)/
+export const isDiskFull = (thrown: unknown): boolean => FULL.includes(codeOf(thrown))
 
 /** What the caller is told of a write that failed: the disk's fault as 503, anything else as it is. */
 export function writeRefusal(thrown: unknown): unknown {
