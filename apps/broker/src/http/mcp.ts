@@ -23,6 +23,7 @@ const ServerRecord = z.object({
   /** The thread of its session: who may use that one gets tokens for the endpoint by negotiating it. */
   box_session_id: z.string(),
   box_enabled: z.boolean(),
+  warnings: z.array(z.string()).readonly(),
   /** What keeps it in; null before it has a sandbox. */
   isolation: z.string().nullable(),
   session_id: z.string().nullable(),

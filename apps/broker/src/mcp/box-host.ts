@@ -14,7 +14,7 @@ import type { AgentRecord, Store } from '../store/store.ts'
 import { installCommand } from './dependencies.ts'
 import type { McpHost, ServerBox } from './host.ts'
 import { rewriteInvocation } from './host-path.ts'
-import { sandboxOf } from './payload.ts'
+import { type Around, sandboxOf, warningsOf } from './payload.ts'
 import { McpServerError, messageOf } from './phases.ts'
 import { directoryOf, hostPathOf, placeOf } from './placement.ts'
 import type { McpServerConfig } from './server-config.ts'
@@ -68,13 +68,13 @@ export class BoxHost implements McpHost {
   }
 
   async open(config: McpServerConfig, signal: AbortSignal): Promise<ServerBox> {
-    const isolation = await this.#available(config)
+    const around = await this.#available(config)
     const { sessionId } = placeOf(config)
     // Before and after: a sandbox of somebody else's is not even given the servers' files.
     await this.#requireOwn(sessionId)
-    const { session } = await this.#options.sessions.negotiate(OWNER, this.#request(config, isolation, signal), newOrigin())
+    const { session } = await this.#options.sessions.negotiate(OWNER, this.#request(config, around, signal), newOrigin())
     await this.#requireOwn(sessionId)
-    return { sessionId: session.id, isolation }
+    return { sessionId: session.id, isolation: around.isolation, warnings: warningsOf(config, around) }
   }
 
   async install(config: McpServerConfig, box: ServerBox, signal: AbortSignal): Promise<void> {
@@ -121,16 +121,18 @@ export class BoxHost implements McpHost {
   stop: McpHost['stop'] = (config, { sessionId }) => this.#options.dataplane.session(sessionId).processes.stop(config.name)
 
   /** What would keep a sandbox in that is made now; `box_unavailable` when there is none, or none that may be used [2-81]. */
-  async #available({ name }: McpServerConfig): Promise<string> {
+  async #available({ name }: McpServerConfig): Promise<Around> {
     const { hostFallback, log } = this.#options
     const agent = await this.#reachable().catch((thrown: unknown) => {
       throw unavailable(messageOf(thrown))
     })
     const isolation = agent.provider.isolation ?? 'none'
-    if (isolation !== 'none') return isolation
+    // Agents of before do not say.
+    const around = { isolation, network: agent.provider.capabilities?.network ?? true }
+    if (isolation !== 'none') return around
     if (!hostFallback) throw unavailable('no provider isolates here, and mcp.host_fallback is off')
     log.warn({ mcp_server: name, isolation }, 'an MCP server runs on the host without isolation, as mcp.host_fallback allows')
-    return isolation
+    return around
   }
 
   /** One that went a moment ago counts as there until its heartbeats are missed: asked for a sandbox, it would cost a retry [2-90]. */
@@ -158,9 +160,9 @@ export class BoxHost implements McpHost {
       )
   }
 
-  #request(config: McpServerConfig, isolation: string, signal: AbortSignal): NegotiateRequest {
+  #request(config: McpServerConfig, around: Around, signal: AbortSignal): NegotiateRequest {
     const { sessionId } = placeOf(config)
-    const overrides = sandboxOf(config, this.#groups.get(sessionId)?.values() ?? [], isolation)
+    const overrides = sandboxOf(config, this.#groups.get(sessionId)?.values() ?? [], around)
     return {
       ...{ scope: { type: 'thread', id: sessionId }, mode: 'ensure', shape: 'full', actor: undefined, wanted: readWanted(undefined) },
       ...{ sandboxHint: null, provider: null, profile: 'default', relay: null, overrides, labels: { surface: 'mcp' } },

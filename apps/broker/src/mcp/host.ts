@@ -7,6 +7,7 @@ export type ServerBox = {
   /** The session's id, `ssn_…`. */
   sessionId: string
   isolation: string
+  warnings: readonly string[]
 }
 
 /** What a server needs of the product, one call for each phase. All failures are `McpServerError`, or get the phase of the call. */

@@ -5,21 +5,30 @@ import type { McpServerConfig } from './server-config.ts'
 /** Ten years: a server runs until it is taken away. */
 const FOR_EVER = 10 * 365 * 24 * 3600
 
+/** What the provider has for a sandbox that is made now. */
+export type Around = { isolation: string; network: boolean }
+
+/** What is to be known of a server that does not have all that it would have elsewhere [2-94]. */
+export const warningsOf = ({ box }: Pick<McpServerConfig, 'box'>, { network }: Around): string[] =>
+  box.network === null && !network
+    ? ['network: off, for the provider cannot grant it; what the server depends on is to be in its directory already']
+    : []
+
 /**
  * What the sandbox of a server is to be like, with the files of everybody who lives there: what is mounted is decided when a
  * sandbox is made. Where nothing isolates, nothing can be mounted either.
  */
-export function sandboxOf({ box }: McpServerConfig, inhabitants: Iterable<McpServerConfig>, isolation: string): SandboxOverrides {
+export function sandboxOf({ box }: McpServerConfig, inhabitants: Iterable<McpServerConfig>, around: Around): SandboxOverrides {
   const { image, cpus, memory_mb, pids_limit, network, read_only_rootfs } = box
   const limits = Object.fromEntries(Object.entries({ image, cpus, memory_mb, pids_limit }).filter(([, value]) => value !== null))
   return {
     profile: {
-      ...{ ...limits, network, read_only_rootfs: read_only_rootfs ?? false },
+      ...{ ...limits, network: network ?? (around.network ? 'on' : 'off'), read_only_rootfs: read_only_rootfs ?? false },
       // An image of its own may have code at `/app`.
       app_alias: image === null,
       ...{ hard_ttl_seconds: FOR_EVER, lease_seconds: FOR_EVER, idle_timeout_seconds: FOR_EVER },
     },
-    mounts: isolation === 'none' ? [] : [...inhabitants].sort(byName).flatMap(mountOf),
+    mounts: around.isolation === 'none' ? [] : [...inhabitants].sort(byName).flatMap(mountOf),
   }
 }
 

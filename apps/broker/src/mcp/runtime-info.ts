@@ -15,6 +15,7 @@ export type RuntimeInfo = {
   tools: readonly ToolSummary[]
   box_session_id: string
   box_enabled: boolean
+  warnings: readonly string[]
 }
 
 /** What a server writes before it dies may have anything in it, its environment too. */

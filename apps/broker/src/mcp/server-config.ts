@@ -7,8 +7,8 @@ const limit = (schema: z.ZodNumber) => schema.nullable().default(null)
 /** How an administrator's MCP server wants its sandbox [2-82]. Fields that are not known are left out. */
 export const MCPServerBoxConfig = z.object({
   image: z.string().min(1).nullable().default(null),
-  /** On, so that what it depends on can be installed. */
-  network: z.enum(['on', 'off']).default('on'),
+  /** Null: on where the provider can grant it, so that what it depends on can be installed; else off, with a warning. */
+  network: z.enum(['on', 'off']).nullable().default(null),
   /** The directory with the server's files; null: found from its command and arguments [2-84]. */
   host_path: z.string().startsWith('/', 'must be an absolute path').nullable().default(null),
   host_path_mode: z.enum(['none', 'ro', 'rw']).default('ro'),

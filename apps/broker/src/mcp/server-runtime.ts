@@ -70,6 +70,7 @@ export class McpServerRuntime {
       tools: this.#tools,
       box_session_id: placeOf(this.config).sessionId,
       box_enabled: this.#box === null || this.#box.isolation !== 'none',
+      warnings: this.#box?.warnings ?? [],
     }
   }
 

@@ -13,7 +13,7 @@ describe('the life of an MCP server', () => {
     await runtime.ready
     expect(runtime.info()).toEqual({
       ...{ status: 'connected', error_message: null, error_phase: null, retry_count: 0, tool_count: 1 },
-      ...{ tools: [{ name: 'greet', description: 'says hello' }], box_session_id: 'mcp-pipeline-default', box_enabled: true },
+      ...{ tools: [{ name: 'greet', description: 'says hello' }], box_session_id: 'mcp-pipeline-default', box_enabled: true, warnings: [] },
     })
     await runtime.stop(false)
     expect(runtime.info().status).toBe('stopped')

@@ -71,7 +71,7 @@ export class ScriptedHost implements McpHost {
 
   async open(): Promise<ServerBox> {
     this.#step('open')
-    return { sessionId: 'ssn_1', isolation: 'container' }
+    return { sessionId: 'ssn_1', warnings: [], isolation: 'container' }
   }
 
   async install(): Promise<void> {

@@ -4,7 +4,7 @@ import { MCPServerBoxConfig, McpServerConfig } from '../../src/mcp/server-config
 describe('MCP config', () => {
   test('[2-82] the defaults of a box; fields that are not known are left out', () => {
     const defaults = {
-      ...{ image: null, network: 'on', host_path: null, host_path_mode: 'ro', env: {}, startup_timeout_sec: 120 },
+      ...{ image: null, network: null, host_path: null, host_path_mode: 'ro', env: {}, startup_timeout_sec: 120 },
       ...{ cpus: null, memory_mb: null, pids_limit: null, read_only_rootfs: null },
     }
     expect(MCPServerBoxConfig.parse({})).toEqual(defaults)
