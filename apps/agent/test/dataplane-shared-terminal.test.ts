@@ -43,7 +43,7 @@ describe('[3.5] readers of one terminal', () => {
     const slow = await attach('paced')
     slow.ws.pause()
     fast.stdin('\n')
-    await fast.until(() => size(fast) > 30 * MiB, 30_000)
+    await fast.until(() => size(fast) > 30 * MiB, 90_000)
     slow.ws.resume()
     expect((await slow.closed).code).toBe(4408)
     expect(slow.find('error')?.error).toMatchObject({ code: 'TIMEOUT', message: expect.stringContaining('offset') })
@@ -71,7 +71,7 @@ describe('[3.5] readers of one terminal', () => {
     })
     expect(last).toBeLessThan(16 * MiB)
     only.ws.resume()
-    await only.until(() => size(only) > 20 * MiB, 30_000)
+    await only.until(() => size(only) > 20 * MiB, 90_000)
     only.send({ type: 'signal', signal: 'KILL' })
     await only.closed
     expect(only.bytes().equals(expected(size(only)))).toBe(true)
