@@ -332,7 +332,7 @@ describe('boxoffice doctor', () => {
         .trim()
         .split('\n')
         .map((line) => line.split(/ {2,}/)[0]),
-    ).toEqual(['bwrap', 'supervisor', 'port 7070', 'port 7071', 'clock', 'disk', 'capacity'])
+    ).toEqual(['bwrap', 'supervisor', 'port 7070', 'port 7071', 'broker', 'clock', 'disk', 'capacity'])
     expect(code).toBe(stdout.includes('FAIL') ? 1 : 0)
   })
 

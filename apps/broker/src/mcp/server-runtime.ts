@@ -103,8 +103,11 @@ export class McpServerRuntime {
         } catch (thrown) {
           if (signal.aborted) break
           const error = asServerError(thrown)
+          const before = this.#error?.message
           this.#note(error)
-          log.warn({ mcp_server: config.name, phase: error.phase, err: error.cause }, `MCP server failed: ${this.#error?.message}`)
+          // A server that waits for a provider fails the same way every two seconds: one line says so.
+          const level = this.#error?.message === before ? 'debug' : 'warn'
+          log[level]({ mcp_server: config.name, phase: error.phase, err: error.cause }, `MCP server failed: ${this.#error?.message}`)
           if (error.reason === 'box_unavailable') {
             this.#status = 'unavailable'
             this.#ready.resolve()

@@ -10,7 +10,7 @@ export const doctorCommand = (): Command =>
     .description('One line per check: ok, or what to do. Exits with 1 if any fails.')
     .addOption(new Option('--provider <name>', 'check for this one only').choices(['auto', 'docker', 'local']).default('auto'))
     .option('--data-dir <dir>', 'where `up` keeps its files (BOXOFFICE_DATA_DIR)')
-    .option('--broker <url>', 'compare clocks with this broker (BOXOFFICE_URL)')
+    .option('--broker <url>', 'check this broker, its key and its clock (BOXOFFICE_URL)')
     .option('--json', 'one JSON object: {"checks":[…]}')
     .action(doctor)
 

@@ -7,6 +7,7 @@ import { dirname, resolve } from 'node:path'
 import { promisify } from 'node:util'
 import { DEFAULT_BROKER_URL } from '../settings/connection.ts'
 import { defaultDataDir } from '../settings/data-dir.ts'
+import { checkBroker } from './check-broker.ts'
 import { checkCapacity } from './check-capacity.ts'
 
 export type Check = { name: string; ok: boolean; message: string }
@@ -26,6 +27,7 @@ export const runChecks = async ({ provider, dataDir, broker }: DoctorOptions): P
     checkSupervisor(),
     checkPort('broker', 7070),
     checkPort('agent', 7071),
+    checkBroker(brokerUrl),
     checkClock(brokerUrl),
     checkDisk(dataDir ?? process.env.BOXOFFICE_DATA_DIR ?? defaultDataDir()),
     checkCapacity(),
