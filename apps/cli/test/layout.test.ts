@@ -51,7 +51,7 @@ test('[2.14] broker and agent keep their files in directories of the same names,
   // Of an earlier version, which kept them there: they stay in use.
   expect(partDirectory(join(dataDir, 'broker'), 'broker')).toBe(join(dataDir, 'broker'))
   expect(partDirectory(join(dataDir, 'agent'), 'agent')).toBe(join(dataDir, 'agent'))
-})
+}, 120_000)
 
 test('a second broker beside a running up is refused', async () => {
   const up = await startUp()
@@ -60,7 +60,7 @@ test('a second broker beside a running up is refused', async () => {
     code: 1,
     stderr: expect.stringContaining(`in use by another broker (pid ${up.ready.pid})`),
   })
-})
+}, 120_000)
 
 test('up without a provider does not say that it is ready, but what is missing', async () => {
   const dataDir = temporary()
@@ -73,4 +73,4 @@ test('up without a provider does not say that it is ready, but what is missing',
   expect(running.stdout).not.toMatch(/ready|Try/)
   running.child.kill('SIGTERM')
   expect((await running.ended).code).toBe(0)
-})
+}, 120_000)

@@ -53,7 +53,7 @@ describe('errors are said in words of the command line', () => {
     expect(code).toBe(0)
     expect(stderr).toMatch(/^boxoffice: warning: the sandbox is there already, with another profile .*\(profile_differs\)\n$/)
   })
-})
+}, 120_000)
 
 test('ls lists a file, and threads whose ids have colons', async () => {
   await boxoffice('exec', '--thread', 'a:b', '--', 'sh', '-c', 'echo 12345 > note')
@@ -70,7 +70,7 @@ test('ls lists a file, and threads whose ids have colons', async () => {
     { kind: 'sandbox', thread: 'a', path: 'b:c/d:e' },
     { kind: 'sandbox', thread: 'a:b', path: 'c/d:e' },
   ])
-})
+}, 120_000)
 
 test('env prints what a program needs, as a shell reads it', async () => {
   const { stdout } = await boxoffice('env')
@@ -79,7 +79,7 @@ test('env prints what a program needs, as a shell reads it', async () => {
   expect(JSON.parse((await boxoffice('env', '--json')).stdout)).toEqual({
     ...{ BOXOFFICE_URL: up.ready.broker_url, BOXOFFICE_API_KEY: up.ready.api_key },
   })
-})
+}, 120_000)
 
 test('a stop says what becomes of the sandboxes', async () => {
   for (const [flags, words] of [
@@ -95,7 +95,7 @@ test('a stop says what becomes of the sandboxes', async () => {
     const { code, stderr } = await running.ended
     expect([code, stderr]).toEqual([0, words])
   }
-})
+}, 120_000)
 
 test('set-up takes a supervisor that somebody has built, where there is no cargo', () => {
   const root = join(up.directory, 'checkout')
@@ -113,4 +113,4 @@ test('set-up takes a supervisor that somebody has built, where there is no cargo
   expect([build().status, String(build().stderr)]).toEqual([1, expect.stringContaining('install Rust')])
   writeFileSync(join(bin, 'supervisor'), '#!/bin/sh\n', { mode: 0o755 })
   expect([build().status, String(build().stderr)]).toEqual([0, ''])
-})
+}, 120_000)
