@@ -33,7 +33,7 @@ export const eventRoutes = ({ sessions, store, feed, pingMs, stallMs }: EventRou
     async handle({ principal, id, query, header, reauthenticate }) {
       const asked = header('last-event-id') ?? query.last_event_id
       const given = asked === undefined || asked === '' ? null : eventId(asked)
-      const session = await sessions.follow(principal, id, given !== null)
+      const session = await sessions.follow(principal, id)
       const last = await store.last(id)
       // An id that this session has not reached is of another one, or of a database that was restored.
       const after = given === null ? null : Math.min(given, last)
@@ -46,7 +46,7 @@ export const eventRoutes = ({ sessions, store, feed, pingMs, stallMs }: EventRou
             ...{ store, feed, sessionId: id, after, drop, pingMs, stallMs },
             principal: `${principal.tenant}/${principal.id}`,
             ended: !isLive(session),
-            admit: async () => sessions.follow(await reauthenticate(), id, true),
+            admit: async () => sessions.follow(await reauthenticate(), id),
           }),
       }
     },

@@ -156,11 +156,9 @@ export class SessionService {
     return requirePlaced(change.session)
   }
 
-  /** The session whose events the caller may follow, by the rules of `read`; who resumes is told of its end as well. */
-  async follow(principal: Principal, id: string, resuming: boolean): Promise<Session> {
-    const { session } = await this.#load(principal, id, { released: resuming })
-    if (session.state === 'terminated' && !resuming) throw ended(session)
-    return session
+  /** The session whose events the caller may follow, by the rules of `read`; its end is told for as long as its tombstone is kept. */
+  async follow(principal: Principal, id: string): Promise<Session> {
+    return (await this.#load(principal, id, { released: true })).session
   }
 
   /** Ends the session for everyone on the scope [C-54]; what it made is torn down in the background [C-25]. */

@@ -43,10 +43,12 @@ test('[C-04] the events of a session are for whoever may read it', async () => {
   expect(await refused(`${id}`, foreign.key, { 'last-event-id': '1' })).toBe('404 BINDING_NOT_FOUND')
 })
 
-test('[2.5] after the end: as GET says, but who resumes gets what is left', async () => {
+test('[2.4] after the end: from the beginning, or what is left; 204 for who has had all, 404 after 24 h', async () => {
   const { session_id: id } = await broker.ensure('t')
   await broker.release(id)
-  expect(await refused(id, broker.key)).toBe('404 BINDING_NOT_FOUND')
+  const whole = await follow(id)
+  const types = ['state provisioning', 'state active', 'lease', 'state terminated', 'released']
+  expect([await whole.ended, whole.types()]).toEqual(['ended', types])
   const resumed = await follow(id, 3)
   expect([await resumed.ended, resumed.types()]).toEqual(['ended', ['state terminated', 'released']])
   const done = await follow(id, resumed.lastId())
@@ -54,7 +56,6 @@ test('[2.5] after the end: as GET says, but who resumes gets what is left', asyn
 
   const expired = await broker.ensure('expires')
   await broker.advance(28_801_000)
-  expect(await refused(expired.session_id, broker.key)).toBe('410 SESSION_EXPIRED')
   const rest = await follow(expired.session_id, 3)
   expect([await rest.ended, rest.types()]).toEqual(['ended', ['state terminated']])
   expect(rest.events[0]?.data).toMatchObject({ reason: 'hard_ttl' })
@@ -64,6 +65,8 @@ test('[2.5] after the end: as GET says, but who resumes gets what is left', asyn
   await agent.heartbeat()
   const all = await follow(lost.session_id)
   expect([await all.ended, all.types()]).toEqual(['ended', ['state provisioning', 'state active', 'lease', 'state failed']])
+  await broker.advance(25 * 3_600_000)
+  expect(await refused(id, broker.key)).toBe('404 BINDING_NOT_FOUND')
 })
 
 test('an id that the session has not reached loses nothing of what follows', async () => {
