@@ -84,7 +84,7 @@ test('[3.2] kill_after_seconds follows TERM and no other signal', async () => {
   expect(await endOf('signalled')).toMatchObject(KILLED)
 })
 
-test('[4-129] close is carried out also when its client has left', async () => {
+test('[4-129] close is carried out also when its client has left', { timeout: 120_000 }, async () => {
   const socket = new WebSocket(`${plane.wsBase}/exec/ws`, ['boxoffice.v1'])
   const ready = Promise.withResolvers<void>()
   socket.addEventListener('message', ({ data }) => {

@@ -29,7 +29,7 @@ const remove = async (path: string): Promise<number> =>
   (await dp.fetch(`/files?${new URLSearchParams({ path, recursive: 'true' })}`, { method: 'DELETE' })).status
 
 describe('a path of many parts', () => {
-  test.each([257, 1500, 2040])('%i of them are refused, and the sandbox lives on', async (parts) => {
+  test.each([257, 1500, 2040])('%i of them are refused, and the sandbox lives on', { timeout: 120_000 }, async (parts) => {
     const path = deep(parts)
     await dp.upload('source', 'x')
     const answers = [
@@ -46,7 +46,7 @@ describe('a path of many parts', () => {
     expect(await dp.exec({ command: 'echo there' })).toMatchObject({ stdout: 'there\n' })
   })
 
-  test('256 of them are made, moved, listed and removed', async () => {
+  test('256 of them are made, moved, listed and removed', { timeout: 120_000 }, async () => {
     expect((await dp.upload(`a/${deep(254)}/f`, 'x')).status).toBe(200)
     expect((await dp.post('/files/mkdir', { path: `b/${deep(255)}` })).status).toBe(200)
     expect((await dp.upload('.', new Uint8Array(await tarOf(`c/${deep(254)}/f`)), { archive: 'tar' })).status).toBe(200)
@@ -57,7 +57,7 @@ describe('a path of many parts', () => {
     for (const top of ['a', 'b', 'c', 'e']) expect(await remove(top)).toBe(204)
   })
 
-  test('what a command has made deeper is left out of listings, and can be removed', async () => {
+  test('what a command has made deeper is left out of listings, and can be removed', { timeout: 120_000 }, async () => {
     await dp.exec({ command: `perl -e 'for (1..1700) { mkdir "n" and chdir "n" or die } open(my $f, ">", "f")'` })
     const listed = await list('n')
     expect([listed.files.length, listed.truncated]).toEqual([255, true])
