@@ -17,8 +17,8 @@ export type KeyRotationOptions = {
 /** `kid` signs from now on. Agents that were told refuse the withdrawn keys already; the others hear of it with their next report. */
 export type Rotated = { kid: string; withdrawn: string[]; agentsTold: number; agentsNotReached: string[] }
 
-/** Withdrawn keys are refused within this time wherever an agent can be reached. */
-const PUSH_WITHIN_MS = 2000
+/** How long an agent may take to say that it has the new keys; one that is busy refuses the old ones before it has answered. */
+const PUSH_WITHIN_MS = 10_000
 
 /** Changes the keys that sign tokens [C-49]. */
 export class KeyRotation {
