@@ -12,7 +12,7 @@ export type SocketOptions = {
 }
 
 /** How long a frame may take: a guard against hanging, not an expectation. */
-const GUARD_MS = 20_000
+const GUARD_MS = 60_000
 
 /** A client of the dataplane's frames that keeps what it got. */
 export class Socket {

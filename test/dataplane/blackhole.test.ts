@@ -20,7 +20,7 @@ describe.concurrent('packets vanish under an exec', () => {
       await on.plane.upload('go', '')
       expect(await result).toMatchObject({ exitCode: 3, stdout: 'begun\n' })
       expect([on.session.mode, on.asked('POST /exec')]).toEqual([way, 2])
-    }, 60_000)
+    }, 180_000)
 
     test(`${way}: nothing gets through: CONNECTION_FAILED`, async () => {
       await using on = await startSdkSession(way)
@@ -33,13 +33,13 @@ describe.concurrent('packets vanish under an exec', () => {
         message: expect.stringMatching(/no sign of life for \d+ s/),
       })
       expect(on.asked('POST /exec')).toBe(2)
-    }, 60_000)
+    }, 180_000)
 
     test(`${way}: a command is silent for longer than that, and nothing is asked for twice`, async () => {
       await using on = await startSdkSession(way)
       expect(await on.session.exec('sleep 14; echo done')).toMatchObject({ stdout: 'done\n' })
       expect(on.asked('POST /exec')).toBe(1)
-    }, 60_000)
+    }, 180_000)
   }
 
   test('direct: nothing gets through: it goes on through the relay, and runs once', async () => {
@@ -50,14 +50,14 @@ describe.concurrent('packets vanish under an exec', () => {
     await on.plane.upload('go', '')
     expect(await result).toMatchObject({ exitCode: 3, stdout: 'begun\n' })
     expect(on.session.mode).toBe('relay')
-  }, 60_000)
+  }, 180_000)
 
   test('from the start: it goes through the relay', async () => {
     await using on = await startSdkSession('direct', { fallback: true })
     on.proxy.blackhole()
     expect(await on.session.exec('echo here')).toMatchObject({ exitCode: 0, stdout: 'here\n' })
     expect(on.session.mode).toBe('relay')
-  }, 60_000)
+  }, 180_000)
 })
 
 describe.concurrent('packets vanish under a stream', () => {
@@ -70,7 +70,7 @@ describe.concurrent('packets vanish under a stream', () => {
       await run.stdin.write('two\n')
       expect(await run.text()).toBe('one\ntwo\n')
       expect(await run.exit).toMatchObject({ exitCode: 4 })
-    }, 60_000)
+    }, 180_000)
   }
 
   test('a shell goes on through the relay', async () => {
@@ -82,5 +82,5 @@ describe.concurrent('packets vanish under a stream', () => {
     expect(await shell.output.text()).toContain('got two')
     expect(await shell.exit).toMatchObject({ exitCode: 4 })
     expect(session.mode).toBe('relay')
-  }, 60_000)
+  }, 180_000)
 })

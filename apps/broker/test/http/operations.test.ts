@@ -35,7 +35,7 @@ describe('[2.14] operations', () => {
       expect((await own.get('/readyz')).body).toEqual({ status: 'ready' })
       await away.register({ dataplane_url: 'http://127.0.0.1:1' })
       await own.startAgent()
-      await expect.poll(async () => (await own.get('/readyz')).body, { timeout: 20_000 }).toEqual({ status: 'ready', warnings: [missed] })
+      await expect.poll(async () => (await own.get('/readyz')).body, { timeout: 60_000 }).toEqual({ status: 'ready', warnings: [missed] })
     } finally {
       await own.stop()
     }

@@ -253,7 +253,7 @@ describe('[4-152] what crosses', () => {
     expect([status, code]).toEqual([503, 4503])
     expect([body.error, errorOf(late.heard[0])]).toMatchObject([error, error])
     await expect.poll(() => plane.connections()).toBe(0)
-  }, 60_000)
+  }, 180_000)
 
   test('no agent: 503 before the upgrade', async () => {
     const away = await startTestBroker()

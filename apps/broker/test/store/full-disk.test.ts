@@ -8,7 +8,7 @@ import { type Caller, type Refusal, removeDir, startTestBroker, type TestBroker,
 
 /** The tests mount a small file system for each data directory, so they run as root, as the agent's do. */
 const PLENTY = { perSecond: 1e6, burst: 1e6 }
-const GUARD_MS = 60_000
+const GUARD_MS = 180_000
 const MIB = 1024 * 1024
 
 let root: string
