@@ -51,7 +51,7 @@ describe('a stranger at the door', () => {
       'INVALID_REQUEST',
       /^thread_id: must be valid Unicode/,
     ],
-    ['a profile that is not there', body({ profile: 'nope' }), 400, 'INVALID_REQUEST', /^profile: .*"nope".*GET \/v1\/profiles/],
+    ['a profile that is not there', body({ profile: 'nope' }), 400, 'INVALID_REQUEST', /^profile: .*"nope".*there are: .*default/],
     ['labels that are no strings', body({ labels: { a: 1 } }), 400, 'INVALID_REQUEST', /^labels\.a: must be a string$/],
     ['30,000 levels under a key', DEEP, 400, 'INVALID_REQUEST', /nested more than 100/, { 'idempotency-key': 'deep' }],
     ['a key for repetition of 256', body({}), 400, 'INVALID_REQUEST', /^Idempotency-Key: .*255/, { 'idempotency-key': 'k'.repeat(256) }],
