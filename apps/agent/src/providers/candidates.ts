@@ -47,11 +47,4 @@ const openSafe = async (candidate: Candidate, { unsafeRefused }: CandidateOption
   throw new Error(unsafeRefused)
 }
 
-const localCandidate = ({ unsafeRefused, ...options }: CandidateOptions): Candidate => ({
-  name: 'local',
-  async open() {
-    // Before it says aloud that it is unsafe.
-    if (options.isolation === 'none' && unsafeRefused !== null) throw new Error(unsafeRefused)
-    return createLocalProvider(options)
-  },
-})
+const localCandidate = (options: CandidateOptions): Candidate => ({ name: 'local', open: () => createLocalProvider(options) })

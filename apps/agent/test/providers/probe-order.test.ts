@@ -3,6 +3,7 @@ import { mkdir, mkdtemp, rm } from 'node:fs/promises'
 import { createServer, type Server } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { pino } from 'pino'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { providerCandidates } from '../../src/providers/candidates.ts'
 import { dockerCandidates } from '../../src/providers/docker/candidates.ts'
@@ -16,7 +17,7 @@ let environment: Record<string, string | undefined>
 beforeEach(async () => {
   directory = await mkdtemp(join(tmpdir(), 'bxo-probe-'))
   engines = []
-  environment = { XDG_RUNTIME_DIR: process.env.XDG_RUNTIME_DIR, DOCKER_HOST: process.env.DOCKER_HOST }
+  environment = { XDG_RUNTIME_DIR: process.env.XDG_RUNTIME_DIR, DOCKER_HOST: process.env.DOCKER_HOST, PATH: process.env.PATH }
   process.env.XDG_RUNTIME_DIR = directory
   delete process.env.DOCKER_HOST
 })
@@ -84,5 +85,29 @@ describe('[2-32] the order in which a provider is looked for', () => {
     expect(await none.look()).toBe(false)
     expect(none.report()).toMatchObject({ available: false, reason: expect.stringContaining('no such socket') })
     await none.close()
+  })
+})
+
+describe('where bubblewrap is not installed', () => {
+  const looksThrice = async (unsafeRefused: string | null) => {
+    process.env.PATH = directory
+    const lines: { level: number; msg: string; reason?: string }[] = []
+    const log = pino({ base: null }, { write: (line: string) => void lines.push(JSON.parse(line)) })
+    const slot = createProviderSlot(providerCandidates({ ...options(), provider: 'local', unsafeRefused, log }), log)
+    const found = [await slot.look(), await slot.look(), await slot.look()]
+    await slot.close()
+    return { found, warnings: lines.filter(({ level }) => level >= 40) }
+  }
+
+  test('what is refused is said once, however often it is looked for, and not that something runs without isolation', async () => {
+    const { found, warnings } = await looksThrice('others can reach it')
+    expect(found).toEqual([false, false, false])
+    expect(warnings).toEqual([expect.objectContaining({ msg: 'no provider is available', reason: 'local: others can reach it' })])
+  })
+
+  test('what is allowed is warned of once', async () => {
+    const { found, warnings } = await looksThrice(null)
+    expect(found).toEqual([true, true, true])
+    expect(warnings).toEqual([expect.objectContaining({ msg: expect.stringContaining('ISOLATION IS "none"') })])
   })
 })

@@ -24,6 +24,8 @@ export type LocalProviderOptions = {
   isolation: 'auto' | 'bubblewrap' | 'none'
   /** Sandboxes run as the user of the agent, which can go everywhere that they must. */
   sameUser?: boolean
+  /** Why isolation `none` may not be used here; refused before anything is opened or said of it. */
+  unsafeRefused?: string | null
   log: Logger
 }
 
@@ -38,10 +40,7 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
     throw new BoxofficeError('BACKEND_UNAVAILABLE', bubblewrap.reason)
   }
   const bwrap = bubblewrap !== undefined && 'path' in bubblewrap ? bubblewrap.path : undefined
-  if (bwrap === undefined) {
-    const why = bubblewrap !== undefined && 'reason' in bubblewrap ? bubblewrap.reason : 'asked for with --isolation none'
-    log.warn({ why }, 'ISOLATION IS "none": what runs in a sandbox runs as a plain process of this host and can read its files')
-  }
+  if (bwrap === undefined && typeof options.unsafeRefused === 'string') throw new Error(options.unsafeRefused)
 
   const stateDirectory = join(dataDirectory, 'local')
   const etcDirectory = join(dataDirectory, 'etc')
@@ -154,6 +153,11 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
     return launchers?.take(id)
   }
 
+  // Last: what cannot be opened is tried again every few seconds, and would say it each time.
+  if (bwrap === undefined) {
+    const why = bubblewrap !== undefined && 'reason' in bubblewrap ? bubblewrap.reason : 'asked for with --isolation none'
+    log.warn({ why }, 'ISOLATION IS "none": what runs in a sandbox runs as a plain process of this host and can read its files')
+  }
   return {
     name: 'local',
     capabilities,
