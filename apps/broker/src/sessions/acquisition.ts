@@ -258,6 +258,7 @@ function newSession(
     labels: request.labels,
     relay: request.relay ?? 'auto',
     providerPreference: request.provider,
+    needsImage: request.needsImage ?? false,
     shape: request.shape,
     createdBy: principal.id,
     createdAt: now,

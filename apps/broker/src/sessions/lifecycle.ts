@@ -286,10 +286,10 @@ const placementOf = (session: Session): Placed | null => {
 const baseOf = (session: Session) => {
   const { id, tenant, scope, profile, labels, relay, shape, createdBy, createdAt, hardExpiresAt, leaseExpiresAt, revision, agentId } =
     session
-  const { providerPreference, mounts, lastActivityAt, dueAt, fence, hasGrants } = session
+  const { providerPreference, needsImage, mounts, lastActivityAt, dueAt, fence, hasGrants } = session
   return {
     ...{ id, tenant, scope, profile, labels, relay, shape, createdBy, createdAt, hardExpiresAt, leaseExpiresAt, revision, agentId },
-    ...{ providerPreference, mounts, lastActivityAt, dueAt, fence, hasGrants, busy: false, placed: placementOf(session) },
+    ...{ providerPreference, needsImage, mounts, lastActivityAt, dueAt, fence, hasGrants, busy: false, placed: placementOf(session) },
   }
 }
 

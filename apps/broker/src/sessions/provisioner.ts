@@ -197,13 +197,13 @@ export class Provisioner {
   /** Gives the row to another agent, under a new fencing number; what the first one may have made is not kept there. */
   async #move(session: ProvisioningSession, except: ReadonlySet<string>): Promise<ProvisioningSession | undefined> {
     const { placement, ledger, brokerId } = this.#options
-    const { providerPreference: provider, relay } = session
+    const { providerPreference: provider, relay, needsImage } = session
     let taken: Promise<Change> | undefined
     const take = ({ id: agentId }: AgentRecord): Promise<Change> => {
       taken = ledger.change(session, { type: 'taken_over', fence: session.fence, brokerId, agentId })
       return taken
     }
-    await placement.place({ except, provider, relay }, take).catch(() => {})
+    await placement.place({ except, provider, relay, needsImage }, take).catch(() => {})
     if (taken === undefined) return undefined
     const change = await taken
     return change.refused === undefined && change.session.state === 'provisioning' ? change.session : undefined

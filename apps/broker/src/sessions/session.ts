@@ -17,6 +17,8 @@ export type SessionBase = {
   relay: RelayPreference
   /** The only provider that may make its sandbox; null: any. */
   providerPreference: string | null
+  /** The client has named the image of its profile: an agent without images may not make its sandbox. */
+  needsImage: boolean
   /** Shape of the request that made it: MVP refreshes move the lease of MVP sessions only [C-51, C-52]. */
   shape: 'mvp' | 'full'
   createdBy: string

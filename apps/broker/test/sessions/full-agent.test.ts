@@ -1,4 +1,6 @@
+import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
+import { openSqliteStore } from '../../src/store/sqlite/sqlite-store.ts'
 import type { FakeAgent } from '../support/fake-agent.ts'
 import { startTestBroker, type TestBroker } from '../support/test-broker.ts'
 
@@ -47,4 +49,26 @@ test('[C-45] a scope whose workspace is on the full agent is not moved', async (
   // The same refusal for whoever comes to the failed row later, and by its own code for whoever reads it.
   const failed = await broker.get<{ sessions: { reason: string }[] }>('/v1/sandbox/sessions?state=failed')
   expect(failed.body.sessions).toMatchObject([{ reason: 'AGENT_FULL: no room: disk' }])
+})
+
+test('[2-03] a session with an image of its client’s is not moved from a full agent to one without images', async () => {
+  await using images = await startTestBroker({ agentTimeout: 600 }).then((one) => ({ ...one, [Symbol.asyncDispose]: () => one.stop() }))
+  const full = await images.startAgent({ heartbeat: false, images: true })
+  fill(full, 'memory')
+  const without = await images.startAgent({ heartbeat: false, images: false })
+  const create = (id: string) => images.post<{ error: { code: string } }>(`/compat/box/v1/sessions/${id}`, { image: 'node:20' })
+  const refused = await create('a')
+  expect(refused.status).toBeGreaterThanOrEqual(400)
+  expect(without.sandboxes.size).toBe(0)
+
+  // The wish is in the row, for a broker that takes the session over.
+  const second = await images.startAgent({ heartbeat: false, images: true })
+  const wishes: boolean[] = []
+  second.hooks.create = async () => {
+    await using store = await openSqliteStore(join(images.dataDir, 'broker.db'))
+    wishes.push(...(await store.sessions.provisioning()).map(({ needsImage }) => needsImage))
+    return undefined
+  }
+  expect((await create('b')).status).toBe(201)
+  expect([second.sandboxes.size, without.sandboxes.size, wishes]).toEqual([1, 0, [true]])
 })

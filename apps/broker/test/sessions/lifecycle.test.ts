@@ -20,6 +20,7 @@ const base: SessionBase = {
   scope: { type: 'thread', id: 'x' },
   relay: 'auto',
   providerPreference: null,
+  needsImage: false,
   mounts: MountSet.parse({}),
   shape: 'mvp',
   hasGrants: false,

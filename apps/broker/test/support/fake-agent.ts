@@ -43,6 +43,8 @@ export type FakeAgentOptions = {
   suspend?: ('freeze' | 'stop')[]
   available?: boolean
   providerName?: string
+  /** Whether its provider has images; undefined: it does not say. */
+  images?: boolean
   heartbeat?: boolean
   /** Sandboxes of an earlier run of this install. */
   sandboxes?: Map<string, Kept>
@@ -68,6 +70,7 @@ export async function startFakeAgent(options: FakeAgentOptions) {
     isolation: 'none',
     available: options.available ?? true,
     reason: null as string | null,
+    ...(options.images === undefined ? {} : { capabilities: { ...ABILITIES, images: options.images } }),
   }
   const making = new Map<string, Promise<Kept | Refusal>>()
   let created = 0
@@ -275,6 +278,8 @@ export async function startFakeAgent(options: FakeAgentOptions) {
     },
   }
 }
+
+const ABILITIES = { limits: [], not_enforced: [], network: true, extra_mounts: true, oci_runtimes: [] }
 
 /** As the real one: what runs or is attached is not suspended, whatever the broker knew. */
 const inUse = ({ activity: { running, attached } }: Kept): Refusal | undefined =>

@@ -234,4 +234,8 @@ export const MIGRATIONS: readonly string[] = [
   -- [C-50] The key that an install has registered with; null for those of before.
   ALTER TABLE agents ADD COLUMN public_key TEXT;
   `,
+  `
+  -- A client has named the session's image: where its agent is lost or full, only one with images may have it.
+  ALTER TABLE sessions ADD COLUMN needs_image INTEGER NOT NULL DEFAULT 0;
+  `,
 ]

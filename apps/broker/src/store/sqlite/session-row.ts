@@ -47,6 +47,7 @@ export type SessionRow = {
   ended_at: number | null
   keep_workspace: number
   provider_preference: string | null
+  needs_image: number
   /** Empty: no mounts, and a workspace of the agent's making. */
   mounts: string
   /** Not a column; only where a session is looked up by itself. */
@@ -66,6 +67,7 @@ export function toSession(row: SessionRow, profile: Profile): Session {
     labels: row.labels === '{}' ? NO_LABELS : (JSON.parse(row.labels) as Record<string, string>),
     relay: row.relay,
     providerPreference: row.provider_preference,
+    needsImage: row.needs_image !== 0,
     mounts: row.mounts === '' ? NO_MOUNTS : MountSet.parse(JSON.parse(row.mounts)),
     shape: row.shape,
     createdBy: row.created_by,
@@ -137,6 +139,7 @@ export function toRow(session: Session): Omit<SessionRow, 'profile_hash' | 'owne
     labels: JSON.stringify(session.labels),
     relay: session.relay,
     provider_preference: session.providerPreference,
+    needs_image: session.needsImage ? 1 : 0,
     mounts: mountsColumn(session.mounts),
     shape: session.shape,
     created_by: session.createdBy,

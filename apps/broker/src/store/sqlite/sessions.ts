@@ -255,7 +255,7 @@ function profileTable(db: Db) {
 }
 
 const IMMUTABLE = new Set(
-  'id tenant scope_type scope_id owner profile_hash labels relay provider_preference shape created_by created_at hard_expires_at revision'.split(
+  'id tenant scope_type scope_id owner profile_hash labels relay provider_preference needs_image shape created_by created_at hard_expires_at revision'.split(
     ' ',
   ),
 )
@@ -270,6 +270,7 @@ const SHAPE: ProvisioningSession = {
     labels: {},
     relay: 'auto',
     providerPreference: null,
+    needsImage: false,
     mounts: MountSet.parse({}),
     shape: 'mvp',
   },
