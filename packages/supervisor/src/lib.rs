@@ -5,6 +5,7 @@ pub mod base64;
 pub mod channel;
 pub mod config;
 pub mod fault;
+pub mod file_name;
 pub mod files;
 pub mod launch;
 pub mod mark;

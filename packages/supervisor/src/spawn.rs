@@ -5,12 +5,13 @@ use rustix::fs::{Access, CWD, Mode, OFlags, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::collections::BTreeMap;
-use std::ffi::{CString, c_char};
+use std::ffi::{CString, OsStr, c_char};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::ptr;
 
 use crate::fault::{Fault, Kind};
+use crate::file_name;
 use crate::message::{Start, StdinMode};
 use crate::pty;
 use crate::sys::launch::{Launch, Stack, Stage, launch};
@@ -165,7 +166,8 @@ impl Spawner {
         let program = argv.first().filter(|name| !name.is_empty()).ok_or(SpawnError::BadArguments("argv"))?;
         let path = environment.get(&b"PATH"[..]).or_else(|| self.environment.get(&b"PATH"[..]));
         let path = path.map_or(DEFAULT_PATH.as_bytes(), |entry| &entry.as_bytes()[b"PATH=".len()..]);
-        let cwd = self.workspace.join(start.cwd.as_deref().unwrap_or(""));
+        let cwd = file_name::bytes(start.cwd.as_deref().unwrap_or(""));
+        let cwd = self.workspace.join(OsStr::from_bytes(&cwd));
         Ok(Strings {
             candidates: candidates(program, path)?,
             argv: argv.iter().map(|text| string(text.as_bytes(), "argv")).collect::<Result<_, _>>()?,

@@ -5,7 +5,9 @@ mod support;
 use boxoffice_supervisor::wire::Kind;
 use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 use serde_json::{Value, json};
+use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 use support::{Agent, write};
@@ -98,6 +100,36 @@ fn what_is_written_is_read_back() {
     let (stat, content) = agent.ask(json!({"op": "read", "path": path})).unwrap();
     assert_eq!((content.len(), &stat["mode"]), (0, &json!(0o640)));
     assert!(no_temporary_file(&agent.workspace().join("deep/er")));
+}
+
+#[test]
+fn names_that_are_not_utf_8_are_listed_and_taken() {
+    let mut agent = Agent::new();
+    let workspace = agent.workspace();
+    let raw = |bytes: &[u8]| workspace.join(OsStr::from_bytes(bytes));
+    std::fs::create_dir(raw(b"\xff\xfe")).unwrap();
+    std::fs::create_dir(raw(b"\xff\xfe/\xe9")).unwrap();
+    write(&raw(b"\xff\xfe/\xe9/caf\xe9"), "inside", 0o644);
+    symlink(OsStr::from_bytes(b"\xff\xfe/\xe9"), raw(b"to")).unwrap();
+    let (top, file) = ("\u{10feff}\u{10fefe}", "\u{10feff}\u{10fefe}/\u{10fee9}/caf\u{10fee9}");
+    let listed = agent.names(json!({"op": "list", "path": top, "limit": 10}));
+    assert_eq!(listed, ["\u{10fee9}", "\u{10fee9}/caf\u{10fee9}"]);
+    for path in [file, "to/caf\u{10fee9}"] {
+        assert_eq!(agent.ask(json!({"op": "read", "path": path})).unwrap().1, b"inside", "{path}");
+    }
+    let (link, _) = agent.ask(json!({"op": "stat", "path": "to"})).unwrap();
+    assert_eq!(link["target"], "\u{10feff}\u{10fefe}/\u{10fee9}");
+    agent.ask(json!({"op": "symlink", "path": "\u{10fe80}", "target": link["target"]})).unwrap();
+    assert_eq!(std::fs::read_link(raw(b"\x80")).unwrap().as_os_str().as_bytes(), b"\xff\xfe/\xe9");
+    agent.upload(json!({"op": "write", "path": file, "overwrite": true}), b"new").unwrap();
+    agent.ask(json!({"op": "move", "from": file, "to": "\u{10fe81}/\u{10fe82}"})).unwrap();
+    assert_eq!(std::fs::read(raw(b"\x81/\x82")).unwrap(), b"new");
+    agent.ask(json!({"op": "remove", "path": top, "recursive": true})).unwrap();
+    assert!(!raw(b"\xff\xfe").exists());
+    // No way around what a path may be: these stay characters of a name.
+    let escape = "\u{10fe2e}\u{10fe2e}\u{10fe2f}secret";
+    agent.upload(json!({"op": "write", "path": escape, "overwrite": true}), b"x").unwrap();
+    assert!(workspace.join(escape).exists());
 }
 
 #[test]

@@ -7,6 +7,7 @@ use super::error::FileError;
 use super::path::{Located, Root};
 use super::tree;
 use super::write::temporary_name;
+use crate::file_name;
 
 /// True where it was not there before.
 pub fn mkdir(root: &Root, path: &str, parents: bool, mode: Option<u32>) -> Result<bool, FileError> {
@@ -61,6 +62,7 @@ pub fn remove(root: &Root, path: &str, recursive: bool) -> Result<(), FileError>
 /// With any target: what follows a link judges where it leads. `replace`: a file or link that is there goes in the same moment.
 pub fn symlink(root: &Root, path: &str, target: &str, replace: bool) -> Result<(), FileError> {
     let Located { parent, name, stat } = not_root(root.locate(path, false)?)?;
+    let target = &*file_name::bytes(target);
     match symlinkat(target, &parent, &*name) {
         Err(Errno::EXIST) if replace => {}
         other => return Ok(other?),

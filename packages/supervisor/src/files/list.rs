@@ -4,18 +4,20 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, openat, statat};
 use rustix::io::Errno;
 use serde::Serialize;
+use std::borrow::Cow;
 
 use super::error::FileError;
 use super::link::Link;
 use super::path::{MAX_BYTES, MAX_PARTS, Root, parts};
 use super::stat::{mtime_ms, size};
 use super::tree::names;
+use crate::file_name;
 
 const FRAME: usize = 64 << 10;
 
 #[derive(Serialize)]
 struct Line<'a> {
-    p: &'a str,
+    p: Cow<'a, str>,
     t: &'static str,
     s: u64,
     m: i64,
@@ -25,9 +27,9 @@ struct Line<'a> {
 struct Level {
     fd: OwnedFd,
     /// Path of this directory with a slash behind it, or empty.
-    prefix: String,
+    prefix: Vec<u8>,
     /// Names to come, the last one next.
-    names: Vec<String>,
+    names: Vec<Vec<u8>>,
 }
 
 pub fn list(link: &mut Link, root: &Root, path: &str, depth: Option<u32>, limit: u64) -> Result<(), FileError> {
@@ -36,8 +38,9 @@ pub fn list(link: &mut Link, root: &Root, path: &str, depth: Option<u32>, limit:
     let mut out = Vec::new();
     let mut left = limit;
     let mut truncated = false;
-    let mut levels = vec![level(top, String::new())];
-    let (above, before) = (parts(path), path.len() + 1);
+    let mut levels = vec![level(top, Vec::new())];
+    let path = file_name::bytes(path);
+    let (above, before) = (parts(&path), path.len() + 1);
     while let Some(here) = levels.last_mut() {
         let Some(name) = here.names.pop() else {
             levels.pop();
@@ -51,7 +54,7 @@ pub fn list(link: &mut Link, root: &Root, path: &str, depth: Option<u32>, limit:
             truncated = true;
             break;
         }
-        let full = format!("{}{name}", here.prefix);
+        let mut full = [&*here.prefix, &*name].concat();
         // No call could name it.
         if above + levels.len() > MAX_PARTS || before + full.len() > MAX_BYTES {
             truncated = true;
@@ -69,7 +72,8 @@ pub fn list(link: &mut Link, root: &Root, path: &str, depth: Option<u32>, limit:
             && let Some(here) = levels.last()
             && let Ok(fd) = descend(&here.fd, &name)
         {
-            levels.push(level(fd, full + "/"));
+            full.push(b'/');
+            levels.push(level(fd, full));
         }
     }
     if truncated {
@@ -90,24 +94,24 @@ fn open_top(root: &Root, path: &str) -> Result<OwnedFd, FileError> {
     located.open_directory()
 }
 
-pub fn descend(fd: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
+pub fn descend(fd: &OwnedFd, name: &[u8]) -> Result<OwnedFd, Errno> {
     openat(fd, name, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
 }
 
-fn level(fd: OwnedFd, prefix: String) -> Level {
+fn level(fd: OwnedFd, prefix: Vec<u8>) -> Level {
     let mut names = names(&fd).unwrap_or_default();
     names.sort_unstable_by(|a, b| b.cmp(a));
     Level { fd, prefix, names }
 }
 
-fn line<'a>(path: &'a str, stat: &Stat) -> Line<'a> {
+fn line<'a>(path: &'a [u8], stat: &Stat) -> Line<'a> {
     let t = match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => "f",
         FileType::Directory => "d",
         FileType::Symlink => "l",
         _ => "o",
     };
-    Line { p: path, t, s: size(stat), m: mtime_ms(stat), o: stat.st_mode & 0o7777 }
+    Line { p: file_name::text(path), t, s: size(stat), m: mtime_ms(stat), o: stat.st_mode & 0o7777 }
 }
 
 fn push_line(out: &mut Vec<u8>, line: &Line<'_>) {

@@ -7,9 +7,11 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use rustix::process::geteuid;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use super::error::FileError;
+use crate::file_name;
 
 const LINKS: usize = 40;
 /// What the kernel takes, without the NUL at its end.
@@ -18,13 +20,13 @@ pub const MAX_BYTES: usize = 4095;
 pub const MAX_PARTS: usize = 256;
 const TOO_DEEP: FileError = FileError::BadRequest("has more than 256 parts");
 /// Where a guest finds its workspace.
-const GUEST_MOUNTS: [&str; 2] = ["/workspace/", "/app/"];
+const GUEST_MOUNTS: [&[u8]; 2] = [b"/workspace/", b"/app/"];
 
 /// The tree in which an operation stays.
 pub struct Root {
     fd: OwnedFd,
     /// Where it is in the sandbox, for links with an absolute target. Each ends with a slash.
-    prefixes: Vec<String>,
+    prefixes: Vec<Vec<u8>>,
     confined: bool,
     /// What is made belongs to whoever has the directory that it is made in.
     adopted: bool,
@@ -33,7 +35,8 @@ pub struct Root {
 /// A name in an open directory. What it names may not exist; it is never a link if links were to be followed.
 pub struct Located {
     pub parent: OwnedFd,
-    pub name: String,
+    /// Its bytes, UTF-8 or not.
+    pub name: Vec<u8>,
     pub stat: Option<Stat>,
 }
 
@@ -46,9 +49,9 @@ impl Root {
 
     fn open(path: PathBuf, flags: OFlags) -> Result<Root, FileError> {
         let fd = openat(CWD, &path, DIRECTORY | flags, Mode::empty())?;
-        let mut prefix = path.canonicalize().unwrap_or(path).to_string_lossy().into_owned();
-        if !prefix.ends_with('/') {
-            prefix.push('/');
+        let mut prefix = path.canonicalize().unwrap_or(path).as_os_str().as_bytes().to_vec();
+        if !prefix.ends_with(b"/") {
+            prefix.push(b'/');
         }
         Ok(Root { fd, prefixes: vec![prefix], confined: true, adopted: false })
     }
@@ -57,7 +60,7 @@ impl Root {
     /// there is the guest's to change. Where workspaces lie beside each other, a guest that sees them all may put a link in the place of one.
     pub fn from_outside(path: PathBuf) -> Result<Root, FileError> {
         let mut root = Root::open(path, OFlags::NOFOLLOW)?;
-        root.prefixes.extend(GUEST_MOUNTS.map(String::from));
+        root.prefixes.extend(GUEST_MOUNTS.map(Vec::from));
         root.adopted = geteuid().is_root();
         Ok(root)
     }
@@ -65,7 +68,7 @@ impl Root {
     pub fn sandbox() -> Result<Root, FileError> {
         Ok(Root {
             fd: openat(CWD, "/", DIRECTORY, Mode::empty())?,
-            prefixes: vec!["/".into()],
+            prefixes: vec![b"/".to_vec()],
             confined: false,
             adopted: false,
         })
@@ -76,10 +79,10 @@ impl Root {
         let mut path = self.relative(path)?;
         for _ in 0..LINKS {
             let (folder, name) = split(&path);
-            if matches!(name, "" | "." | "..") {
+            if matches!(name, b"" | b"." | b"..") {
                 let parent = self.open_directory(&path)?;
                 let stat = Some(statat(&parent, "", AtFlags::EMPTY_PATH)?);
-                return Ok(Located { parent, name: ".".into(), stat });
+                return Ok(Located { parent, name: b".".to_vec(), stat });
             }
             let parent = self.open_directory(folder)?;
             let stat = match statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -90,7 +93,7 @@ impl Root {
             if !follow || stat.is_none_or(|stat| FileType::from_raw_mode(stat.st_mode) != FileType::Symlink) {
                 return Ok(Located { parent, name: name.into(), stat });
             }
-            path = self.target(folder, &text(readlinkat(&parent, name, Vec::new())?)?)?;
+            path = self.target(folder, readlinkat(&parent, name, Vec::new())?.as_bytes())?;
         }
         Err(Errno::LOOP.into())
     }
@@ -103,7 +106,7 @@ impl Root {
     }
 
     /// Part by part, without recursion: how many there are is the client's to say.
-    fn ensure_directory(&self, path: &str) -> Result<(), FileError> {
+    fn ensure_directory(&self, path: &[u8]) -> Result<(), FileError> {
         let mut missing = Vec::new();
         let mut known = path;
         let mut parent = loop {
@@ -122,7 +125,7 @@ impl Root {
                 Err(errno) => return Err(errno.into()),
             }
             parent = match openat(&parent, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty()) {
-                Ok(made) if !matches!(name, "." | "..") => made,
+                Ok(made) if !matches!(name, b"." | b"..") => made,
                 // Parents, and a link that came in between, are judged like any other way.
                 _ => self.open_directory(path)?,
             };
@@ -130,7 +133,7 @@ impl Root {
         Ok(())
     }
 
-    pub fn make_directory(&self, parent: &OwnedFd, name: &str, mode: Mode) -> Result<(), Errno> {
+    pub fn make_directory(&self, parent: &OwnedFd, name: &[u8], mode: Mode) -> Result<(), Errno> {
         mkdirat(parent, name, mode)?;
         match self.heir(parent)? {
             Some((uid, gid)) => chownat(parent, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW),
@@ -148,21 +151,26 @@ impl Root {
     }
 
     /// Where a link in `folder` leads, as a path of this root.
-    pub fn target(&self, folder: &str, target: &str) -> Result<String, FileError> {
-        if !target.starts_with('/') {
-            return Ok(if folder.is_empty() { target.into() } else { format!("{folder}/{target}") });
+    pub fn target(&self, folder: &[u8], target: &[u8]) -> Result<Vec<u8>, FileError> {
+        if !target.starts_with(b"/") {
+            return Ok(if folder.is_empty() { target.into() } else { [folder, target].join(&b'/') });
         }
-        let with_slash = format!("{target}/");
-        let inside =
-            self.prefixes.iter().find_map(|prefix| with_slash.strip_prefix(prefix)).ok_or(FileError::Escapes)?;
-        Ok(inside.trim_matches('/').into())
+        let with_slash = [target, b"/"].concat();
+        let inside = self
+            .prefixes
+            .iter()
+            .find_map(|prefix| with_slash.strip_prefix(prefix.as_slice()))
+            .ok_or(FileError::Escapes)?;
+        Ok(without_slashes(inside).into())
     }
 
-    fn relative(&self, path: &str) -> Result<String, FileError> {
-        if path.contains('\0') {
+    /// The bytes of a request's path.
+    fn relative(&self, path: &str) -> Result<Vec<u8>, FileError> {
+        let path = &*file_name::bytes(path);
+        if path.contains(&0) {
             return Err(FileError::BadRequest("contains NUL"));
         }
-        if self.confined && path.starts_with('/') {
+        if self.confined && path.starts_with(b"/") {
             return Err(FileError::Escapes);
         }
         if path.len() > MAX_BYTES {
@@ -171,11 +179,11 @@ impl Root {
         if parts(path) > MAX_PARTS {
             return Err(TOO_DEEP);
         }
-        Ok(path.trim_matches('/').into())
+        Ok(without_slashes(path).into())
     }
 
-    pub fn open_directory(&self, path: &str) -> Result<OwnedFd, FileError> {
-        let path = if path.is_empty() { "." } else { path };
+    pub fn open_directory(&self, path: &[u8]) -> Result<OwnedFd, FileError> {
+        let path = if path.is_empty() { b"." } else { path };
         if !self.confined {
             return Ok(openat(&self.fd, path, DIRECTORY, Mode::empty())?);
         }
@@ -189,18 +197,18 @@ impl Root {
     }
 
     /// The same part by part, no link ever followed by the kernel; `..` goes back along the way that was taken.
-    fn walk(&self, path: &str) -> Result<OwnedFd, FileError> {
+    fn walk(&self, path: &[u8]) -> Result<OwnedFd, FileError> {
         let mut way = vec![openat(&self.fd, ".", DIRECTORY, Mode::empty())?];
-        let mut parts: Vec<String> = path.rsplit('/').map(String::from).collect();
+        let mut parts: Vec<Vec<u8>> = path.rsplit(is_slash).map(Vec::from).collect();
         let mut links = 0;
         while let Some(part) = parts.pop() {
             let Some(last) = way.last() else {
                 return Err(FileError::Escapes);
             };
-            if part.is_empty() || part == "." {
+            if matches!(&*part, b"" | b".") {
                 continue;
             }
-            if part == ".." {
+            if part == b".." {
                 way.pop();
                 if way.is_empty() {
                     return Err(FileError::Escapes);
@@ -214,20 +222,20 @@ impl Root {
                 // A link is not a directory either: then its target comes next.
                 Err(Errno::NOTDIR | Errno::LOOP) => {
                     let target = match readlinkat(last, &*part, Vec::new()) {
-                        Ok(target) => text(target)?,
+                        Ok(target) => target.into_bytes(),
                         Err(_) => return Err(Errno::NOTDIR.into()),
                     };
                     links += 1;
                     if links > LINKS {
                         return Err(Errno::LOOP.into());
                     }
-                    let target = if target.starts_with('/') {
+                    let target = if target.starts_with(b"/") {
                         way.truncate(1);
-                        self.target("", &target)?
+                        self.target(b"", &target)?
                     } else {
                         target
                     };
-                    parts.extend(target.rsplit('/').map(String::from));
+                    parts.extend(target.rsplit(is_slash).map(Vec::from));
                 }
                 Err(errno) => return Err(errno.into()),
             }
@@ -238,7 +246,7 @@ impl Root {
 
 impl Located {
     pub fn is_root(&self) -> bool {
-        self.name == "."
+        self.name == b"."
     }
 
     pub fn existing(&self) -> Result<Stat, FileError> {
@@ -253,17 +261,27 @@ impl Located {
 }
 
 /// How many names a path has.
-pub fn parts(path: &str) -> usize {
-    path.split('/').filter(|part| !matches!(*part, "" | ".")).count()
+pub fn parts(path: &[u8]) -> usize {
+    path.split(is_slash).filter(|part| !matches!(*part, b"" | b".")).count()
 }
 
-pub fn split(path: &str) -> (&str, &str) {
-    match path.rfind('/') {
-        Some(at) => (path[..at].trim_end_matches('/'), &path[at + 1..]),
-        None => ("", path),
+fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().rposition(is_slash) {
+        Some(at) => (without_slashes_behind(&path[..at]), &path[at + 1..]),
+        None => (b"", path),
     }
 }
 
-fn text(target: std::ffi::CString) -> Result<String, FileError> {
-    target.into_string().map_err(|_| FileError::System(Errno::ILSEQ))
+fn without_slashes(path: &[u8]) -> &[u8] {
+    let start = path.iter().position(|byte| !is_slash(byte)).unwrap_or(path.len());
+    without_slashes_behind(&path[start..])
+}
+
+fn without_slashes_behind(path: &[u8]) -> &[u8] {
+    let end = path.iter().rposition(|byte| !is_slash(byte)).map_or(0, |last| last + 1);
+    &path[..end]
+}
+
+fn is_slash(byte: &u8) -> bool {
+    *byte == b'/'
 }

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::error::FileError;
 use super::path::Root;
+use crate::file_name;
 
 #[derive(Serialize)]
 pub struct Described {
@@ -15,7 +16,7 @@ pub struct Described {
     pub mtime_ms: i64,
     pub mode: u32,
     pub etag: String,
-    /// Where a link points, as it was written; links with names that are not UTF-8 have none.
+    /// Where a link points, as it was written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
 }
@@ -25,7 +26,8 @@ pub fn of_path(root: &Root, path: &str, follow: bool) -> Result<Described, FileE
     let stat = located.existing()?;
     let mut described = describe(path, &stat);
     if described.kind == "symlink" {
-        described.target = readlinkat(&located.parent, &*located.name, Vec::new())?.into_string().ok();
+        let target = readlinkat(&located.parent, &*located.name, Vec::new())?;
+        described.target = Some(file_name::text(target.as_bytes()).into_owned());
     }
     Ok(described)
 }

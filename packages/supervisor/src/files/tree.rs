@@ -16,21 +16,20 @@ pub struct Usage {
     entries: u64,
 }
 
-/// What a client may see of a directory. A name that is not UTF-8 cannot be named on the wire and is left out.
-pub fn names(fd: &OwnedFd) -> Result<Vec<String>, Errno> {
+/// What a client may see of a directory.
+pub fn names(fd: &OwnedFd) -> Result<Vec<Vec<u8>>, Errno> {
     let mut names = all_names(fd)?;
-    names.retain(|name| !name.starts_with(TEMPORARY));
+    names.retain(|name| !name.starts_with(TEMPORARY.as_bytes()));
     Ok(names)
 }
 
-fn all_names(fd: &OwnedFd) -> Result<Vec<String>, Errno> {
+fn all_names(fd: &OwnedFd) -> Result<Vec<Vec<u8>>, Errno> {
     let mut names = Vec::new();
     for entry in Dir::read_from(fd)? {
-        if let Ok(name) = entry?.file_name().to_str()
-            && name != "."
-            && name != ".."
-        {
-            names.push(name.to_owned());
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if !matches!(name, b"." | b"..") {
+            names.push(name.to_vec());
         }
     }
     Ok(names)
@@ -43,7 +42,7 @@ struct Way {
 }
 
 impl Way {
-    fn down(&mut self, name: &str) -> Result<(), Errno> {
+    fn down(&mut self, name: &[u8]) -> Result<(), Errno> {
         let inner = descend(&self.fd, name)?;
         let here = identity(&self.fd)?;
         // Who may not search a directory may not come back from it either.
@@ -97,10 +96,10 @@ pub fn usage(root: &Root) -> Result<Usage, FileError> {
 }
 
 /// Adds what is in one directory; gives the directories in it.
-fn count(fd: &OwnedFd, usage: &mut Usage) -> Vec<String> {
+fn count(fd: &OwnedFd, usage: &mut Usage) -> Vec<Vec<u8>> {
     let mut names = all_names(fd).unwrap_or_default();
     names.retain(|name| {
-        let Ok(stat) = statat(fd, &**name, AtFlags::SYMLINK_NOFOLLOW) else { return false };
+        let Ok(stat) = statat(fd, name.as_slice(), AtFlags::SYMLINK_NOFOLLOW) else { return false };
         usage.entries += 1;
         usage.bytes += stat.st_blocks.max(0) as u64 * 512;
         FileType::from_raw_mode(stat.st_mode) == FileType::Directory
@@ -109,7 +108,7 @@ fn count(fd: &OwnedFd, usage: &mut Usage) -> Vec<String> {
 }
 
 /// Removes a directory with all it holds; links go, their targets stay.
-pub fn remove(parent: &OwnedFd, name: &str) -> Result<(), FileError> {
+pub fn remove(parent: &OwnedFd, name: &[u8]) -> Result<(), FileError> {
     let mut way = Way { fd: descend(parent, name)?, above: Vec::new() };
     let mut names = Vec::new();
     loop {
@@ -126,7 +125,7 @@ pub fn remove(parent: &OwnedFd, name: &str) -> Result<(), FileError> {
 }
 
 /// Removes what is in a directory up to the first directory in it that is not empty, which it gives.
-fn empty(fd: &OwnedFd) -> Result<Option<String>, FileError> {
+fn empty(fd: &OwnedFd) -> Result<Option<Vec<u8>>, FileError> {
     for entry in Dir::read_from(fd)? {
         let entry = entry?;
         let name = entry.file_name();
@@ -137,9 +136,7 @@ fn empty(fd: &OwnedFd) -> Result<Option<String>, FileError> {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(errno @ (Errno::ISDIR | Errno::PERM)) => match unlinkat(fd, name, AtFlags::REMOVEDIR) {
                 Ok(()) | Err(Errno::NOENT) => {}
-                Err(Errno::NOTEMPTY | Errno::EXIST) => {
-                    return Ok(Some(name.to_str().map_err(|_| Errno::ILSEQ)?.to_owned()));
-                }
+                Err(Errno::NOTEMPTY | Errno::EXIST) => return Ok(Some(name.to_bytes().to_vec())),
                 Err(Errno::NOTDIR) => return Err(errno.into()),
                 Err(errno) => return Err(errno.into()),
             },
