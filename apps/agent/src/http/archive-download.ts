@@ -1,14 +1,16 @@
 import { once } from 'node:events'
 import { countRead } from '@boxoffice/node-http'
 import { BoxofficeError } from '@boxoffice/protocol'
-import { pack as createPack, type Pack } from 'tar-stream'
+import { fileNameBytes } from '../sandbox/file-name.ts'
 import { readFile, statFile } from '../sandbox/files.ts'
 import { type ListEntry, listTree } from '../sandbox/listing.ts'
 import { below, type SandboxPath } from '../sandbox/paths.ts'
 import type { Channel } from '../supervisor/link.ts'
 import type { FileStat } from '../supervisor/payloads.ts'
+import { BodyWriter } from './body-writer.ts'
 import type { Call } from './call.ts'
 import { cutStalledClient, DOWNLOAD_STALL_MS } from './stalled-client.ts'
+import { TAR_BLOCK, tarHeader, tarPadding } from './tar-header.ts'
 
 const MAX_ENTRIES = 100_000
 
@@ -27,22 +29,45 @@ export const sendArchive = async (call: Call, path: SandboxPath): Promise<void> 
   outgoing.writeHead(200, { 'Content-Type': 'application/x-tar' })
   if (incoming.method === 'HEAD') return void outgoing.end()
   cutStalledClient(outgoing, DOWNLOAD_STALL_MS)
-  const pack = createPack()
-  pack.pipe(outgoing)
-  signal.addEventListener('abort', () => pack.destroy(), { once: true })
-  for (const entry of entries) await addEntry(call, pack, { entry, path: below(path, entry.path) })
-  pack.finalize()
+  const reading: Reading = { channel: undefined }
+  const body = new BodyWriter(outgoing, () => reading.channel?.pause())
+  const onDrain = (): void => reading.channel?.resume()
+  outgoing.on('drain', onDrain)
+  try {
+    for (const entry of entries) {
+      signal.throwIfAborted()
+      await drained(call)
+      await addEntry(call, { body, reading, entry, path: below(path, entry.path) })
+    }
+  } finally {
+    outgoing.off('drain', onDrain)
+  }
+  body.write(Buffer.alloc(2 * TAR_BLOCK))
+  body.flush()
+  outgoing.end()
 }
 
-type Item = { entry: ListEntry; path: SandboxPath }
-
-const addEntry = async (call: Call, pack: Pack, item: Item): Promise<void> => {
-  const { entry } = item
-  const common = { name: entry.path, mode: entry.mode & 0o777, mtime: new Date(entry.mtimeMs) }
+/** When the client has caught up. */
+const drained = async ({ outgoing, signal }: Call): Promise<void> => {
+  if (!outgoing.writableNeedDrain) return
   try {
-    if (entry.type === 'directory') pack.entry({ ...common, type: 'directory' })
-    else if (entry.type === 'symlink') await addLink(call, pack, { ...item, common })
-    else if (entry.type === 'file') await addFile(call, pack, { ...item, common })
+    await once(outgoing, 'drain', { signal })
+  } catch (error) {
+    signal.throwIfAborted()
+    throw error
+  }
+}
+
+/** The channel of the file that is being read. */
+type Reading = { channel: Channel | undefined }
+type Item = { body: BodyWriter; reading: Reading; entry: ListEntry; path: SandboxPath }
+
+const addEntry = async (call: Call, item: Item): Promise<void> => {
+  const { body, entry } = item
+  try {
+    if (entry.type === 'directory') body.write(tarHeader({ ...common(entry), type: 'directory' }))
+    else if (entry.type === 'symlink') await addLink(call, item)
+    else if (entry.type === 'file') await addFile(call, item)
   } catch (error) {
     // What went between the listing and now is not in the archive; what cannot be read fails it.
     if (error instanceof BoxofficeError && error.code === 'FILE_NOT_FOUND') return
@@ -50,31 +75,33 @@ const addEntry = async (call: Call, pack: Pack, item: Item): Promise<void> => {
   }
 }
 
-type Common = { name: string; mode: number; mtime: Date }
+const common = ({ path, mode, mtimeMs }: ListEntry) => ({ name: fileNameBytes(path), mode: mode & 0o777, mtimeMs })
 
-const addLink = async ({ sandbox, signal }: Call, pack: Pack, { path, common }: Item & { common: Common }): Promise<void> => {
+const addLink = async ({ sandbox, signal }: Call, { body, entry, path }: Item): Promise<void> => {
   const { target } = await statFile(sandbox, path, { follow: false, signal })
-  if (typeof target === 'string') pack.entry({ ...common, type: 'symlink', linkname: target })
+  if (typeof target === 'string') body.write(tarHeader({ ...common(entry), type: 'symlink', target: fileNameBytes(target) }))
 }
 
-const addFile = async ({ sandbox, signal }: Call, pack: Pack, { path, common }: Item & { common: Common }): Promise<void> => {
-  let channel: Channel | undefined
-  let entry: ReturnType<Pack['entry']> | undefined
+const addFile = async ({ sandbox, signal, outgoing }: Call, { body, reading, entry, path }: Item): Promise<void> => {
+  let size = 0
   const sink = {
     opened: (stat: FileStat) => {
-      entry = pack.entry({ ...common, size: stat.size })
-      entry.on('drain', () => channel?.resume())
+      size = stat.size
+      body.write(tarHeader({ ...common(entry), type: 'file', size }))
     },
     data: (piece: Buffer) => {
       countRead(piece.length)
-      if (entry?.write(Buffer.from(piece)) === false) channel?.pause()
+      body.write(piece)
     },
   }
-  const reading = await readFile(sandbox, path, { sink, signal })
-  channel = reading.channel
-  await reading.done
-  if (entry === undefined) return
-  const closed = once(entry, 'close')
-  entry.end(null)
-  await closed
+  const { channel, done } = await readFile(sandbox, path, { sink, signal })
+  reading.channel = channel
+  // The client may have fallen behind before there was anything to hold back.
+  if (outgoing.writableNeedDrain) channel.pause()
+  try {
+    await done
+  } finally {
+    reading.channel = undefined
+  }
+  body.write(tarPadding(size))
 }

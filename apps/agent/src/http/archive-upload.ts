@@ -2,6 +2,7 @@ import { type Readable, Transform, type Writable } from 'node:stream'
 import { BoxofficeError } from '@boxoffice/protocol'
 import { extract, type Header } from 'tar-stream'
 import { lookWhileGrowing } from '../disk/disk-floor.ts'
+import { fileNameText } from '../sandbox/file-name.ts'
 import { fileCall, statFile, writeFile } from '../sandbox/files.ts'
 import { below, entryBelow, type SandboxPath } from '../sandbox/paths.ts'
 import type { Sandbox } from '../sandbox/sandbox.ts'
@@ -9,6 +10,8 @@ import { tooLarge } from './too-large.ts'
 
 const MAX_ENTRIES = 100_000
 const LOOK_EVERY_ENTRIES = 64
+/** One character for each byte, whatever the name was meant to be. */
+const NAME_ENCODING = 'latin1'
 
 type Context = {
   sandbox: Sandbox
@@ -29,7 +32,8 @@ export const receiveArchive = async (
   let bytes = 0
   if (directory.path !== '')
     await fileCall(sandbox, { op: 'mkdir', root: directory.root, path: directory.path, parents: true }, { given: directory.given, signal })
-  const unpack = extract()
+  // Its types do not know this one.
+  const unpack = extract({ filenameEncoding: NAME_ENCODING } as object)
   const gate = limited(body, limit, fits)
   gate.on('error', (error) => unpack.destroy(error))
   gate.pipe(unpack as unknown as Writable)
@@ -38,7 +42,7 @@ export const receiveArchive = async (
       // Directories and empty files take inodes, however few bytes there are.
       if (files % LOOK_EVERY_ENTRIES === 0) fits()
       if (++files > MAX_ENTRIES) throw new BoxofficeError('INVALID_REQUEST', `archive: at most ${MAX_ENTRIES} entries`)
-      bytes += await unpackEntry(context, entry.header, entry as AsyncIterable<Buffer>)
+      bytes += await unpackEntry(context, withTextNames(entry.header), entry as AsyncIterable<Buffer>)
       entry.resume()
     }
   } catch (error) {
@@ -78,7 +82,6 @@ const limited = (body: Readable, limit: number, fits: () => void): Transform => 
 
 const unpackEntry = async (context: Context, header: Header, content: AsyncIterable<Buffer>): Promise<number> => {
   const { sandbox, directory, signal } = context
-  assertUnicode(header)
   const name = cleanName(header.name)
   if (name === '') return 0
   const target = entryBelow(directory, name)
@@ -89,7 +92,7 @@ const unpackEntry = async (context: Context, header: Header, content: AsyncItera
       await fileCall(sandbox, { op: 'mkdir', root, path, parents: true, mode: modeOf(header) }, { given, signal })
       return 0
     case 'symlink':
-      await fileCall(sandbox, { op: 'symlink', root, path, target: header.linkname, replace: true }, { given, signal })
+      await fileCall(sandbox, { op: 'symlink', root, path, target: header.linkname ?? '', replace: true }, { given, signal })
       return 0
     case 'file':
     case 'contiguous-file':
@@ -123,11 +126,16 @@ const storeEntry = async (
 /** Nothing in an archive sets more than permission bits. */
 const modeOf = ({ mode }: Header): number => mode & 0o777
 
+const withTextNames = (header: Header): Header => {
+  const { path, linkpath } = (header.pax ?? {}) as { path?: string; linkpath?: string }
+  return { ...header, name: nameText(header.name, path), linkname: nameText(header.linkname ?? '', linkpath) }
+}
+
 /** Names in pax headers are UTF-8; of others nobody can tell what was meant. The decoder leaves U+FFFD in their place. */
-const assertUnicode = ({ pax }: Header): void => {
-  const { path, linkpath } = (pax ?? {}) as { path?: string; linkpath?: string }
-  for (const name of [path, linkpath])
-    if (name?.includes('\ufffd')) throw new BoxofficeError('INVALID_PATH', `archive: entry ${JSON.stringify(name)} is not UTF-8`)
+const nameText = (bytes: string, pax: string | undefined): string => {
+  if (!pax) return fileNameText(Buffer.from(bytes, NAME_ENCODING))
+  if (pax.includes('\ufffd')) throw new BoxofficeError('INVALID_PATH', `archive: entry ${JSON.stringify(pax)} is not UTF-8`)
+  return fileNameText(Buffer.from(pax))
 }
 
 const cleanName = (name: string): string => {

@@ -1,4 +1,5 @@
 import { BoxofficeError, type FileRoot } from '@boxoffice/protocol'
+import { fileNameBytes } from './file-name.ts'
 import type { Sandbox } from './sandbox.ts'
 
 /** A path as the supervisor takes it. `shown` is what answers call it; `given` is the client's own text, for messages. */
@@ -22,7 +23,7 @@ const GUEST_MOUNT = /^\/+(?:workspace|app)(?:\/(.*))?$/s
  */
 export const sandboxPath = (given: string, root: FileRoot, { isolation }: Sandbox): SandboxPath => {
   if (given.includes('\0')) throw refused(given, 'contains NUL')
-  if (Buffer.byteLength(given) > MAX_PATH_BYTES) throw refused(given, `has more than ${MAX_PATH_BYTES} bytes`)
+  if (isTooLong(given)) throw refused(given, `has more than ${MAX_PATH_BYTES} bytes`)
   if (!given.isWellFormed()) throw refused(given, 'is not valid Unicode')
   if (root === 'sandbox' && isolation === 'none') {
     throw new BoxofficeError('UNSUPPORTED', 'root=sandbox: this sandbox has no file system of its own (isolation none); leave root away')
@@ -36,6 +37,9 @@ export const sandboxPath = (given: string, root: FileRoot, { isolation }: Sandbo
   const path = shallow(withoutParents(segments(relative[1] ?? ''), given), given).join('/')
   return { root: 'workspace', path, shown: path === '' ? '.' : path, given }
 }
+
+/** As the kernel counts. */
+const isTooLong = (path: string): boolean => Buffer.byteLength(path) > MAX_PATH_BYTES && fileNameBytes(path).length > MAX_PATH_BYTES
 
 const segments = (path: string): string[] => path.split('/').filter((segment) => segment !== '' && segment !== '.')
 
@@ -62,7 +66,7 @@ export const below = (directory: SandboxPath, name: string): SandboxPath => {
 /** The same for a name of the client's, in which each segment counts. */
 export const entryBelow = (directory: SandboxPath, name: string): SandboxPath => {
   const path = below(directory, name)
-  if (Buffer.byteLength(path.path) > MAX_PATH_BYTES) throw refused(name, `has more than ${MAX_PATH_BYTES} bytes`)
+  if (isTooLong(path.path)) throw refused(name, `has more than ${MAX_PATH_BYTES} bytes`)
   shallow(segments(path.path), name)
   return path
 }
