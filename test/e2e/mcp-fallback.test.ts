@@ -1,12 +1,12 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, expect, test } from 'vitest'
+import { afterAll, expect, onTestFinished, test } from 'vitest'
 import { request } from './support/api.ts'
 import { connectTo, grantOf, type ServerRecord, serversApi } from './support/mcp-servers.ts'
 import { openCopies } from './support/open-checkout.ts'
 import { startProgram } from './support/program.ts'
-import { type Stack, startStack } from './support/stack.ts'
+import { API_KEY, type Stack, startStack } from './support/stack.ts'
 import { eventually } from './support/traces.ts'
 
 // The server runs as an unprivileged user.
@@ -27,6 +27,21 @@ test('[2-81] availability: without isolation a server runs on the host where onl
   const client = await connectTo(record.url, (await grantOf(stack, record)).token)
   expect(await client.callTool({ name: 'greet', arguments: {} })).toMatchObject({ content: [{ text: 'hello' }] })
   await client.close()
+})
+
+test('[0-44] the servers of `up` wait for its own agent: no start says that there is none', async () => {
+  const directory = await mkdtemp(join(tmpdir(), 'bxo-mcp-up-'))
+  const config = join(directory, 'config.json')
+  // Of a busy machine nothing is to be concluded here.
+  await writeFile(config, JSON.stringify({ mcp_servers: [{ ...server, box: { network: 'off' } }], agent_timeout: 300 }))
+  const settings = ['--port', '0', '--agent-port', '0', '--provider', 'local', '--data-dir', directory, '--api-key', API_KEY]
+  const up = await startProgram(['up', '--destroy-on-exit', '--config', config, ...settings])
+  onTestFinished(async () => {
+    await up.stop()
+    await rm(directory, { recursive: true, force: true })
+  })
+  expect(await serversApi({ brokerUrl: up.ready.broker_url }).connected('here')).toMatchObject({ tool_count: 4, retry_count: 0 })
+  expect(up.stderr()).not.toMatch(/no agent is connected/)
 })
 
 test('[2-81] availability: with mcp.host_fallback off it does not, and says why', async () => {

@@ -84,6 +84,11 @@ export type BrokerOverrides = {
   eventTimes?: Partial<typeof EVENT_TIMES>
 }
 
+export type StartOptions = {
+  /** When the agent that this program starts beside the broker works, or is known not to: MCP servers wait for it. */
+  agentStarted?: Promise<void>
+}
+
 /**
  * `localUrl` is where it listens, whatever its public URL is. `enrollToken` is what agents register with: the configured one, or
  * the one of the data directory.
@@ -101,7 +106,7 @@ export type StartedBroker = {
 
 export interface Broker {
   /** Opens the data directory, listens, starts the reaper. Throws `StartError` with what to do; nothing is left open then. */
-  start(): Promise<StartedBroker>
+  start(options?: StartOptions): Promise<StartedBroker>
   /** Stops taking work, gives requests in flight 10 s, closes everything. Sandboxes stay. */
   close(): Promise<void>
   /** One round of the reaper, now. */
@@ -125,9 +130,9 @@ export function createBroker(config: BrokerConfig, overrides: BrokerOverrides = 
   let running: Awaited<ReturnType<typeof run>> | undefined
   const started = () => running ?? fail('the broker is not started')
   return {
-    async start() {
+    async start(options = {}) {
       try {
-        running = await run(settings, overrides, parts)
+        running = await run(settings, overrides, options, parts)
         return running.started
       } catch (thrown) {
         await parts.disposeAsync()
@@ -146,7 +151,12 @@ export function createBroker(config: BrokerConfig, overrides: BrokerOverrides = 
   }
 }
 
-async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, parts: AsyncDisposableStack) {
+async function run(
+  settings: ResolvedBrokerConfig,
+  overrides: BrokerOverrides,
+  { agentStarted }: StartOptions,
+  parts: AsyncDisposableStack,
+) {
   const { now = Date.now, monotonic = () => performance.now() } = overrides
   const log = overrides.log ?? createLog(settings.logLevel)
   const brokerId = randomUUID()
@@ -217,7 +227,7 @@ async function run(settings: ResolvedBrokerConfig, overrides: BrokerOverrides, p
   parts.defer(() => probe.close())
 
   let url = ''
-  const mcp = createMcp({ settings, sessions, dataplane, placement, client, store, credentials, url: () => url, log })
+  const mcp = createMcp({ settings, sessions, dataplane, placement, client, store, credentials, url: () => url, log, after: agentStarted })
   const routes = [
     ...sessionRoutes(
       sessions,

@@ -20,7 +20,7 @@ export type ServerRecord = {
 }
 
 /** The routes of MCP servers, as an operator calls them. */
-export const serversApi = (stack: Stack) => {
+export const serversApi = (stack: Pick<Stack, 'brokerUrl'>) => {
   const call = (method: string, path: string, body?: unknown, key = API_KEY) =>
     request(`${stack.brokerUrl}/v1/mcp/servers${path}`, {
       method,

@@ -14,6 +14,8 @@ export type McpServersOptions = {
   kept: KeptServers
   /** There are other brokers on the data directory: none of them has servers. */
   isShared: boolean
+  /** What the first attempt of each waits for; undefined: nothing. */
+  after: Promise<void> | undefined
   clock: Clock
   log: Log
 }
@@ -103,8 +105,8 @@ export class McpServers {
   }
 
   #make(config: McpServerConfig): McpServerRuntime {
-    const { host, clock, log } = this.#options
-    const runtime = new McpServerRuntime({ config, host, clock, log })
+    const { host, clock, log, after } = this.#options
+    const runtime = new McpServerRuntime({ config, host, clock, log, after })
     host.join(config)
     this.#runtimes.set(config.name, runtime)
     return runtime

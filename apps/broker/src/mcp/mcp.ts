@@ -27,6 +27,8 @@ export type McpOptions = {
   credentials: Credentials
   url: () => string
   log: Log
+  /** What the first attempt of each server waits for; undefined: nothing. */
+  after: Promise<void> | undefined
   clock?: Clock | undefined
 }
 
@@ -38,10 +40,10 @@ export interface Mcp {
   close(): Promise<void>
 }
 
-export function createMcp({ settings, store, credentials, url, log, clock = systemClock, ...parts }: McpOptions): Mcp {
+export function createMcp({ settings, store, credentials, url, log, after, clock = systemClock, ...parts }: McpOptions): Mcp {
   const host = new BoxHost({ ...parts, store, log, hostFallback: settings.mcp.hostFallback ?? !isExposed(settings) })
   const servers = new McpServers({
-    ...{ host, clock, log, configured: configuredServers(settings), kept: keptServers(settings.dataDir) },
+    ...{ host, clock, log, after, configured: configuredServers(settings), kept: keptServers(settings.dataDir) },
     // Two brokers would take each server away from each other.
     isShared: settings.sharedDataDir,
   })

@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import { BoxofficeError } from '@boxoffice/protocol'
 import { Client, type Implementation, type ServerCapabilities } from '@modelcontextprotocol/client'
 import type { Log } from '../log.ts'
@@ -9,7 +10,14 @@ import { type RuntimeInfo, redact, type ServerStatus, type ToolSummary } from '.
 import { type Clock, COLD_START_RETRY_MS, HEALTH_POLL_MS, lastFailure, retryDelayMs, STEADY_AFTER_MS } from './schedule.ts'
 import type { McpServerConfig } from './server-config.ts'
 
-export type RuntimeOptions = { config: McpServerConfig; host: McpHost; clock: Clock; log: Log }
+export type RuntimeOptions = {
+  config: McpServerConfig
+  host: McpHost
+  clock: Clock
+  log: Log
+  /** What its first attempt waits for; undefined: nothing. */
+  after?: Promise<void> | undefined
+}
 
 /** A server that answers: what it says of itself, and the client to ask it with. */
 export type Connected = {
@@ -92,10 +100,11 @@ export class McpServerRuntime {
   }
 
   async #run(): Promise<void> {
-    const { config, host, clock, log } = this.#options
+    const { config, host, clock, log, after } = this.#options
     const { signal } = this.#ending
     let failed = 0
     try {
+      if (after !== undefined && !signal.aborted) await Promise.race([after, once(signal, 'abort')])
       while (!signal.aborted) {
         try {
           this.#connectedAt = 0

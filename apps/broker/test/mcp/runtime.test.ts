@@ -236,4 +236,19 @@ describe('the life of an MCP server', () => {
     await cut.runtime.stop(false)
     expect([...cut.host.lives, ...cut.host.running]).toEqual([])
   })
+
+  test('[0-44] with an agent that is only about to start it waits for it; one that is stopped meanwhile leaves its place', async () => {
+    const { promise: agentStarted, resolve } = Promise.withResolvers<void>()
+    const [waits, cut] = [newRuntime({}, agentStarted), newRuntime({}, agentStarted)]
+    waits.clock.held = 5000
+    waits.runtime.start()
+    cut.runtime.start()
+    await cut.runtime.stop(false)
+    expect([cut.runtime.info().status, cut.host.calls, cut.host.lives.size]).toEqual(['stopped', ['leave'], 0])
+    expect([waits.runtime.info().status, waits.host.calls]).toEqual(['starting', []])
+    resolve()
+    await waits.runtime.ready
+    expect(waits.runtime.info()).toMatchObject({ status: 'connected', retry_count: 0 })
+    await waits.runtime.stop(false)
+  })
 })

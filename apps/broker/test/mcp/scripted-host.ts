@@ -149,11 +149,11 @@ const newServer = (): McpServer => {
 export const always = (error: Error) => ({ error, times: Number.POSITIVE_INFINITY })
 export const unavailable = () => new McpServerError('session_create', 'box_unavailable: nothing is there', { reason: 'box_unavailable' })
 
-export const newRuntime = (fields: Record<string, unknown> = {}) => {
+export const newRuntime = (fields: Record<string, unknown> = {}, after?: Promise<void>) => {
   const clock = new FakeClock()
   const host = new ScriptedHost(clock)
   const config = McpServerConfig.parse({ name: 'a', command: 'node', ...fields })
-  const runtime = new McpServerRuntime({ config, host, clock, log: createLog('silent') })
+  const runtime = new McpServerRuntime({ config, host, clock, log: createLog('silent'), after })
   host.join(config)
   return { clock, host, config, runtime }
 }

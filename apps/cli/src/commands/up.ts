@@ -30,7 +30,8 @@ const up = async (flags: Record<string, unknown>): Promise<void> => {
       const brokerLog = log.child({ part: 'broker' })
       const broker = createBroker({ ...settings.broker, enrollToken, createApiKey: true }, { log: brokerLog })
       stack.defer(() => broker.close())
-      const { url: brokerUrl, localUrl, apiKeyCreated, boxPort, boxRpcPort } = await broker.start()
+      const agentStarted = Promise.withResolvers<void>()
+      const { url: brokerUrl, localUrl, apiKeyCreated, boxPort, boxRpcPort } = await broker.start({ agentStarted: agentStarted.promise })
       onHangup(stack, () => rotateKeys(broker, brokerLog))
       const { tls, host, publicUrl } = settings.broker
       const agent = createAgent(
@@ -44,6 +45,7 @@ const up = async (flags: Record<string, unknown>): Promise<void> => {
       )
       stack.defer(() => agent.close())
       const { url: agentUrl, provider, isolation, reason } = await agent.start()
+      agentStarted.resolve()
       const key = apiKeyCreated === undefined ? {} : { api_key: apiKeyCreated }
       if (flags.boxStdio) serveParent((line) => broker.boxRpc(line), serveBoxStdio)
       return {
