@@ -55,7 +55,7 @@ export const NegotiateRequest = z
     mode: z.enum(NEGOTIATE_MODES),
     /** Default: the caller. */
     actor: Actor.optional(),
-    /** Default: everything that policy allows; `[]` for nothing. Names that nobody knows are ignored with a warning [C-56]. */
+    /** Default: everything that policy allows; `[]` for nothing. Names that nobody knows are ignored with a warning, and refused alone [C-56]. */
     requested_capabilities: z.array(z.string().min(1).max(64)).max(64).optional(),
     /** A sandbox id; used only when it is the sandbox that the scope has anyhow [C-22]. */
     sandbox_hint: z.string().max(256).optional(),

@@ -81,6 +81,14 @@ export const fullCases: readonly Case[] = [
       odd.warnings.some((warning) => warning.includes('telepathy')),
       String(odd.warnings),
     )
+    refused(await t.neg({ scope, mode: 'ensure', requested_capabilities: ['telepathy'] }), 403, 'CAPABILITY_DENIED')
+  }),
+  check('C-57', 'asking for less takes nothing from another token of the same key', async (t) => {
+    const scope = { type: 'thread', id: t.thread() }
+    const wide = await t.ensure({ scope })
+    const narrow = await t.ensure({ scope, requested_capabilities: ['fs_read'] })
+    refused(await t.exec(narrow, 'true'), 403, 'CAPABILITY_DENIED')
+    assert.equal((await t.exec(wide, 'true')).status, 200)
   }),
   check('4-75', 'what the profile does not grant is not granted; nothing left is 403', async (t) => {
     const scope = { type: 'thread', id: t.thread() }

@@ -23,12 +23,20 @@ export const unite = (a: Capabilities, b: Capabilities): Capabilities =>
   isWithin(b, a) ? a : CAPABILITIES.filter((one) => a.includes(one) || b.includes(one))
 export const isWithin = (a: Capabilities, b: Capabilities): boolean => a === b || a.every((one) => b.includes(one))
 
-/** 403 when a request asks for something and gets nothing of it; a part of it is a narrower grant [4-75]. */
-export function requireSome({ capabilities }: Wanted, allowed: Capabilities): void {
-  if (capabilities === null || capabilities.length === 0 || capabilities.some((one) => allowed.includes(one))) return
+/** A grant that covers another wish too; null is everything, undefined no wish. */
+export const widest = (granted: Capabilities | null, asks: Capabilities | null | undefined): Capabilities | null => {
+  if (asks === undefined) return granted
+  return granted === null || asks === null ? null : unite(granted, asks)
+}
+
+/** 403 when a request asks for something and gets nothing of it, also for names that mean nothing here; a part of it is granted [4-75]. */
+export function requireSome({ capabilities, unknown }: Wanted, allowed: Capabilities): void {
+  if (capabilities === null || capabilities.some((one) => allowed.includes(one))) return
+  const refused = [...capabilities, ...unknown]
+  if (refused.length === 0) return
   throw new BoxofficeError(
     'CAPABILITY_DENIED',
-    `requested_capabilities: ${capabilities.join(', ')} not granted; policy allows ${allowed.join(', ') || 'none'}`,
-    { details: { field: 'requested_capabilities', refused: capabilities, allowed } },
+    `requested_capabilities: ${refused.join(', ')} not granted; policy allows ${allowed.join(', ') || 'none'}`,
+    { details: { field: 'requested_capabilities', refused, allowed } },
   )
 }

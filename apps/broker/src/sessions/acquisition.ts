@@ -192,7 +192,7 @@ export class Acquisition {
 
   /** Inserts the row under the unique index and gives its id; whoever loses the race finds the winner's row in the next round. */
   async #create({ principal, request, profile, decision, origin, deadline }: Creation): Promise<string | undefined> {
-    const { store, effects, placement, provisioner, limit, maxSessions, now, brokerId } = this.#options
+    const { store, effects, grants, placement, provisioner, limit, maxSessions, now, brokerId } = this.#options
     const limited = limit.refusal(principal)
     if (limited !== undefined) throw limited
     // Only where the old sandbox holds a workspace that the new one is to get; nobody waits for another one [C-20 d, C-25].
@@ -209,6 +209,7 @@ export class Acquisition {
         idempotency: request.repeatable && recordOf(principal, request.repeatable, session.id, session.createdAt),
         audit: [sessionEntry('sandbox.session.create', origin, session, { ts: session.createdAt })],
         events: eventsOf(null, session, session.createdAt),
+        grant: grants.first(session, { principal, actor: origin.actor ?? principal.id, decision }, request.wanted),
       })
       return { session, created }
     })

@@ -1,7 +1,7 @@
 import type { Profile, Revocations } from '@boxoffice/protocol'
 import { CAPABILITIES } from '@boxoffice/protocol'
 import type { Decision } from '../access/authorizer.ts'
-import { type Capabilities, intersect, isWithin, requireSome, unite, type Wanted } from '../access/capabilities.ts'
+import { type Capabilities, intersect, isWithin, requireSome, unite, type Wanted, widest } from '../access/capabilities.ts'
 import type { Identity } from '../access/principals.ts'
 import type { GrantRecord, Store } from '../store/store.ts'
 import type { SessionEffects } from './effects.ts'
@@ -16,11 +16,11 @@ export type GrantsOptions = {
   now: () => number
 }
 
-/** What a token is issued with. `record` is to be saved with it; `narrows`: earlier tokens of the actor carry more. */
+/** What a token is issued with. `record` is to be saved with it; `narrows`: policy allows less than earlier tokens of the actor carry. */
 export type Issuance = {
   actor: string
   capabilities: Capabilities
-  /** Unix seconds; earlier tokens are held to a narrower grant. */
+  /** Unix seconds; earlier tokens are held to what policy allows now. */
   notBefore: number
   record: GrantRecord | null
   narrows: boolean
@@ -29,8 +29,9 @@ export type Issuance = {
 export type Asked = { principal: Identity; actor: string; decision: Decision }
 
 /**
- * Who may do what in a session: for each actor, what it asked for within what policy allows [4-75, C-57]. An actor without a
- * record has everything that policy allows, so that an ordinary `ensure` neither reads nor writes one.
+ * Who may do what in a session. The grant of an actor is the widest it has asked for, within policy; a token carries what was asked
+ * for with it, so that asking for less takes nothing from other tokens [4-75, C-57]. Who made the session and has no record may
+ * do all that policy allows, so that an ordinary `ensure` neither reads nor writes one.
  */
 export class Grants {
   readonly #options: GrantsOptions
@@ -44,14 +45,24 @@ export class Grants {
     requireSome(wanted, intersect(this.#policy(profile, decision), keyAllows(principal)))
   }
 
-  /** A grant as it is asked for now; it replaces the actor's earlier one. `isNew`: no token of the session is out yet. */
+  /**
+   * The grant that a session is made with; null where that is everything. Saved with the session, it is there before another
+   * request of the same actor, which may ask for more, can come to the session.
+   */
+  first(session: LiveSession, { principal, actor, decision }: Asked, { capabilities }: Wanted): GrantRecord | null {
+    if (capabilities === null) return null
+    const carried = this.#policy(session.profile, decision)
+    return { ...this.#unrecorded(session, actor, principal.id), capabilities, carried }
+  }
+
+  /** A token with what is asked for now; the actor's grant covers it from now on. `isNew`: no token of the session is out yet. */
   async negotiate(session: LiveSession, asked: Asked, wanted: Wanted, isNew: boolean): Promise<Issuance> {
     const policy = this.#policy(session.profile, asked.decision)
     requireSome(wanted, intersect(policy, keyAllows(asked.principal)))
-    return this.#evaluate(session, asked, policy, { granted: wanted.capabilities, isNew })
+    return this.#evaluate(session, asked, policy, { asks: wanted.capabilities, isNew })
   }
 
-  /** The actor's grant evaluated anew; never wider than it was negotiated. */
+  /** A token with the actor's grant, evaluated anew; never wider than the widest that it has asked for. */
   async renew(session: LiveSession, asked: Asked): Promise<Issuance> {
     return this.#evaluate(session, asked, this.#policy(session.profile, asked.decision), {})
   }
@@ -62,7 +73,7 @@ export class Grants {
     return last?.actor ?? principal.id
   }
 
-  /** Tells the session's agent, in the background, that earlier tokens of the actor grant less from now on. */
+  /** Tells the session's agent, in the background, that policy allows earlier tokens of the actor less from now on. */
   tell(session: LiveSession, { record, narrows }: Issuance): void {
     if (narrows && record !== null) this.#push(session, [record])
   }
@@ -81,26 +92,26 @@ export class Grants {
     session: LiveSession,
     { principal, actor }: Asked,
     policy: Capabilities,
-    { granted: asks, isNew = false }: { granted?: Capabilities | null; isNew?: boolean },
+    { asks, isNew = false }: { asks?: Capabilities | null; isNew?: boolean },
   ): Promise<Issuance> {
     const { store, now } = this.#options
     const known = session.hasGrants ? await store.grants.find(session.id, actor) : undefined
-    const granted = asks === undefined ? (known?.capabilities ?? null) : asks
-    const allowed = granted === null ? policy : intersect(policy, granted)
-    const before = known ?? this.#unrecorded(session, actor, principal.id)
-    const narrows = !(isNew && known === undefined) && !isWithin(before.carried, allowed)
-    const isOrdinary = known === undefined && granted === null && actor === principal.id && !narrows
+    const isMaker = actor === principal.id && actor === session.createdBy
+    const before = known ?? { ...this.#unrecorded(session, actor, principal.id), ...(isNew && { carried: policy }) }
+    const granted = known !== undefined || isMaker ? widest(before.capabilities, asks) : (asks ?? null)
+    const narrows = !isWithin(before.carried, policy)
+    const isOrdinary = known === undefined && !narrows && (isMaker || (asks === undefined && actor === principal.id))
     const isLast = !session.hasGrants || asks === undefined || (await this.actorOf(session, principal)) === actor
     let record: GrantRecord | null = null
     if (!isOrdinary || !isLast) {
-      const carried = isNew && known === undefined ? allowed : unite(before.carried, allowed)
       const renewed = asks === undefined ? {} : { principal: principal.id, grantedAt: now() }
-      record = { ...before, ...renewed, capabilities: granted, carried }
-      if (narrows) record = this.#narrowed(record, allowed)
+      record = { ...before, ...renewed, capabilities: granted, carried: unite(before.carried, policy) }
+      if (narrows) record = this.#narrowed(record, policy)
       if (known !== undefined && isLast && isSame(known, record)) record = null
     }
     const since = (record ?? known)?.narrowedAt ?? null
-    const capabilities = intersect(allowed, keyAllows(principal))
+    const asked = asks ?? granted
+    const capabilities = intersect(asked === null ? policy : intersect(policy, asked), keyAllows(principal))
     return { actor, capabilities, notBefore: since === null ? 0 : since + 1, record, narrows }
   }
 

@@ -40,6 +40,8 @@ export type CreateOptions = {
   idempotency: IdempotencyRecord | null
   audit: readonly AuditEntry[]
   events: readonly NewSessionEvent[]
+  /** What the actor that it is made for has asked for. */
+  grant?: GrantRecord | null
 }
 
 export type CreateOutcome =
@@ -150,16 +152,16 @@ export interface IdempotencyStore {
   purge(now: number): Promise<void>
 }
 
-/** What one actor may do in a session. An actor without a record has everything that policy allows. */
+/** What one actor may do in a session. Who made it and has no record has everything that policy allows. */
 export type GrantRecord = {
   sessionId: string
   actor: string
   /** Who negotiated it, and when. */
   principal: string
   grantedAt: number
-  /** Null: everything that policy allows. */
+  /** The widest that it has asked for; null: everything that policy allows. What is saved is united with what is there. */
   capabilities: readonly Capability[] | null
-  /** What tokens may carry that were issued after `narrowedAt`. */
+  /** What policy has allowed tokens that were issued after `narrowedAt`. */
   carried: readonly Capability[]
   /** Tokens with `iat` ≤ `narrowedAt` (Unix seconds) grant no more than this; null: nothing was narrowed [C-57]. */
   narrowedTo: readonly Capability[] | null

@@ -1,4 +1,5 @@
 import type { Capability } from '@boxoffice/protocol'
+import { widest } from '../../access/capabilities.ts'
 import type { GrantRecord, GrantStore } from '../store.ts'
 import type { AppendAudit } from './audit.ts'
 import type { Db } from './database.ts'
@@ -32,8 +33,12 @@ export function sqliteGrants(db: Db, write: Write, appendAudit: AppendAudit): { 
     `INSERT OR REPLACE INTO grants (session_id, actor, principal, granted_at, capabilities, carried, narrowed_to, narrowed_at)
      VALUES (@session_id, @actor, @principal, @granted_at, @capabilities, @carried, @narrowed_to, @narrowed_at)`,
   )
-  const put: PutGrant = (grant) => void upsert.run(toRow(grant))
   const read = (row: Row | undefined): GrantRecord | undefined => row && toGrant(row)
+  // Of two requests at once, each has read the row without what the other asks for.
+  const put: PutGrant = (grant) => {
+    const held = read(find.get(grant.sessionId, grant.actor))
+    upsert.run(toRow({ ...grant, capabilities: held === undefined ? grant.capabilities : widest(held.capabilities, grant.capabilities) }))
+  }
   return {
     put,
     store: {
