@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
-import type { AgentHeartbeatRequest, JournalEntry, Jwks, RegisterAgentRequest, SandboxReport } from '@boxoffice/protocol'
+import type { AgentHeartbeatRequest, JournalEntry, Jwks, RegisterAgentRequest, SandboxReport, SandboxUntold } from '@boxoffice/protocol'
 import { getRequestListener } from '@hono/node-server'
 import { type Logger, pino } from 'pino'
 import { Registry } from 'prom-client'
@@ -253,12 +253,16 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
       await drain()
     })
 
+    const untold = (sandboxId: string): SandboxUntold | undefined => {
+      const seq = journal.lastOf(sandboxId)
+      return seq === undefined ? undefined : { instance_id: instanceId, journal_seq: seq }
+    }
     const verify = createControlVerifier({ keys, issuer, agentId: () => uplink.agentId, now: clock.now })
     // A loopback listener needs no TLS [C-79], and no certificate is for it.
     const controlTls = isLoopback(hostOf(config.controlListen)) ? undefined : tls
     const { server: control, drain: drainControl } = httpServer(
       controlTls,
-      getRequestListener(createControlApp({ manager, revocations, onKeys, verify, log }).fetch),
+      getRequestListener(createControlApp({ manager, revocations, onKeys, untold, verify, log }).fetch),
       config.trustedProxies,
     )
     const controlUrl = await listen(control, hostOf(config.controlListen), portOf(config.controlListen), controlTls)

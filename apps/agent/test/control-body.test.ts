@@ -14,7 +14,14 @@ import { silent } from './host/support/host.ts'
 const post = async (bytes: number, length: 'told' | 'chunked'): Promise<{ status: number | undefined; denied: string | undefined }> => {
   const revocations = createRevocationStore(() => 0)
   const verify = (async () => ({})) as unknown as VerifyControlToken
-  const app = createControlApp({ manager: {} as SandboxManager, revocations, onKeys: async () => {}, verify, log: silent })
+  const app = createControlApp({
+    manager: {} as SandboxManager,
+    revocations,
+    onKeys: async () => {},
+    untold: () => undefined,
+    verify,
+    log: silent,
+  })
   const server = createServer(getRequestListener(app.fetch)).listen(0, '127.0.0.1')
   onTestFinished(() => void server.close().closeAllConnections())
   await once(server, 'listening')

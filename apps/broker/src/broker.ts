@@ -234,7 +234,7 @@ async function run(
       settings.features,
       dataplaneAt(() => url),
     ),
-    ...eventRoutes({ sessions, store: store.events, feed, ...eventTimes }),
+    ...eventRoutes({ sessions, store: store.events, endings: store.endings, feed, ...eventTimes }),
     ...memberRoutes(members),
     ...threadRoutes(threads),
     ...keyRoutes(new KeyService(store.keys, principals, now)),

@@ -11,7 +11,7 @@ import { Profile } from './profiles.ts'
  *   GET    /control/v1/sandboxes/{id}                  → SandboxReport (404 BINDING_NOT_FOUND)
  *   POST   /control/v1/sandboxes/{id}/suspend          SuspendRequest → SandboxReport
  *   POST   /control/v1/sandboxes/{id}/resume           → SandboxReport
- *   DELETE /control/v1/sandboxes/{id}?keep_workspace=  → 204, also when it is already gone
+ *   DELETE /control/v1/sandboxes/{id}?keep_workspace=  → 204, also when it is already gone; SandboxUntold while events of it are to be told
  *   GET    /control/v1/sandboxes/{id}/workspace-usage?max_entries=   → WorkspaceUsage
  *   DELETE /control/v1/workspaces/{workspace_id}       → 204, also when it is not there; 409 while a sandbox uses it
  *   POST   /control/v1/revocations                     Revocations → 204
@@ -46,6 +46,10 @@ export const SandboxRecord = z.object({
   from_pool: z.boolean(),
 })
 export type SandboxRecord = z.infer<typeof SandboxRecord>
+
+/** The sandbox has ended, and its last event has this number in the journal of this instance, which the broker has not acknowledged. */
+export const SandboxUntold = z.object({ instance_id: z.string().max(64), journal_seq: z.number().int().positive() })
+export type SandboxUntold = z.infer<typeof SandboxUntold>
 
 /** What a sandbox's workspace has on the disk. `entries` stops one beyond the maximum that was asked for. */
 export const WorkspaceUsage = z.object({ bytes: z.number(), entries: z.number().int() })

@@ -50,7 +50,7 @@ export const SESSION_EVENT_TYPES = Object.keys(EVENT_DATA) as SessionEventType[]
 /** In every event's `data`. */
 export const EventHeader = z.object({ session_id: z.string(), ts: z.string() })
 
-/** `event: gap`, without an id: the events `from` to `to`, both included, are kept no longer. */
+/** `event: gap`, without an id: the events `from` to `to`, both included, are kept no longer, or were never told by the agent. */
 export const GapEvent = z.object({ session_id: z.string(), from: z.number().int(), to: z.number().int() })
 
 /** True for the last event of a stream. */

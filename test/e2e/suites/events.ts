@@ -129,6 +129,24 @@ export const eventsSuite = (provider: ProviderName): void => {
       expect(types(late.events)).toEqual(['released'])
     })
 
+    test('[2.4] a session that is released right after its commands: none of their ends is missing', async () => {
+      const ids = [1, 2, 3, 4, 5]
+      const release = async (n: number): Promise<readonly SessionEvent[]> => {
+        const session = await open(`at once ${n}`)
+        const follower = follow(session)
+        for (const id of ids) await session.exec(`exit ${id}`, { execId: `e${id}` })
+        await session.release()
+        await follower.over
+        return follower.events
+      }
+      for (const events of await Promise.all(ids.map(release))) {
+        expect(exits(events).map(({ execId, exitCode }) => `${execId} ${exitCode}`)).toEqual(ids.map((id) => `e${id} ${id}`))
+        const told = types(events).filter((type) => type !== 'lease')
+        expect(told.slice(-7)).toEqual([...ids.map(() => 'exec.exit'), 'state terminated', 'released'])
+        expect(events.map(({ id }) => id)).toEqual(events.map((_, i) => i + 1))
+      }
+    })
+
     test('[2.4, 2-28] an agent that is killed between an end and its report: what the supervisor knows is told, once', async () => {
       const session = await open('agent killed')
       const follower = follow(session)

@@ -7,6 +7,7 @@ import {
   LIMITS,
   Revocations,
   requestIdFrom,
+  type SandboxUntold,
   SuspendRequest,
 } from '@boxoffice/protocol'
 import { type Context, Hono, type MiddlewareHandler } from 'hono'
@@ -23,12 +24,14 @@ export type ControlOptions = {
   revocations: RevocationStore
   /** Takes the broker's keys, all that count from now on. */
   onKeys: (jwks: Jwks) => Promise<void>
+  /** What the broker has still to hear of a sandbox; undefined for nothing. */
+  untold: (sandboxId: string) => SandboxUntold | undefined
   verify: VerifyControlToken
   log: Logger
 }
 
 /** The control API for the broker (`packages/protocol/src/control.ts`); every route needs a control token. */
-export const createControlApp = ({ manager, revocations, onKeys, verify, log }: ControlOptions): Hono =>
+export const createControlApp = ({ manager, revocations, onKeys, untold, verify, log }: ControlOptions): Hono =>
   new Hono()
     .use(authenticated(verify))
     .use(limited)
@@ -52,7 +55,8 @@ export const createControlApp = ({ manager, revocations, onKeys, verify, log }: 
       const session = manager.get(id)?.sessionId
       const reason = (session && revocations.deniedSession(session)) || 'released'
       await manager.destroy(id, reason, { keepWorkspace: c.req.query('keep_workspace') === 'true' })
-      return c.body(null, 204)
+      const rest = untold(id)
+      return rest === undefined ? c.body(null, 204) : c.json(rest)
     })
     .delete('/control/v1/workspaces/:id', async (c) => {
       await manager.workspaces.forget(c.req.param('id'))

@@ -13,6 +13,8 @@ export interface Journal {
   /** The oldest that are not acknowledged. */
   batch(): JournalEntry[]
   acknowledge(seq: number): void
+  /** The number of the sandbox's last event, if that is not acknowledged. */
+  lastOf(sandboxId: string): number | undefined
   readonly isEmpty: boolean
   /** Called when something has been written that somebody may be waiting for. */
   onUrgent(listener: () => void): void
@@ -61,6 +63,7 @@ export const createJournal = (metrics: Registry, now: () => number = () => perfo
         queue.splice(0, rest === -1 ? queue.length : rest)
       }
     },
+    lastOf: (sandboxId) => queues.event.findLast(({ entry }) => entry.sandbox_id === sandboxId)?.entry.seq,
     get isEmpty() {
       return queues.event.length === 0 && queues.access.length === 0
     },

@@ -11,6 +11,7 @@ import {
   type Revocations,
   SandboxRecord,
   SandboxReport,
+  SandboxUntold,
   WorkspaceUsage,
 } from '@boxoffice/protocol'
 import type { z } from 'zod'
@@ -27,8 +28,8 @@ export interface AgentClient {
   report(agent: AgentRecord, sandboxId: string): Promise<SandboxReport>
   suspend(agent: AgentRecord, sandboxId: string, mode: 'freeze' | 'stop'): Promise<void>
   resume(agent: AgentRecord, sandboxId: string): Promise<void>
-  /** Idempotent: one that is already gone is fine. */
-  destroy(agent: AgentRecord, sandboxId: string, keepWorkspace: boolean): Promise<void>
+  /** Idempotent: one that is already gone is fine. Says what its agent has still to tell of it; undefined for nothing. */
+  destroy(agent: AgentRecord, sandboxId: string, keepWorkspace: boolean): Promise<SandboxUntold | undefined>
   /** Idempotent: one that is not there is fine. 409 while a sandbox uses it. */
   removeWorkspace(agent: AgentRecord, workspaceId: string): Promise<void>
   /** What a sandbox's workspace holds; the count ends at one entry above `maxEntries`. */
@@ -66,7 +67,8 @@ export function httpAgentClient(tokens: ControlTokens): AgentClient {
     report: (agent, id) => call(agent, 'GET', path(id), { answer: SandboxReport }),
     suspend: (agent, id, mode) => call(agent, 'POST', `${path(id)}/suspend`, { body: { mode } }),
     resume: (agent, id) => call(agent, 'POST', `${path(id)}/resume`, {}),
-    destroy: (agent, id, keepWorkspace) => call(agent, 'DELETE', `${path(id)}${keepWorkspace ? '?keep_workspace=true' : ''}`, {}),
+    destroy: (agent, id, keepWorkspace) =>
+      call(agent, 'DELETE', `${path(id)}${keepWorkspace ? '?keep_workspace=true' : ''}`, { answer: SandboxUntold.optional() }),
     removeWorkspace: (agent, id) => call(agent, 'DELETE', `/control/v1/workspaces/${encodeURIComponent(id)}`, {}),
     workspaceUsage: (agent, id, maxEntries) =>
       call(agent, 'GET', `${path(id)}/workspace-usage?max_entries=${maxEntries}`, { answer: WorkspaceUsage }),

@@ -122,12 +122,11 @@ export class EventStream implements UnderlyingDefaultSource<Uint8Array>, Watcher
   async #page(): Promise<string> {
     const { store, sessionId } = this.#options
     const rows = await store.after(sessionId, this.#position ?? 0, PAGE)
-    const [oldest] = rows
-    if (oldest === undefined) return ''
+    if (rows.length === 0) return ''
     let text = this.#first ? this.#begin() : ''
-    // Kept no longer: after a long absence, or because a slow reader was overtaken.
-    if (this.#position !== null && oldest.id > this.#position + 1) text += gap(sessionId, this.#position + 1, oldest.id - 1)
     for (const row of rows) {
+      // Kept no longer, after a long absence or because a slow reader was overtaken; or never told by the agent.
+      if (this.#position !== null && row.id > this.#position + 1) text += gap(sessionId, this.#position + 1, row.id - 1)
       text += frame(sessionId, row)
       this.#position = row.id
       if (!endsStream(row.type, JSON.parse(row.data) as object)) continue

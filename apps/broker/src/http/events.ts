@@ -4,12 +4,13 @@ import type { EventFeed } from '../events/event-feed.ts'
 import { EventStream } from '../events/event-stream.ts'
 import type { SessionService } from '../sessions/service.ts'
 import { isLive } from '../sessions/session.ts'
-import type { EventStore } from '../store/store.ts'
+import type { EndingStore, EventStore } from '../store/store.ts'
 import { type AnyRoute, defineRoute } from './route.ts'
 
 export type EventRouteOptions = {
   sessions: SessionService
   store: EventStore
+  endings: EndingStore
   feed: EventFeed
   /** A comment this often while nothing happens; also how often the caller's right to read on is checked. */
   pingMs: number
@@ -18,7 +19,7 @@ export type EventRouteOptions = {
 }
 
 /** `GET …/sessions/{id}/events` (contract 2.4). */
-export const eventRoutes = ({ sessions, store, feed, pingMs, stallMs }: EventRouteOptions): AnyRoute[] => [
+export const eventRoutes = ({ sessions, store, endings, feed, pingMs, stallMs }: EventRouteOptions): AnyRoute[] => [
   defineRoute({
     method: 'GET',
     path: '/v1/sandbox/sessions/:id/events',
@@ -34,10 +35,12 @@ export const eventRoutes = ({ sessions, store, feed, pingMs, stallMs }: EventRou
       const asked = header('last-event-id') ?? query.last_event_id
       const given = asked === undefined || asked === '' ? null : eventId(asked)
       const session = await sessions.follow(principal, id)
+      // Asked before the last id: once nothing is pending, the last event is there.
+      const ended = !isLive(session) && !(await endings.isPending(id))
       const last = await store.last(id)
       // An id that this session has not reached is of another one, or of a database that was restored.
       const after = given === null ? null : Math.min(given, last)
-      if (!isLive(session) && after !== null && after === last) return { status: 204 }
+      if (ended && after !== null && after === last) return { status: 204 }
       return {
         status: 200,
         headers: { 'content-type': 'text/event-stream; charset=utf-8', 'x-accel-buffering': 'no' },
@@ -45,7 +48,7 @@ export const eventRoutes = ({ sessions, store, feed, pingMs, stallMs }: EventRou
           EventStream.open({
             ...{ store, feed, sessionId: id, after, drop, pingMs, stallMs },
             principal: `${principal.tenant}/${principal.id}`,
-            ended: !isLive(session),
+            ended,
             admit: async () => sessions.follow(await reauthenticate(), id),
           }),
       }

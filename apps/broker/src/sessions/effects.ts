@@ -152,7 +152,10 @@ export class SessionEffects {
   async #destroy(agent: AgentRecord, session: Session, sandboxId: string | null): Promise<void> {
     const { client, store } = this.#options
     const keep = keeps(session) && keeps(await store.sessions.byId(session.id)) // forgotten in the meantime, perhaps
-    if (sandboxId !== null) await client.destroy(agent, sandboxId, keep)
+    if (sandboxId !== null) {
+      const untold = await client.destroy(agent, sandboxId, keep)
+      await store.endings.answered(session.id, untold && { instanceId: untold.instance_id, seq: untold.journal_seq })
+    }
     // It ended before the broker learned the sandbox's id.
     else
       for (const sandbox of await client.list(agent))

@@ -3,10 +3,10 @@ import { eventsOf, type NewSessionEvent } from '../events/session-events.ts'
 import type { SaveOptions, Store } from '../store/store.ts'
 import type { SessionEffects } from './effects.ts'
 import { type SessionEvent, transition } from './lifecycle.ts'
-import { isLive, type Session } from './session.ts'
+import { isLive, isPlaced, type Session } from './session.ts'
 import { workspaceAfter } from './workspace.ts'
 
-export type ChangeOptions = Omit<SaveOptions, 'audit' | 'events' | 'workspace'> & {
+export type ChangeOptions = Omit<SaveOptions, 'audit' | 'events' | 'eventsWaitUntil' | 'workspace'> & {
   /** Entries for the session as it becomes, which may be as it was; called again when another writer was faster. */
   audit?: (after: Session, before: Session) => AuditEntry[]
   /** Events beyond those that every change of its kind has. */
@@ -18,6 +18,9 @@ export type Change = { session: Session; refused?: string }
 
 /** Two brokers and a reaper may meet on one row; each lost round means that somebody else's change got through. */
 const ROUNDS = 100
+
+/** How long the last events of a session wait for its agent, beyond what its commands have to end [contract 2.4]. */
+const ANSWERS_WITHIN_MS = 10_000
 
 /** Loads, transitions, saves with compare-and-swap, performs effects: the only way a session changes. */
 export class SessionLedger {
@@ -49,7 +52,10 @@ export class SessionLedger {
         return { session: before }
       }
       const told = [...eventsOf(before, after, this.#now()), ...(events?.(before, after) ?? [])]
-      const written = { ...options, audit: entries, events: told, workspace: workspaceAfter(before, after) }
+      // What the agent has still to tell comes before the last events.
+      const waits = isPlaced(before) && step.effects.some(({ type }) => type === 'destroy')
+      const eventsWaitUntil = waits ? this.#now() + ANSWERS_WITHIN_MS + before.profile.end_grace_seconds * 1000 : null
+      const written = { ...options, audit: entries, events: told, eventsWaitUntil, workspace: workspaceAfter(before, after) }
       if (await this.#store.sessions.save(before, after, written)) {
         for (const effect of step.effects) this.#effects.perform(after, effect)
         return { session: { ...after, revision: before.revision + 1 } }

@@ -60,7 +60,7 @@ export class Reaper {
   }
 
   async #once(): Promise<void> {
-    const { store, provisioner, lostAgents, keys, brokerId, brokerTimeoutMs, keyRotationMs, now, monotonic } = this.#options
+    const { store, provisioner, lostAgents, keys, brokerId, brokerTimeoutMs, keyRotationMs, log, now, monotonic } = this.#options
     await store.brokers.heartbeat(brokerId, process.pid, now())
     await provisioner.takeOver(new Set(await store.brokers.alive(now() - brokerTimeoutMs)))
     await lostAgents.run()
@@ -71,6 +71,10 @@ export class Reaper {
       for (const session of due) await this.#tick(session)
       if (due.length < BATCH) break
     }
+    // On a full disk they wait on.
+    await store.endings
+      .finishDue(now())
+      .catch((thrown: unknown) => log.warn({ err: thrown }, 'the last events of sessions were not stored'))
     if (monotonic() - this.#kept < HOUSEKEEPING_MS) return
     this.#kept = monotonic()
     await store.idempotency.purge(now())

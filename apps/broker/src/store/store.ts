@@ -19,6 +19,7 @@ export interface Store extends AsyncDisposable {
   readonly audit: AuditStore
   readonly events: EventStore
   readonly journal: JournalStore
+  readonly endings: EndingStore
   readonly workspaces: WorkspaceStore
   readonly brokers: BrokerStore
   /** Cheap proof that it answers, for `/readyz`; 503 `disk_full` while nothing new can be written. */
@@ -56,6 +57,8 @@ export type SaveOptions = {
   audit?: readonly AuditEntry[]
   /** What the change tells those who follow the session. */
   events?: readonly NewSessionEvent[]
+  /** The events are the last ones, and wait for what the session's agent has still to tell, until this time [contract 2.4]. */
+  eventsWaitUntil?: number | null
   /** Recorded (or marked complete) with the change. */
   idempotency?: IdempotencyRecord | null
   /** What becomes of the scope's workspace with the change. */
@@ -274,6 +277,18 @@ export type JournalRecord = {
 export interface JournalStore {
   /** Stores, in one transaction, what is new after the instance's last stored number; gives the one that holds then. */
   accept(agentId: string, instanceId: string, entries: readonly JournalRecord[], now: number): Promise<number>
+}
+
+/**
+ * The last events of ended sessions that wait for what their agents have still to tell [contract 2.4]. They are appended as soon as
+ * the journal of the agent is stored up to what its answer named.
+ */
+export interface EndingStore {
+  isPending(sessionId: string): Promise<boolean>
+  /** The agent has ended the session's sandbox, and has said what it has still to tell; undefined for nothing. */
+  answered(sessionId: string, untold: { instanceId: string; seq: number } | undefined): Promise<void>
+  /** Appends those that have waited for long enough; an id that is left out stands for what was not told. */
+  finishDue(now: number): Promise<void>
 }
 
 /** Brokers on this database; one whose `heartbeatAt` is old has lost its right to what it was creating. */

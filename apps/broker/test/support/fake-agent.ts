@@ -12,6 +12,7 @@ import {
   type Revocations,
   type SandboxRecord,
   type SandboxReport,
+  type SandboxUntold,
 } from '@boxoffice/protocol'
 import { createLocalJWKSet, jwtVerify } from 'jose'
 
@@ -30,6 +31,8 @@ export type Kept = SandboxRecord & {
 type Hooks = {
   create: (sessionId: string) => Promise<Refusal | undefined>
   destroy: () => Promise<Refusal | undefined>
+  /** The number of the last entry of an ended sandbox that is still to be told. */
+  untold: () => number | undefined
   removeWorkspace: () => Promise<Refusal | undefined>
   suspend: () => Refusal | undefined
 }
@@ -62,6 +65,7 @@ export async function startFakeAgent(options: FakeAgentOptions) {
   const hooks: Hooks = {
     create: async () => undefined,
     destroy: async () => undefined,
+    untold: () => undefined,
     removeWorkspace: async () => undefined,
     suspend: () => undefined,
   }
@@ -124,7 +128,8 @@ export async function startFakeAgent(options: FakeAgentOptions) {
       const refusal = await hooks.destroy()
       if (refusal !== undefined) return reply(refusal.status, envelope(refusal))
       sandboxes.delete(id)
-      return reply(204)
+      const seq = hooks.untold()
+      return seq === undefined ? reply(204) : reply(200, { instance_id: instanceId, journal_seq: seq } satisfies SandboxUntold)
     }
     if (sandbox === undefined) return reply(404, envelope({ status: 404, code: 'BINDING_NOT_FOUND', message: 'no such sandbox' }))
     if (action === 'suspend') {

@@ -3,8 +3,15 @@ import type { NewSessionEvent } from '../../events/session-events.ts'
 import type { EventStore } from '../store.ts'
 import type { Db } from './database.ts'
 
-/** Inside a transaction: adds events to the change that they tell of; with `recovered` those that are not there yet. Gives how many. */
-export type AppendEvents = (sessionId: string, events: readonly NewSessionEvent[], recovered?: boolean) => number
+/**
+ * Inside a transaction: adds events to the change that they tell of; with `recovered` those that are not there yet, with `gap` after
+ * an id that is left out for what nobody has told. Gives how many.
+ */
+export type AppendEvents = (
+  sessionId: string,
+  events: readonly NewSessionEvent[],
+  options?: { recovered?: boolean; gap?: boolean },
+) => number
 
 /** Two ends of one process, told by two instances of an agent, are no further apart than this; ids are reused after 600 s. */
 const SAME_END_MS = 300_000
@@ -35,18 +42,20 @@ export function sqliteEvents(db: Db): { store: EventStore; append: AppendEvents;
     return oldest !== undefined && oldest.id > 1 && event.ts < oldest.ts
   }
 
-  const append: AppendEvents = (sessionId, events, recovered = false) => {
+  const append: AppendEvents = (sessionId, events, { recovered = false, gap = false } = {}) => {
     if (events.length === 0) return 0
     const before = (last.get(sessionId) as number | null) ?? 0
-    let id = before
+    let id = before + (gap ? 1 : 0)
+    let added = 0
     for (const event of events) {
       const data = JSON.stringify(event.data)
       if (recovered && isKnown(sessionId, event, data)) continue
       insert.run(sessionId, ++id, event.ts, event.type, data)
+      added++
     }
     if (id > KEPT_EVENTS) trim.run(sessionId, id - KEPT_EVENTS)
     appended.add(sessionId)
-    return id - before
+    return added
   }
 
   return {

@@ -238,4 +238,16 @@ export const MIGRATIONS: readonly string[] = [
   -- A client has named the session's image: where its agent is lost or full, only one with images may have it.
   ALTER TABLE sessions ADD COLUMN needs_image INTEGER NOT NULL DEFAULT 0;
   `,
+  `
+  -- [2.4] The last events of ended sessions, as JSON, while their agents may have more to tell: until the journal of this instance is
+  -- stored up to this number (null before the agent has answered), at the longest until due_at.
+  CREATE TABLE session_endings (
+    session_id TEXT PRIMARY KEY REFERENCES sessions (id) ON DELETE CASCADE,
+    agent_id TEXT NOT NULL,
+    due_at INTEGER NOT NULL,
+    events TEXT NOT NULL,
+    instance_id TEXT,
+    journal_seq INTEGER
+  ) STRICT, WITHOUT ROWID;
+  `,
 ]

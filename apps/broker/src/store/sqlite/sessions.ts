@@ -12,6 +12,7 @@ import {
 import type { CreateOptions, CreateOutcome, SaveOptions, SessionStore } from '../store.ts'
 import type { AppendAudit } from './audit.ts'
 import { type Db, isUniqueViolation } from './database.ts'
+import type { Endings } from './endings.ts'
 import type { AppendEvents } from './events.ts'
 import type { PutGrant } from './grants.ts'
 import type { Idempotency } from './idempotency.ts'
@@ -25,6 +26,7 @@ import type { Held, Write } from './writer.ts'
 export type WrittenWith = {
   audit: AppendAudit
   events: AppendEvents
+  endings: Endings
   workspace: SettleWorkspace
   forgetWorkspace: ForgetWorkspace
   scopes: Scopes
@@ -35,7 +37,16 @@ export type WrittenWith = {
 export function sqliteSessions(
   db: Db,
   write: Write,
-  { audit: appendAudit, events: appendEvents, workspace: settle, forgetWorkspace, scopes, idempotency, grant: putGrant }: WrittenWith,
+  {
+    audit: appendAudit,
+    events: appendEvents,
+    endings,
+    workspace: settle,
+    forgetWorkspace,
+    scopes,
+    idempotency,
+    grant: putGrant,
+  }: WrittenWith,
 ): SessionStore {
   // With the row, whether grants must be looked up: nearly always not, and then `ensure` needs no further look-up.
   const one = (where: string, index = '') =>
@@ -192,7 +203,9 @@ export function sqliteSessions(
   }
 
   function recordChange(after: Session, options: SaveOptions): void {
-    record(after, options)
+    const { events = [], eventsWaitUntil = null } = options
+    const kept = !isLive(after) && endings.keep(after, events, eventsWaitUntil)
+    record(after, kept ? { ...options, events: [] } : options)
     if (options.workspace) settle(after, options.workspace)
   }
 

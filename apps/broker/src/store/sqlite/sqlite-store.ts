@@ -4,6 +4,7 @@ import { sqliteAgents } from './agents.ts'
 import { sqliteAudit } from './audit.ts'
 import { sqliteBrokers } from './brokers.ts'
 import { openDatabase } from './database.ts'
+import { sqliteEndings } from './endings.ts'
 import { sqliteEvents } from './events.ts'
 import { sqliteGrants } from './grants.ts'
 import { sqliteIdempotency } from './idempotency.ts'
@@ -26,12 +27,14 @@ export async function openSqliteStore(path: string): Promise<Store> {
   const scopes = sqliteScopes(db, write, audit.append)
   const idempotency = sqliteIdempotency(db, write)
   const workspaces = sqliteWorkspaces(db, write)
+  const endings = sqliteEndings(db, write, events.append)
   const grants = sqliteGrants(db, write, audit.append)
   const ping = db.prepare('SELECT 1')
   return {
     sessions: sqliteSessions(db, write, {
       audit: audit.append,
       events: events.append,
+      endings,
       workspace: workspaces.settle,
       forgetWorkspace: workspaces.forget,
       scopes,
@@ -45,7 +48,8 @@ export async function openSqliteStore(path: string): Promise<Store> {
     keys: sqliteKeys(db, write, audit.append),
     audit: audit.store,
     events: events.store,
-    journal: sqliteJournal(db, write, audit.append, events.append),
+    journal: sqliteJournal(db, write, { audit: audit.append, events: events.append, endings }),
+    endings: endings.store,
     workspaces: workspaces.store,
     brokers: sqliteBrokers(db, write),
     async ping() {
