@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process'
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, readlinkSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -81,6 +82,24 @@ describe('an archive from a sandbox', () => {
     expect(readlinkSync(join(root, 'a'))).toBe('/etc/passwd')
     expect(existsSync(join(root, 'h'))).toBe(false)
     expect(existsSync(join(root, 'f'))).toBe(false)
+  })
+
+  test('keeps names that are not UTF-8, and those in pax headers', async () => {
+    const raw = (path: string): Buffer => Buffer.from(path, 'latin1')
+    const source = join(place, 'source')
+    mkdirSync(source)
+    mkdirSync(raw(`${source}/\xff\xfe`))
+    for (const name of ['caf\xe9', 'caf\xe8', '\xff\xfe/x']) writeFileSync(raw(`${source}/${name}`), name)
+    symlinkSync(raw('caf\xe9'), raw(`${source}/\xe9`))
+    const archive = execFileSync('tar', ['--create', '--format=gnu', '-C', source, '.'])
+    await unpackInto(root, Readable.from([archive]), new AbortController().signal)
+    for (const name of ['caf\xe9', 'caf\xe8', '\xff\xfe/x']) expect(readFileSync(raw(`${root}/${name}`), 'utf8')).toBe(name)
+    expect(readlinkSync(raw(`${root}/\xe9`), 'buffer')).toEqual(raw('caf\xe9'))
+    await unpack([
+      { name: 'été', content: 'x' },
+      { name: 'lien', type: 'symlink', linkname: 'été' },
+    ])
+    expect([readFileSync(join(root, 'été'), 'utf8'), readlinkSync(join(root, 'lien'))]).toEqual(['x', 'été'])
   })
 
   test('that breaks off is an error', async () => {
