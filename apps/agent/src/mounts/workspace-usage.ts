@@ -4,6 +4,8 @@ import type { WorkspaceUsage } from '@boxoffice/protocol'
 
 /** How many sizes are asked for at once: enough to be quick, few enough to leave the thread pool to others. */
 const AT_ONCE = 4
+/** One character for each byte of a path: a name that is not UTF-8 is found again only by its bytes. */
+const PATH_ENCODING = 'latin1'
 
 /**
  * What a workspace has on the disk, as far as it can be seen while it is in use. Links are counted, not followed, and nothing
@@ -11,14 +13,15 @@ const AT_ONCE = 4
  */
 export const workspaceUsage = async (directory: string, maxEntries: number): Promise<WorkspaceUsage> => {
   const usage = { bytes: 0, entries: 0 }
-  const waiting = [directory]
+  const waiting = [Buffer.from(directory).toString(PATH_ENCODING)]
   const count = async (path: string): Promise<void> => {
     // Blocks, not lengths: a sparse file takes no room. What is gone meanwhile takes none either.
-    const { blocks } = await lstat(path).catch(() => ({ blocks: 0 }))
+    const { blocks } = await lstat(Buffer.from(path, PATH_ENCODING)).catch(() => ({ blocks: 0 }))
     usage.bytes += blocks * 512
   }
   for (let next = waiting.pop(); next !== undefined; next = waiting.pop()) {
-    const entries = await opendir(next).catch(({ code }: NodeJS.ErrnoException) => (code === 'ENAMETOOLONG' ? 'too deep' : undefined))
+    const opening = opendir(Buffer.from(next, PATH_ENCODING), { encoding: PATH_ENCODING })
+    const entries = await opening.catch(({ code }: NodeJS.ErrnoException) => (code === 'ENAMETOOLONG' ? 'too deep' : undefined))
     if (entries === undefined) continue
     if (entries === 'too deep') return { ...usage, entries: maxEntries + 1 }
     let batch: Promise<void>[] = []

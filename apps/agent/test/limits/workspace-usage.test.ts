@@ -52,3 +52,8 @@ test('[2-119] nothing hides where no path leads', async () => {
   execFileSync('perl', ['-e', 'chdir shift; for (1..60) { mkdir "x" x 200; chdir "x" x 200 } open(my $f, ">", "hidden")', directory])
   expect((await workspaceUsage(directory, 1000)).entries).toBe(1001)
 })
+
+test('[2-119] nothing hides under a name that is not UTF-8', async () => {
+  execFileSync('perl', ['-e', 'chdir shift; mkdir "\\xff"; chdir "\\xff"; mkdir "\\xe9"; open(my $f, ">", "\\xe9/hidden")', directory])
+  expect((await workspaceUsage(directory, 1000)).entries).toBe(3)
+})
