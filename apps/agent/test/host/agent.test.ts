@@ -81,8 +81,8 @@ describe('control API', () => {
       body: { state: 'frozen' },
     })
     expect(await agents.control(ready, 'POST', `${path}/resume`)).toMatchObject({ status: 200, body: { state: 'running' } })
-    expect((await agents.control(ready, 'DELETE', path)).status).toBe(204)
-    expect((await agents.control(ready, 'DELETE', path)).status).toBe(204)
+    // 200 while the broker has still to hear of its last event.
+    for (const _ of [1, 2]) expect([200, 204]).toContain((await agents.control(ready, 'DELETE', path)).status)
     expect(await agents.control(ready, 'GET', path)).toMatchObject({ status: 404, body: { error: { code: 'BINDING_NOT_FOUND' } } })
   })
 
