@@ -136,14 +136,20 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
     const keys = createKeySource({ load: () => broker.jwks() })
     if (trust !== undefined) keys.seed(trust.jwks)
     const issuer = () => trust?.issuer
+    let savedKeys = trust?.jwks
     /** Of the present report: its answer tells no keys that are older than what has been pushed since. */
     let keysAtReport = 0
     const onKeys = async (jwks: Jwks): Promise<void> => {
       keys.seed(jwks)
-      // A restart must not bring a withdrawn key back.
-      if (trust === undefined || isDeepStrictEqual(trust.jwks, jwks)) return
+      // A restart must not bring a withdrawn key back, so what could not be saved is saved with the next report.
+      if (trust === undefined || isDeepStrictEqual(savedKeys, jwks)) return
       trust = { ...trust, jwks }
-      await saveTrust(trust).catch((err: unknown) => log.warn({ err }, "the broker's keys could not be kept"))
+      await saveTrust(trust).then(
+        () => {
+          savedKeys = jwks
+        },
+        (err: unknown) => log.warn({ err }, "the broker's keys could not be kept"),
+      )
     }
 
     const journal = createJournal(metrics)
@@ -193,6 +199,7 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
       journal,
       onRegistered: async ({ issuer: signer, jwks }) => {
         trust = { issuer: signer, jwks, clock_offset_ms: clock.offsetMs }
+        savedKeys = undefined
         keys.seed(jwks)
         await saveTrust(trust)
       },

@@ -1,4 +1,4 @@
-import { statSync } from 'node:fs'
+import { readdirSync, statSync } from 'node:fs'
 import { memoryGroups, pidGroups } from './groups.ts'
 import { read } from './kernel-file.ts'
 
@@ -22,9 +22,17 @@ export const openMachine = (): (() => Machine) => {
 const tightest = ([first, ...others]: [Reading, ...Reading[]]): Reading =>
   others.reduce((least, one) => (one.limit - one.used < least.limit - least.used ? one : least), first)
 
-/** Since Linux 6.2 the directory's size is their number. Before, the size of the table is what can be had without a walk. */
-const openDescriptors = (): number =>
-  statSync('/proc/self/fd').size || Number(/^FDSize:\s+(\d+)/m.exec(read('/proc/self/status'))?.[1] ?? 0)
+const COUNT_EVERY_MS = 1000
+let counted = { at: Number.NEGATIVE_INFINITY, descriptors: 0 }
+
+/** Since Linux 6.2 the directory's size is their number. Before, they are counted, at most once a second. */
+const openDescriptors = (): number => {
+  const { size } = statSync('/proc/self/fd')
+  if (size > 0) return size
+  const now = performance.now()
+  if (now - counted.at > COUNT_EVERY_MS) counted = { at: now, descriptors: readdirSync('/proc/self/fd').length }
+  return counted.descriptors
+}
 
 /** Threads too, each has a pid. More than there may be: that counts another machine's, around the container that this runs in. */
 const tasksOfMachine = (limit: number): number => {

@@ -5,9 +5,13 @@ const MiB = 1024 * 1024
 /** Up to here output is answered as it always was, with nothing reserved ahead. */
 const UNRESERVED_OUTPUT_BYTES = MiB
 
-export type AnswerLimits = { perSession: number; perAgent: number }
+export type AnswerLimits = { perSession: number; perTenant: number; perAgent: number }
 
-const DEFAULT_LIMITS: AnswerLimits = { perSession: 128 * MiB, perAgent: 512 * MiB }
+/** A tenant has half of it, so that no tenant takes all of it by many sessions. */
+const DEFAULT_LIMITS: AnswerLimits = { perSession: 128 * MiB, perTenant: 256 * MiB, perAgent: 512 * MiB }
+
+/** Whose answer it is: ids of the session and of its tenant. */
+export type AnswerOwner = { sid: string; tid: string }
 
 /** What one answer holds of the budget. */
 export interface AnswerLease {
@@ -18,12 +22,13 @@ export interface AnswerLease {
 }
 
 /**
- * Counts the output that the agent keeps in memory for answers to `POST /exec` and its like, per session and in all. What may
- * need more than is left is refused before anything runs [C-63].
+ * Counts the output that the agent keeps in memory for answers to `POST /exec` and its like, per session, per tenant and in all.
+ * What may need more than is left is refused before anything runs [C-63].
  */
 export class AnswerBudget {
   readonly #limits: AnswerLimits
   readonly #sessions = new Map<string, number>()
+  readonly #tenants = new Map<string, number>()
   #held = 0
 
   constructor(limits: AnswerLimits = DEFAULT_LIMITS) {
@@ -35,36 +40,46 @@ export class AnswerBudget {
     return this.#held
   }
 
-  /** For an answer with both streams of a command, each up to `outputBytes`. Throws RATE_LIMITED when the budget is used up. */
-  reserve(sessionId: string, outputBytes: number): AnswerLease {
+  /**
+   * For an answer with both streams of a command, each up to `outputBytes`. Throws RATE_LIMITED when the budget is used up. What
+   * reserves nothing is refused only where its own session has used up its part: the large answers of others are not its doing.
+   */
+  reserve(owner: AnswerOwner, outputBytes: number): AnswerLease {
     let mine = outputBytes > UNRESERVED_OUTPUT_BYTES ? 2 * outputBytes : 0
-    const { perSession, perAgent } = this.#limits
-    if ((this.#sessions.get(sessionId) ?? 0) + mine > perSession || this.#held + mine > perAgent)
+    const { perSession, perTenant, perAgent } = this.#limits
+    const ofSession = (this.#sessions.get(owner.sid) ?? 0) + mine
+    const ofTenant = (this.#tenants.get(owner.tid) ?? 0) + mine
+    if (ofSession > perSession || (mine > 0 && (ofTenant > perTenant || this.#held + mine > perAgent)))
       throw new BoxofficeError('RATE_LIMITED', 'too many large answers wait for their clients: limit "buffered_answers"; try again', {
         retryAfter: 1,
         details: { limit: 'buffered_answers' },
       })
     let released = false
-    this.#add(sessionId, mine)
+    this.#add(owner, mine)
     return {
       hold: (bytes) => {
         if (released || bytes <= mine) return
-        this.#add(sessionId, bytes - mine)
+        this.#add(owner, bytes - mine)
         mine = bytes
       },
       release: () => {
         if (released) return
         released = true
-        this.#add(sessionId, -mine)
+        this.#add(owner, -mine)
       },
     }
   }
 
-  #add(sessionId: string, bytes: number): void {
+  #add({ sid, tid }: AnswerOwner, bytes: number): void {
     if (bytes === 0) return
     this.#held += bytes
-    const session = (this.#sessions.get(sessionId) ?? 0) + bytes
-    if (session === 0) this.#sessions.delete(sessionId)
-    else this.#sessions.set(sessionId, session)
+    addTo(this.#sessions, sid, bytes)
+    addTo(this.#tenants, tid, bytes)
   }
+}
+
+const addTo = (sums: Map<string, number>, key: string, bytes: number): void => {
+  const sum = (sums.get(key) ?? 0) + bytes
+  if (sum === 0) sums.delete(key)
+  else sums.set(key, sum)
 }

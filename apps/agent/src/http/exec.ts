@@ -51,7 +51,7 @@ const postExec = async (call: Call): Promise<void> => {
 
 /** Until the answer is out, or its client has gone. */
 const reserveAnswer = ({ answers, claims, outgoing }: Call, outputBytes = 0): AnswerLease => {
-  const lease = answers.reserve(claims.sid, outputBytes)
+  const lease = answers.reserve(claims, outputBytes)
   outgoing.on('close', lease.release)
   if (outgoing.destroyed) lease.release()
   return lease

@@ -29,6 +29,8 @@ export const openFileOperation = async (
   const once = (step: () => void): void => {
     if (over) return
     over = true
+    // An archive is thousands of operations with one signal.
+    signal.removeEventListener('abort', abort)
     step()
   }
   const handler: ChannelHandler = {

@@ -250,7 +250,9 @@ export class Attachment implements ProcessReader, Attached {
 
   /** One that has ended meanwhile is no error. */
   #call(op: string, fields: Record<string, unknown>): void {
-    this.#options.sandbox.link.call(op, { id: this.id, ...fields }).catch((error: unknown) => {
+    // There is no link while the sandbox is stopped, and then no process either.
+    const called = async (): Promise<unknown> => this.#options.sandbox.link.call(op, { id: this.id, ...fields })
+    called().catch((error: unknown) => {
       if (!(error instanceof BoxofficeError) || error.code === 'PROCESS_NOT_RUNNING' || error.code === 'EXEC_NOT_FOUND') return
       this.#options.owner.report(error)
     })
