@@ -159,6 +159,7 @@ class MendingLineSocket implements LineSocket {
 
   #onReady(ws: WebSocket, { run, stdout, stdin }: LinesServerFrame & { type: 'ready' }): void {
     this.#ws = ws
+    this.#error = undefined
     if (this.#paused) ws.pause()
     if (this.#run === undefined) this.#ledger.begin(stdout.offset, stdin.offset)
     else for (const bytes of this.#ledger.resume(stdout.offset, stdin.offset)) this.#control({ type: 'stdin', data: toBase64(bytes) })

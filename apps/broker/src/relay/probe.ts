@@ -16,6 +16,8 @@ export type RelayProbeOptions = {
 export type RelayHealth = { reasons: string[]; warnings: string[] }
 
 const ANSWER_WITHIN_MS = 5000
+/** Of an agent of before the route: its own refusal shows as well that it is reached. */
+const REACHED = [204, 404]
 /** So that whoever asks often asks no agent often, and learns soon of one that is back. */
 const KEPT_MS = { reached: 10_000, missed: 2000 }
 
@@ -23,7 +25,7 @@ const KEPT_MS = { reached: 10_000, missed: 2000 }
 export class RelayProbe {
   readonly #options: RelayProbeOptions
   readonly #upstream: Upstream = createUpstream()
-  readonly #known = new Map<string, { until: number; reached: Promise<boolean> }>()
+  readonly #known = new Map<string, { until: number; reached: Promise<boolean>; missed: boolean }>()
 
   constructor(options: RelayProbeOptions) {
     this.#options = options
@@ -47,17 +49,22 @@ export class RelayProbe {
     const known = this.#known.get(key)
     if (known !== undefined && known.until > monotonic()) return known.reached
     if (this.#known.size > 1000) this.#known.clear()
-    const entry = { until: Number.POSITIVE_INFINITY, reached: Promise.resolve(false) }
-    entry.reached = this.#ping(agent).then(
+    const missed = known?.missed ?? false
+    const pinged = this.#ping(agent).then(
       () => true,
       (err: unknown) => {
-        log.warn({ agent_id: agent.id, dataplane_url: agent.dataplaneUrl, err }, 'the relay does not reach an agent')
+        // Once, as it is asked again and again.
+        if (!missed) log.warn({ agent_id: agent.id, dataplane_url: agent.dataplaneUrl, err }, 'the relay does not reach an agent')
         return false
       },
     )
+    // One that was missed may take all of its time again, so nobody waits for it.
+    const entry = { until: Number.POSITIVE_INFINITY, reached: missed ? Promise.resolve(false) : pinged, missed }
     this.#known.set(key, entry)
-    void entry.reached.then((reached) => {
+    void pinged.then((reached) => {
       entry.until = monotonic() + (reached ? KEPT_MS.reached : KEPT_MS.missed)
+      entry.reached = pinged
+      entry.missed = !reached
     })
     return entry.reached
   }
@@ -71,7 +78,7 @@ export class RelayProbe {
     await new Promise<void>((resolve, reject) => {
       request.on('response', (response) => {
         response.resume()
-        if (response.statusCode === 204) resolve()
+        if (REACHED.includes(response.statusCode ?? 0)) resolve()
         else reject(new Error(`status ${response.statusCode}`))
       })
       request.on('error', reject).end()

@@ -77,9 +77,11 @@ export class SigningKeys {
     await this.reload()
     const withdrawn = this.#keys.map(({ kid }) => kid)
     await this.#add(this.#now())
-    for (const kid of withdrawn) writeFileSync(join(this.#directory, `${kid}${WITHDRAWN}`), '', { mode: 0o600 })
+    // Removed first: that works on a full disk, where the marks for other brokers may not.
     this.#remove(withdrawn)
+    for (const kid of withdrawn) this.#markWithdrawn(kid)
     await this.reload()
+    this.#withdrawn = new Set([...this.#withdrawn, ...withdrawn])
     return withdrawn
   }
 
@@ -101,10 +103,27 @@ export class SigningKeys {
     const files = names.filter((name) => name.endsWith('.json'))
     const seen = names.filter((name) => !name.endsWith('.tmp')).join()
     if (seen === this.#seen && this.#keys.length > 0) return
-    const read = await Promise.all(files.map((file) => readKey(join(this.#directory, file))))
+    const read = await Promise.all(files.map((file) => this.#read(file)))
     this.#keys = read.filter((key) => key !== undefined).sort((a, b) => a.activeAt - b.activeAt || (a.kid < b.kid ? -1 : 1))
     this.#seen = seen
     this.#withdrawn = new Set(names.filter((name) => name.endsWith(WITHDRAWN)).map((name) => name.slice(0, -WITHDRAWN.length)))
+  }
+
+  /** A file that cannot be read ends the start. Later it changes nothing: what is known by its name stays. */
+  #read(file: string): ReturnType<typeof readKey> {
+    const known = this.#keys
+    return readKey(join(this.#directory, file)).catch((thrown: unknown) => {
+      if (known.length === 0) throw thrown
+      return known.find(({ kid }) => file.includes(kid))
+    })
+  }
+
+  #markWithdrawn(kid: string): void {
+    try {
+      writeFileSync(join(this.#directory, `${kid}${WITHDRAWN}`), '', { mode: 0o600 })
+    } catch (thrown) {
+      if (writeRefusal(thrown) === thrown) throw thrown
+    }
   }
 
   #remove(kids: readonly string[]): void {

@@ -219,7 +219,8 @@ export function sqliteSessions(
       repeat() {
         const row = byId.get(after.id)
         const before = row && toSession(row, after.profile)
-        if (before !== undefined && isLive(before) && replace(before, after)) recordChange(after, options)
+        // Its agent has been asked already, so nobody would answer an ending that waits.
+        if (before !== undefined && isLive(before) && replace(before, after)) recordChange(after, { ...options, eventsWaitUntil: null })
       },
       release: () => void held.delete(after.id),
     }
