@@ -12,7 +12,7 @@ test.each<[Buffer, string]>([
   [latin1('\xe2\x82/\xc0\xae\xc3\xa9'), '\u{10fee2}\u{10fe82}/\u{10fec0}\u{10feae}é'],
   [latin1('\xed\xa0\x80'), '\u{10feed}\u{10fea0}\u{10fe80}'],
   [latin1('\xf4\x90\x80\x80'), '\u{10fef4}\u{10fe90}\u{10fe80}\u{10fe80}'],
-  // One that is such a character already, and its neighbours that are not.
+  // A name that holds such a character already, and its neighbours that do not.
   [Buffer.from('\u{10fe80}\u{10feff}'), '\u{10fef4}\u{10fe8f}\u{10feba}\u{10fe80}\u{10fef4}\u{10fe8f}\u{10febb}\u{10febf}'],
   [Buffer.from('\u{10fe2f}\u{10fe7f}\u{10ff00}\u{10ffff}'), '\u{10fe2f}\u{10fe7f}\u{10ff00}\u{10ffff}'],
 ])('[3.8] %j is %j, and back', (name, text) => {

@@ -182,7 +182,7 @@ const signOf = async (
     return state === 'exited' || (state === 'missing' && !isSending) ? 'answered' : 'going'
   } catch (error) {
     if (!(error instanceof BoxofficeError) || isDeadEnd(dataplane.ways.current, error)) throw error
-    // An agent of before this question, or one that is asked too much; what else it refuses, it refuses the command as well.
+    // The agent is older than this question, or is asked too much; whatever else it refuses, it refuses the command too.
     return isCode(error, 'NOT_FOUND') || isCode(error, 'RATE_LIMITED') ? 'going' : 'answered'
   }
 }

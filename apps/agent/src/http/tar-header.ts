@@ -44,7 +44,7 @@ const block = ({ name, flag, mode, seconds, size, target }: Fields): Buffer => {
   const header = Buffer.alloc(TAR_BLOCK)
   name.copy(header, 0, 0, FIELD_BYTES)
   writeNumber(header, mode, { at: 100, bytes: 8 })
-  // Nobody's in particular: who unpacks it has it.
+  // Owner and group are left out: whoever unpacks the archive owns its files.
   writeNumber(header, 0, { at: 108, bytes: 8 })
   writeNumber(header, 0, { at: 116, bytes: 8 })
   writeNumber(header, size, { at: 124, bytes: 12 })

@@ -55,7 +55,7 @@ export const createProvision = (options: ProvisionOptions): ((plan: Plan) => Pro
     const profile = { ...asked, image }
     assertPossible(provider, profile)
     const plan = await planner.mounts(mounts, profile)
-    // One that is made anew takes the room of its earlier making.
+    // A sandbox that is made anew takes the room of its earlier making.
     using _admitted = again === null ? options.capacity.admit() : null
     const hosted = plan.workspace !== null
     // What is prepared has a workspace and a user of its own, and nothing of the host.

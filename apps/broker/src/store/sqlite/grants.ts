@@ -51,7 +51,7 @@ export function sqliteGrants(db: Db, write: Write, appendAudit: AppendAudit): { 
           for (const grant of grants) put(grant)
           appendAudit(audit)
         }),
-      // Agents are told in any case; what is held is what a later report of theirs would repeat.
+      // Agents are told in any case; the held write is what a later report of theirs would repeat.
       withdraw: async (grants) =>
         write.vital(
           () => {
