@@ -5,7 +5,7 @@
 engine_pid=
 
 ensure_engine() {
-  docker info >/dev/null 2>&1 && return 0
+  timeout 20 docker info >/dev/null 2>&1 && return 0
   if [ "$(id -u)" -ne 0 ] || ! command -v dockerd >/dev/null 2>&1; then
     echo "test: no Docker engine answers, and this user cannot start one: start it, then run this again" >&2
     return 1
@@ -17,7 +17,7 @@ ensure_engine() {
   setsid dockerd >"$engine_log" 2>&1 </dev/null &
   engine_pid=$!
   waited=0
-  until docker info >/dev/null 2>&1; do
+  until timeout 20 docker info >/dev/null 2>&1; do
     if [ "$waited" -ge 90 ] || ! kill -0 "$engine_pid" 2>/dev/null; then
       tail -n 20 "$engine_log" >&2
       echo "test: the Docker engine did not start; its log is above" >&2
@@ -32,6 +32,13 @@ ensure_engine() {
 stop_engine() {
   [ -n "$engine_pid" ] || return 0
   kill "$engine_pid" 2>/dev/null || true
+  # An engine that cannot end its containers must not keep the run from ending.
+  waited=0
+  while [ "$waited" -lt 60 ] && kill -0 "$engine_pid" 2>/dev/null; do
+    sleep 1
+    waited=$((waited + 1))
+  done
+  kill -KILL "$engine_pid" 2>/dev/null || true
   wait "$engine_pid" 2>/dev/null || true
   engine_pid=
 }
