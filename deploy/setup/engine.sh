@@ -34,7 +34,7 @@ stop_engine() {
   kill "$engine_pid" 2>/dev/null || true
   # An engine that cannot end its containers must not keep the run from ending.
   waited=0
-  while [ "$waited" -lt 60 ] && kill -0 "$engine_pid" 2>/dev/null; do
+  while [ "$waited" -lt 60 ] && grep -qs '^State:[[:space:]]*[^Z]' "/proc/$engine_pid/status"; do
     sleep 1
     waited=$((waited + 1))
   done
