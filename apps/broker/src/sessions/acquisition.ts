@@ -15,7 +15,7 @@ import type { Placement } from '../agents/placement.ts'
 import type { Origin } from '../audit/audit.ts'
 import { sessionEntry } from '../audit/session-entry.ts'
 import { eventsOf } from '../events/session-events.ts'
-import type { IdempotencyRecord, Store } from '../store/store.ts'
+import type { CreateOutcome, IdempotencyRecord, Store } from '../store/store.ts'
 import type { SessionEffects } from './effects.ts'
 import type { Grants } from './grants.ts'
 import { findRepeat, keyOfEndedSession, type Repeatable, recordOf } from './idempotency.ts'
@@ -201,7 +201,7 @@ export class Acquisition {
     const wishes = { preferred, provider: request.provider, relay: request.relay, needsImage: request.needsImage ?? false }
     const { session, created } = await placement.place(wishes, async (agent) => {
       const session = newSession(principal, request, profile, { agentId: agent.id, brokerId, now: now() })
-      const created = await store.sessions.create(session, {
+      const options = {
         claimFor: decision.access === 'claimable' ? principal.id : null,
         owner: decision.owner,
         maxLive: maxSessions,
@@ -210,10 +210,10 @@ export class Acquisition {
         audit: [sessionEntry('sandbox.session.create', origin, session, { ts: session.createdAt })],
         events: eventsOf(null, session, session.createdAt),
         grant: grants.first(session, { principal, actor: origin.actor ?? principal.id, decision }, request.wanted),
-      })
+      }
+      const created = await provisioner.create(session, () => store.sessions.create(session, options), isCreated)
       return { session, created }
     })
-    if (created.outcome === 'created') provisioner.begin(session)
     if (created.outcome === 'quota')
       throw new BoxofficeError('RATE_LIMITED', `the tenant has its ${created.max} live sessions; release some`, {
         retryAfter: 10,
@@ -240,6 +240,8 @@ export class Acquisition {
     }
   }
 }
+
+const isCreated = ({ outcome }: CreateOutcome): boolean => outcome === 'created'
 
 const namesMounts = ({ mounts, workspaceHostPath, workspaceMode }: SandboxOverrides): boolean =>
   mounts !== undefined || workspaceHostPath !== undefined || workspaceMode !== undefined

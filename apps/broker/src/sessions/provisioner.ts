@@ -42,10 +42,27 @@ const NOT_IN_TIME = 'it was not ready within the provision_timeout_seconds of it
 export class Provisioner {
   readonly #options: ProvisionerOptions
   readonly #inFlight = new Map<string, { done: Promise<Provisioned>; abort: AbortController }>()
+  /** Sessions whose rows are being written. */
+  readonly #announced = new Set<string>()
   #closing = false
 
   constructor(options: ProvisionerOptions) {
     this.#options = options
+  }
+
+  /**
+   * Writes the row of a new session and, when `isWritten` says so, starts. The row can be read before `write` resolves here, so
+   * `takeOver` is told of its id first: it would find a row of this broker that nobody works on.
+   */
+  async create<T>(session: ProvisioningSession, write: () => Promise<T>, isWritten: (result: T) => boolean): Promise<T> {
+    this.#announced.add(session.id)
+    try {
+      const result = await write()
+      if (isWritten(result)) this.begin(session)
+      return result
+    } finally {
+      this.#announced.delete(session.id)
+    }
   }
 
   /** Starts; the row that is saved at the end is the result. For `patience` ms it waits for an agent when none can be reached. */
@@ -75,7 +92,7 @@ export class Provisioner {
     const { store, ledger, brokerId, now } = this.#options
     for (const session of await store.sessions.provisioning()) {
       const ours = session.brokerId === brokerId
-      if (ours ? this.#inFlight.has(session.id) : alive.has(session.brokerId)) continue
+      if (ours ? this.#isOurs(session.id) : alive.has(session.brokerId)) continue
       // Out of time: it ends with the tick that it is due.
       if (now() >= session.provisionDeadline) continue
       const change = await ledger.change(
@@ -85,6 +102,10 @@ export class Provisioner {
       )
       if (change.refused === undefined && change.session.state === 'provisioning') this.begin(change.session, AGENT_RETURNS_WITHIN_MS)
     }
+  }
+
+  #isOurs(sessionId: string): boolean {
+    return this.#announced.has(sessionId) || this.#inFlight.has(sessionId)
   }
 
   /**
