@@ -6,7 +6,7 @@ describe('local: what a provider without images is asked for', () => {
   let stack: Stack
   let box: BoxApi
   beforeAll(async () => {
-    stack = await startStack({ provider: 'local', config: { box: { image: 'operator/image:1' } } })
+    stack = await startStack({ provider: 'local', config: { box: { image: 'operator/image:1' }, images: { allowed: ['node:20'] } } })
     box = boxOf(stack)
   })
   afterAll(() => stack?.[Symbol.asyncDispose]())

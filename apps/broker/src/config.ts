@@ -1,5 +1,6 @@
 import { BUILT_IN_PROFILES, describeIssue, Profile, Rate } from '@boxoffice/protocol'
 import { z } from 'zod'
+import { allowedImages, ImageSettings, type MayNameImage } from './access/images.ts'
 import { BoxSettings } from './compat/box/settings.ts'
 import { configuredServers } from './mcp/configured.ts'
 import { McpServerConfig, McpSettings } from './mcp/server-config.ts'
@@ -67,6 +68,8 @@ export const BrokerConfig = z.object({
     .default(30 * 24 * 3600),
   /** Added to the built-in ones; one of the same name replaces it. */
   profiles: z.array(z.strictObject(Profile.shape)).default([]),
+  /** Which images clients may name (contract 9). */
+  images: ImageSettings.prefault({}),
   sharedDataDir: z.boolean().default(false),
   features: Features.prefault({}),
   compat: Compat.prefault({}),
@@ -212,6 +215,13 @@ export const targetPolicy = ({ allowPrivateUrls, host }: ResolvedBrokerConfig): 
 /** Built-in profiles and the configured ones, by name. */
 export const profilesOf = (config: ResolvedBrokerConfig): ReadonlyMap<string, Profile> =>
   new Map([...BUILT_IN_PROFILES, ...config.profiles].map((profile) => [profile.name, profile]))
+
+/** Which images clients may name: those of the profiles, of Box and of MCP servers in the settings, and what `images.allowed` adds. */
+export const mayNameImageOf = (config: ResolvedBrokerConfig): MayNameImage =>
+  allowedImages(config.images, [
+    ...[...profilesOf(config).values(), config.box].map(({ image }) => image),
+    ...configuredServers(config).map(({ box }) => box.image),
+  ])
 
 /** Whether others than this machine's users can reach the broker. */
 export const isExposed = ({ host, publicUrl }: ResolvedBrokerConfig): boolean =>

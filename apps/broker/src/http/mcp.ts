@@ -1,5 +1,6 @@
 import { BoxofficeError } from '@boxoffice/protocol'
 import { z } from 'zod'
+import { imageRefused, type MayNameImage } from '../access/images.ts'
 import { isRootOperator, type Principal, ROOT_TENANT } from '../access/principals.ts'
 import type { McpServers } from '../mcp/mcp-servers.ts'
 import { ERROR_PHASES } from '../mcp/phases.ts'
@@ -32,7 +33,7 @@ const ServerRecord = z.object({
 })
 
 /** MCP servers in sandboxes (contract 4.6). They are the deployment's: keys of other tenants see none. */
-export const mcpRoutes = (servers: McpServers, brokerUrl: () => string): AnyRoute[] => {
+export const mcpRoutes = (servers: McpServers, brokerUrl: () => string, mayNameImage: MayNameImage): AnyRoute[] => {
   const toRecord = (runtime: McpServerRuntime): z.infer<typeof ServerRecord> => ({
     ...{ name: runtime.config.name, pipeline_uuid: runtime.config.pipeline_uuid },
     ...runtime.info(),
@@ -64,6 +65,9 @@ export const mcpRoutes = (servers: McpServers, brokerUrl: () => string): AnyRout
       },
       async handle({ principal, body, header }) {
         requireRootOperator(principal)
+        const { image } = body.box
+        if (image !== null && !mayNameImage(image))
+          throw new BoxofficeError('FORBIDDEN', imageRefused('box.image', image), { details: { field: 'box.image' } })
         const { runtime, isNew } = await servers.add(body)
         const done = new AbortController()
         await Promise.race([runtime.ready, systemClock.sleep(waitSeconds(header('prefer')) * 1000, done.signal)])

@@ -2,7 +2,7 @@ import { Hono } from 'hono'
 import type { AgentClient } from '../agents/agent-client.ts'
 import type { DataplaneClient } from '../agents/dataplane-client.ts'
 import type { Placement } from '../agents/placement.ts'
-import { isExposed, type ResolvedBrokerConfig } from '../config.ts'
+import { isExposed, mayNameImageOf, type ResolvedBrokerConfig } from '../config.ts'
 import type { Env } from '../http/app.ts'
 import { mcpRoutes } from '../http/mcp.ts'
 import type { AnyRoute } from '../http/route.ts'
@@ -49,7 +49,7 @@ export function createMcp({ settings, store, credentials, url, log, after, clock
   })
   const endpoint = createMcpEndpoint({ find: (name) => servers.find(name), credentials, store })
   return {
-    routes: mcpRoutes(servers, url),
+    routes: mcpRoutes(servers, url, mayNameImageOf(settings)),
     mount: { path: '/v1/mcp/servers', app: new Hono<Env>().all('*', (c) => endpoint.fetch(c.req.raw)) },
     start: () => servers.start(),
     close: () => servers.close(),

@@ -52,7 +52,10 @@ test('[C-45] a scope whose workspace is on the full agent is not moved', async (
 })
 
 test('[2-03] a session with an image of its client’s is not moved from a full agent to one without images', async () => {
-  await using images = await startTestBroker({ agentTimeout: 600 }).then((one) => ({ ...one, [Symbol.asyncDispose]: () => one.stop() }))
+  await using images = await startTestBroker({ agentTimeout: 600, images: { allowed: ['node:*'] } }).then((one) => ({
+    ...one,
+    [Symbol.asyncDispose]: () => one.stop(),
+  }))
   const full = await images.startAgent({ heartbeat: false, images: true })
   fill(full, 'memory')
   const without = await images.startAgent({ heartbeat: false, images: false })

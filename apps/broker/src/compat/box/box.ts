@@ -4,7 +4,7 @@ import type { Principals } from '../../access/principals.ts'
 import type { AgentClient } from '../../agents/agent-client.ts'
 import type { DataplaneClient } from '../../agents/dataplane-client.ts'
 import type { Placement } from '../../agents/placement.ts'
-import type { ResolvedBrokerConfig } from '../../config.ts'
+import { mayNameImageOf, type ResolvedBrokerConfig } from '../../config.ts'
 import { clientAddress } from '../../http/address.ts'
 import type { Env } from '../../http/app.ts'
 import { type Bytes, listen } from '../../http/server.ts'
@@ -56,6 +56,7 @@ export function createBox(options: BoxOptions): Box {
   const box = new BoxService({
     ...options,
     settings: settings.box,
+    mayNameImage: mayNameImageOf(settings),
     agents: store.agents,
     quota: new WorkspaceQuota(store.agents, client),
   })

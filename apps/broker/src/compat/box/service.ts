@@ -9,6 +9,7 @@ import {
   StartProcessRequest,
 } from '@boxoffice/protocol'
 import type { z } from 'zod'
+import { imageRefused, type MayNameImage } from '../../access/images.ts'
 import type { Principal } from '../../access/principals.ts'
 import type { DataplaneClient } from '../../agents/dataplane-client.ts'
 import type { Placement } from '../../agents/placement.ts'
@@ -35,6 +36,7 @@ export type BoxCaller = { principal: Principal; origin: Origin }
 
 export type BoxServiceOptions = {
   settings: BoxSettings
+  mayNameImage: MayNameImage
   profiles: ReadonlyMap<string, Profile>
   sessions: SessionService
   dataplane: DataplaneClient
@@ -215,13 +217,16 @@ export class BoxService {
 
   /** The session that a request means, made if there is none, with what the request names [2-20]. */
   async #ensure(caller: BoxCaller, spec: BoxSpec): Promise<{ id: string; session: PlacedSession }> {
-    const { sessions, settings } = this.#options
+    const { sessions, settings, mayNameImage } = this.#options
     const pipeline = this.#pipeline(spec.pipeline_uuid)
     const template = spec.scope_template ?? pipeline?.['box-session-id-template'] ?? DEFAULT_SCOPE_TEMPLATE
     const id = spec.session_id ?? renderScope(template, spec.variables ?? {})
     const live = await this.#find(caller, id)
     const wanted = wantedOf(spec, this.#profile(), settings, pipeline, live)
     if (live !== undefined) requireCompatible(id, spec, live, wanted)
+    // Where the profile holds its image, that of the request counts for nothing.
+    const { image } = wanted.profile
+    if (spec.image !== undefined && image !== null && !mayNameImage(image)) throw invalid('image', imageRefused('image', image))
     const { session } = await sessions.negotiate(
       caller.principal,
       {
