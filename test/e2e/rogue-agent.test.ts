@@ -41,3 +41,16 @@ test('[C-50] an agent that starts again on its data directory is the same one', 
   await second.agent.close()
   await first[Symbol.asyncDispose]()
 })
+
+test('[C-50] an agent restarts with the one-use token that it has spent; another one is refused and ends', async () => {
+  await using parts = new AsyncDisposableStack()
+  const broker = await startTestBroker()
+  parts.defer(() => broker.stop())
+  const { body } = await broker.post<{ token: string }>('/v1/enroll-tokens', { name: 'once', one_use: true })
+  const settings = { brokerUrl: broker.url, enrollToken: body.token }
+  const first = parts.use(await startAgent(settings))
+  await first.agent.close()
+  const again = parts.use(await startAgent({ ...settings, dataDir: first.dataDir }))
+  expect(again.agentId).toBe(first.agentId)
+  await expect(startAgent(settings)).rejects.toThrow('the enroll token is spent')
+})

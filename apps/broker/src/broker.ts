@@ -8,6 +8,7 @@ import { hashKey, newApiKey, newKeyId, Principals, ROOT_TENANT } from './access/
 import { Threads } from './access/threads.ts'
 import { type AgentClient, httpAgentClient } from './agents/agent-client.ts'
 import { createDataplaneClient } from './agents/dataplane-client.ts'
+import { Enrollment } from './agents/enrollment.ts'
 import { Inventory } from './agents/inventory.ts'
 import { LostAgents } from './agents/lost-agents.ts'
 import { Placement } from './agents/placement.ts'
@@ -28,6 +29,7 @@ import { clientAddress } from './http/address.ts'
 import { agentRoutes } from './http/agents.ts'
 import { createApp } from './http/app.ts'
 import { auditRoutes } from './http/audit.ts'
+import { enrollTokenRoutes } from './http/enroll-tokens.ts'
 import { eventRoutes } from './http/events.ts'
 import { keyRoutes } from './http/keys.ts'
 import { memberRoutes } from './http/members.ts'
@@ -198,9 +200,10 @@ async function run(
   const principals = new Principals(store.keys, settings.apiKey, oidcOf(settings, outbound, keys, { now, monotonic }))
   const metrics = new Metrics(store)
   const inventory = new Inventory({ store, ledger, effects, now })
+  const enrollment = new Enrollment(enrollToken, store.enrollTokens, now)
   const proofs = new AgentProofs(() => issuer.issuer, monotonic)
   const registry = new AgentRegistry({
-    ...{ store, keys, issuer, enrollToken, profiles, silence, proofs, log, now, exposed: isExposed(settings) },
+    ...{ store, keys, issuer, enrollment, profiles, silence, proofs, log, now, exposed: isExposed(settings) },
     inventory,
     journal: new JournalIntake({ store, now }),
     tokenTtlSeconds: settings.tokenTtl,
@@ -244,7 +247,8 @@ async function run(
     ...usageRoutes({ store, usage: new TenantUsage({ store, client }), settings, profiles }),
     ...auditRoutes(store.audit),
     ...mcp.routes,
-    ...agentRoutes(registry, (agent) => placement.isHeard(agent)),
+    ...agentRoutes({ registry, enrollment, isHeard: (agent) => placement.isHeard(agent) }),
+    ...enrollTokenRoutes(enrollment),
     ...operationRoutes({ keys, metrics, readiness: () => readiness(store, placement, probe) }),
   ]
   routes.push(...documentationRoutes(routes, () => url))

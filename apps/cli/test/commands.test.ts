@@ -315,6 +315,17 @@ describe('boxoffice sessions, keys', () => {
     await expect.poll(async () => (await boxoffice(['sessions', '--api-key', key])).stderr, { timeout: 60_000 }).toMatch(/UNAUTHENTICATED/)
   })
 
+  test('[C-50] make an enroll token, list it without its secret, revoke it', async () => {
+    const created = await boxoffice(['agents', 'enroll-token', 'create', 'for-one', '--one-use', '--expires-in', '600', '--json'])
+    const { id, token } = JSON.parse(created.stdout) as { id: string; token: string }
+    const listed = await boxoffice(['agents', 'enroll-token', 'list'])
+    expect(listed.stdout).toMatch(new RegExp(`^${id} +for-one +one `, 'm'))
+    expect(listed.stdout).not.toContain(token)
+    expect((await boxoffice(['agents', 'enroll-token', 'revoke', id])).code).toBe(0)
+    expect((await boxoffice(['agents', 'enroll-token', 'revoke', id])).stderr).toMatch(/NOT_FOUND/)
+    expect((await boxoffice(['agents', 'enroll-token', 'create', 'x', '--expires-in', 'soon'])).code).toBe(2)
+  })
+
   test('[C-49] rotate the signing keys; with --now those of before are refused, and sessions go on', async () => {
     expect((await boxoffice(['keys', 'rotate'])).stdout).toMatch(/^the next key is published/)
     const { code, stdout } = await boxoffice(['keys', 'rotate', '--now', '--json'])

@@ -10,6 +10,7 @@ import { Agents } from './agents.ts'
 import { RECONNECT_WINDOW_MS, retrying } from './backoff.ts'
 import { acceptBootstrap, isBrokerUnavailable } from './bootstrap.ts'
 import { type ControlPlane, createControlPlane, type ServerCredential } from './control-plane.ts'
+import { EnrollTokens } from './enroll-tokens.ts'
 import type { Fetch } from './http.ts'
 import { Keys } from './keys.ts'
 import { type OptionNames, refuseUnknown } from './known-options.ts'
@@ -83,6 +84,7 @@ export class Client {
   readonly sessions: Sessions
   readonly keys: Keys
   readonly agents: Agents
+  readonly enrollTokens: EnrollTokens
   readonly #controlPlane: ControlPlane
   readonly #options: ConnectOptions
   readonly #life = new AbortController()
@@ -105,6 +107,7 @@ export class Client {
     this.sessions = new Sessions(this.#controlPlane)
     this.keys = new Keys(this.#controlPlane)
     this.agents = new Agents(this.#controlPlane)
+    this.enrollTokens = new EnrollTokens(this.#controlPlane)
   }
 
   /** The session of a thread, or of another scope; its sandbox is ready when this resolves. */

@@ -1,4 +1,4 @@
-import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
+import { randomBytes } from 'node:crypto'
 import {
   type AgentChallenge,
   type AgentHeartbeatRequest,
@@ -20,6 +20,7 @@ import { grantRevocationsOf } from '../sessions/grants.ts'
 import type { AgentRecord, Store } from '../store/store.ts'
 import type { TokenIssuer } from '../tokens/issuer.ts'
 import type { SigningKeys } from '../tokens/keys.ts'
+import { type Enrollment, hashSecret, notEnrolled, sameSecret } from './enrollment.ts'
 import type { Inventory } from './inventory.ts'
 import type { AgentProofs } from './proof.ts'
 import type { AgentSilence } from './silence.ts'
@@ -30,7 +31,7 @@ export type RegistryOptions = {
   journal: JournalIntake
   keys: SigningKeys
   issuer: TokenIssuer
-  enrollToken: string
+  enrollment: Enrollment
   /** Whether others than this machine's users can reach the broker. */
   exposed: boolean
   profiles: ReadonlyMap<string, Profile>
@@ -55,39 +56,38 @@ export class AgentRegistry {
     this.#options = options
   }
 
-  requireEnrolled(enrollToken: string): void {
-    if (!sameSecret(enrollToken, this.#options.enrollToken))
-      throw new BoxofficeError('UNAUTHENTICATED', 'the enroll token is not the one of this broker; see its --enroll-token')
-  }
-
   /** 401 unless the token is that of this agent's latest registration. */
   async requireAgent(id: string, token: string): Promise<AgentRecord> {
     const agent = await this.#options.store.agents.byId(id)
-    if (agent === undefined || !sameSecret(hash(token), agent.tokenHash)) throw unknownAgent()
+    if (agent === undefined || !sameSecret(hashSecret(token), agent.tokenHash)) throw unknownAgent()
     return agent
   }
 
-  /** What the next registration of whoever holds the enroll token has to sign. */
+  /** What the next registration of whoever holds an enroll token has to sign. */
   challenge(): AgentChallenge {
     return this.#options.proofs.challenge()
   }
 
   /**
-   * 401 unless the caller holds the enroll token, 403 when the install has registered with another key before. Gives the agent a
-   * credential of its own, once per registration.
+   * 401 unless the caller holds an enroll token, 403 for one that was good once, and when the install has registered with another key
+   * before. Gives the agent a credential of its own, once per registration.
    */
   async register(enrollToken: string, request: RegisterAgentRequest, origin: Origin): Promise<RegisterAgentResponse> {
-    const { store, keys, issuer, proofs, silence, log, now, tokenTtlSeconds } = this.#options
-    this.requireEnrolled(enrollToken)
+    const { store, keys, issuer, enrollment, proofs, silence, log, now, tokenTtlSeconds } = this.#options
+    const enrollTokenId = await enrollment.admit(enrollToken)
     const publicKey = proofs.keyOf(request)
+    // Without one nothing would say that it is the install that has spent the token which comes again.
+    if (enrollTokenId !== null && publicKey === null)
+      throw new BoxofficeError('FORBIDDEN', 'this enroll token is for agents that have a key; update the agent')
     const agentToken = `bxa_${randomBytes(32).toString('base64url')}`
     const drift = Date.parse(request.clock) - now()
     const agent: AgentRecord = {
       id: `agt_${crypto.randomUUID()}`,
       installId: request.install_id,
       publicKey,
+      enrollTokenId,
       instanceId: request.instance_id,
-      tokenHash: hash(agentToken),
+      tokenHash: hashSecret(agentToken),
       publicUrl: request.public_url.replace(/\/+$/, ''),
       controlUrl: request.control_url.replace(/\/+$/, ''),
       dataplaneUrl: (request.dataplane_url ?? request.public_url).replace(/\/+$/, ''),
@@ -98,15 +98,19 @@ export class AgentRegistry {
       registeredAt: now(),
       lastSeenAt: now(),
     }
-    const id = await store.agents.register(agent, [auditEntry('agent.register', { ...origin, caller: agent.installId }, { ts: now() })])
-    if (id === undefined) {
+    const data = enrollTokenId === null ? null : { enroll_token_id: enrollTokenId }
+    const registered = await store.agents.register(agent, [
+      auditEntry('agent.register', { ...origin, caller: agent.installId }, { ts: now(), data }),
+    ])
+    if (registered.outcome === 'another_key') {
       log.warn({ install_id: agent.installId, ip: origin.ip }, 'a registration with another key than that of the install was refused')
       throw new BoxofficeError(
         'FORBIDDEN',
         'this install has registered with another key; if its key was lost, an operator runs: boxoffice agents rekey <agent id>',
       )
     }
-    agent.id = id
+    if (registered.outcome !== 'registered') throw notEnrolled(registered.outcome)
+    agent.id = registered.id
     silence.heard(agent.id, agent.lastSeenAt)
     if (Math.abs(agent.clockDriftMs) > DRIFT_WARNING_MS)
       log.warn({ agent_id: agent.id, clock_drift_ms: agent.clockDriftMs }, "an agent's clock differs; it judges tokens by this broker's")
@@ -187,9 +191,3 @@ export class AgentRegistry {
 }
 
 const unknownAgent = (): BoxofficeError => new BoxofficeError('UNAUTHENTICATED', 'the agent token is not valid any more; register again')
-
-const hash = (secret: string): string => createHash('sha256').update(secret).digest('base64url')
-
-/** Equal, in a time that does not depend on where they differ. */
-const sameSecret = (given: string, expected: string): boolean =>
-  timingSafeEqual(createHash('sha256').update(given).digest(), createHash('sha256').update(expected).digest())

@@ -37,6 +37,8 @@ export type AuditEvent =
   | 'signing_key.rotate'
   | 'agent.register'
   | 'agent.rekey'
+  | 'enroll_token.create'
+  | 'enroll_token.revoke'
   | 'access.refused'
   | 'dataplane.open'
   | 'dataplane.refused'

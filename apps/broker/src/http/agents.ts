@@ -10,6 +10,7 @@ import {
 } from '@boxoffice/protocol'
 import { z } from 'zod'
 import { isRootOperator } from '../access/principals.ts'
+import type { Enrollment } from '../agents/enrollment.ts'
 import type { AgentRegistry } from '../agents/registry.ts'
 import type { AgentRecord } from '../store/store.ts'
 import { type AnyRoute, defineRoute } from './route.ts'
@@ -28,23 +29,29 @@ const Agent = z.object({
   connected: z.boolean(),
 })
 
+export type AgentRoutesOptions = {
+  registry: AgentRegistry
+  enrollment: Enrollment
+  isHeard: (agent: AgentRecord) => boolean
+}
+
 /** Agents report here (contract 1); operators see them. */
-export const agentRoutes = (registry: AgentRegistry, isHeard: (agent: AgentRecord) => boolean): AnyRoute[] => [
+export const agentRoutes = ({ registry, enrollment, isHeard }: AgentRoutesOptions): AnyRoute[] => [
   defineRoute({
     method: 'POST',
     path: '/v1/agents/challenge',
-    summary: 'What a registration has to sign, once, within 60 s; the credential is the enroll token',
+    summary: 'What a registration has to sign, once, within 60 s; the credential is an enroll token',
     auth: 'enroll',
-    admit: (credential) => registry.requireEnrolled(credential),
+    admit: (credential) => enrollment.admit(credential).then(() => {}),
     responses: { 200: { description: 'A nonce, and for whom', schema: AgentChallenge } },
     handle: () => ({ status: 200, json: registry.challenge() }),
   }),
   defineRoute({
     method: 'POST',
     path: '/v1/agents/register',
-    summary: 'Register an agent; the credential is the enroll token',
+    summary: 'Register an agent; the credential is an enroll token',
     auth: 'enroll',
-    admit: (credential) => registry.requireEnrolled(credential),
+    admit: (credential) => enrollment.admit(credential).then(() => {}),
     body: RegisterAgentRequest,
     responses: { 200: { description: 'What the agent is told', schema: RegisterAgentResponse } },
     async handle({ credential, body, origin }) {

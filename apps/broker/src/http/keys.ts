@@ -4,7 +4,8 @@ import type { KeyService } from '../access/key-service.ts'
 import type { KeyRecord } from '../store/store.ts'
 import { type AnyRoute, defineRoute } from './route.ts'
 
-const Name = z
+/** What operators know something by. */
+export const Name = z
   .string()
   .min(1)
   .max(128)

@@ -15,6 +15,7 @@ export interface Store extends AsyncDisposable {
   readonly idempotency: IdempotencyStore
   readonly grants: GrantStore
   readonly agents: AgentStore
+  readonly enrollTokens: EnrollTokenStore
   readonly keys: KeyStore
   readonly audit: AuditStore
   readonly events: EventStore
@@ -189,6 +190,8 @@ export type AgentRecord = {
   installId: string
   /** Ed25519, the `x` of its JWK; null until it has registered with a key. */
   publicKey: string | null
+  /** The id of the enroll token of its latest registration; null for the configured one. */
+  enrollTokenId: string | null
   instanceId: string
   tokenHash: string
   publicUrl: string
@@ -203,17 +206,47 @@ export type AgentRecord = {
   lastSeenAt: number
 }
 
+export type RegisterOutcome =
+  | { outcome: 'registered'; id: string }
+  /** The install has registered with another key before. */
+  | { outcome: 'another_key' }
+  /** What the enroll token has become. */
+  | { outcome: 'revoked' | 'expired' | 'spent' }
+
 export interface AgentStore {
   /**
-   * Inserts, or replaces all but the id of the agent with the same `installId`; gives the id that holds. Undefined, and nothing is
-   * written, when that one has another key.
+   * Inserts, or replaces all but the id of the agent with the same `installId`, and spends the enroll token unless it is the one by
+   * which this install with this key came before. Otherwise nothing is written.
    */
-  register(agent: AgentRecord, audit: readonly AuditEntry[]): Promise<string | undefined>
+  register(agent: AgentRecord, audit: readonly AuditEntry[]): Promise<RegisterOutcome>
   /** False when there is no such agent. */
   forgetKey(id: string, audit: readonly AuditEntry[]): Promise<boolean>
   byId(id: string): Promise<AgentRecord | undefined>
   list(): Promise<AgentRecord[]>
   seen(id: string, now: number, provider: ProviderReport): Promise<void>
+}
+
+export type EnrollTokenRecord = {
+  id: string
+  /** SHA-256 of the token, base64url; the token itself is shown once and never kept. */
+  hash: string
+  name: string
+  oneUse: boolean
+  createdAt: number
+  expiresAt: number | null
+  /** When it enrolled an install last, and the id of that agent. */
+  usedAt: number | null
+  usedBy: string | null
+  revokedAt: number | null
+}
+
+export interface EnrollTokenStore {
+  insert(token: EnrollTokenRecord, audit: readonly AuditEntry[]): Promise<void>
+  byHash(hash: string): Promise<EnrollTokenRecord | undefined>
+  /** Newest first. */
+  list(): Promise<EnrollTokenRecord[]>
+  /** False when there is no such token, or it was revoked before. */
+  revoke(id: string, now: number, audit: readonly AuditEntry[]): Promise<boolean>
 }
 
 export type KeyRole = 'operator' | 'user'

@@ -1,10 +1,11 @@
 import { Command } from 'commander'
 import { type ConnectionFlags, connectTo, withConnection } from '../settings/connection.ts'
 import { printJson, table } from '../terminal/output.ts'
+import { enrollTokenCommand } from './enroll-tokens.ts'
 
 export const agentsCommand = (): Command =>
   new Command('agents')
-    .summary('list agents, or let one register with another key')
+    .summary('list agents, let one register with another key; tokens by which they register')
     .addCommand(
       withConnection(new Command('list')).summary('list agents').option('--json', 'one JSON object: {"agents":[…]}').action(listAgents),
     )
@@ -14,6 +15,7 @@ export const agentsCommand = (): Command =>
         .argument('<id>')
         .action(rekeyAgent),
     )
+    .addCommand(enrollTokenCommand())
 
 const listAgents = async ({ json, ...flags }: ConnectionFlags & { json?: boolean }): Promise<void> => {
   using client = connectTo(flags)

@@ -1,13 +1,15 @@
 import { ProviderReport, type RelayPreference } from '@boxoffice/protocol'
-import type { AgentRecord, AgentStore } from '../store.ts'
+import type { AgentRecord, AgentStore, RegisterOutcome } from '../store.ts'
 import type { AppendAudit } from './audit.ts'
 import type { Db } from './database.ts'
+import type { Spent, SqliteEnrollTokens } from './enroll-tokens.ts'
 import type { Write } from './writer.ts'
 
 type Row = {
   id: string
   install_id: string
   public_key: string | null
+  enroll_token_id: string | null
   instance_id: string
   token_hash: string
   public_url: string
@@ -21,36 +23,44 @@ type Row = {
   last_seen_at: number
 }
 
-export function sqliteAgents(db: Db, write: Write, appendAudit: AppendAudit): AgentStore {
-  const register = db
-    .prepare(
-      `INSERT INTO agents (id, install_id, public_key, instance_id, token_hash, public_url, control_url, dataplane_url, relay, provider, version, clock_drift_ms, registered_at, last_seen_at)
-       VALUES (@id, @installId, @publicKey, @instanceId, @tokenHash, @publicUrl, @controlUrl, @dataplaneUrl, @relay, @provider, @version, @clockDriftMs, @registeredAt, @lastSeenAt)
-       ON CONFLICT (install_id) DO UPDATE SET public_key = excluded.public_key, instance_id = excluded.instance_id, token_hash = excluded.token_hash,
+type Parts = { audit: AppendAudit; enrollTokens: SqliteEnrollTokens }
+
+export function sqliteAgents(db: Db, write: Write, { audit: appendAudit, enrollTokens }: Parts): AgentStore {
+  const byInstall = db.prepare<[string], Row>('SELECT * FROM agents WHERE install_id = ?')
+  const put = db.prepare(
+    `INSERT INTO agents (id, install_id, public_key, enroll_token_id, instance_id, token_hash, public_url, control_url, dataplane_url, relay, provider, version, clock_drift_ms, registered_at, last_seen_at)
+       VALUES (@id, @installId, @publicKey, @enrollTokenId, @instanceId, @tokenHash, @publicUrl, @controlUrl, @dataplaneUrl, @relay, @provider, @version, @clockDriftMs, @registeredAt, @lastSeenAt)
+       ON CONFLICT (install_id) DO UPDATE SET public_key = excluded.public_key, enroll_token_id = excluded.enroll_token_id, instance_id = excluded.instance_id, token_hash = excluded.token_hash,
          public_url = excluded.public_url, control_url = excluded.control_url, dataplane_url = excluded.dataplane_url, relay = excluded.relay, provider = excluded.provider,
          version = excluded.version, clock_drift_ms = excluded.clock_drift_ms, registered_at = excluded.registered_at,
-         last_seen_at = excluded.last_seen_at
-       WHERE agents.public_key IS NULL OR agents.public_key = excluded.public_key
-       RETURNING id`,
-    )
-    .pluck()
+         last_seen_at = excluded.last_seen_at`,
+  )
   const forgetKey = db.prepare('UPDATE agents SET public_key = NULL WHERE id = ?')
   const byId = db.prepare<[string], Row>('SELECT * FROM agents WHERE id = ?')
   const list = db.prepare<[], Row>('SELECT * FROM agents ORDER BY registered_at, id')
   const seen = db.prepare('UPDATE agents SET last_seen_at = ?, provider = ? WHERE id = ?')
+  const spend = ({ enrollTokenId, publicKey, registeredAt }: AgentRecord, id: string, before: Row | undefined): Spent => {
+    if (enrollTokenId === null) return 'ok'
+    const again = before?.enroll_token_id === enrollTokenId && publicKey !== null && before.public_key === publicKey
+    if (!again) return enrollTokens.spend(enrollTokenId, id, registeredAt)
+    return enrollTokens.isRevoked(enrollTokenId) ? 'revoked' : 'ok'
+  }
   const dataVersion = db.prepare('PRAGMA data_version').pluck()
   /** `ensure` needs its agent each time. What is known here is good until another broker commits something. */
   const known = new Map<string, AgentRecord>()
   let version: unknown
   return {
     register: async (agent, audit) =>
-      write.vital(() => {
-        const row = { ...agent, provider: JSON.stringify(agent.provider), clockDriftMs: Math.round(agent.clockDriftMs) }
-        const id = register.get(row) as string | undefined
-        if (id === undefined) return undefined
+      write.vital((): RegisterOutcome => {
+        const before = byInstall.get(agent.installId)
+        if (before !== undefined && before.public_key !== null && before.public_key !== agent.publicKey) return { outcome: 'another_key' }
+        const id = before?.id ?? agent.id
+        const spent = spend(agent, id, before)
+        if (spent !== 'ok') return { outcome: spent }
+        put.run({ ...agent, provider: JSON.stringify(agent.provider), clockDriftMs: Math.round(agent.clockDriftMs) })
         appendAudit(audit)
         known.delete(id)
-        return id
+        return { outcome: 'registered', id }
       }),
     forgetKey: async (id, audit) =>
       write(() => {
@@ -96,6 +106,7 @@ const toAgent = (row: Row): AgentRecord => ({
   id: row.id,
   installId: row.install_id,
   publicKey: row.public_key,
+  enrollTokenId: row.enroll_token_id,
   instanceId: row.instance_id,
   tokenHash: row.token_hash,
   publicUrl: row.public_url,

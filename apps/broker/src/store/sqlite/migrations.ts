@@ -250,4 +250,19 @@ export const MIGRATIONS: readonly string[] = [
     journal_seq INTEGER
   ) STRICT, WITHOUT ROWID;
   `,
+  `
+  -- [C-50] Tokens by which installs register, beside the configured one.
+  CREATE TABLE enroll_tokens (
+    id TEXT PRIMARY KEY,
+    hash TEXT NOT NULL UNIQUE,
+    name TEXT NOT NULL,
+    one_use INTEGER NOT NULL,
+    created_at INTEGER NOT NULL,
+    expires_at INTEGER,
+    used_at INTEGER,
+    used_by TEXT,
+    revoked_at INTEGER
+  ) STRICT, WITHOUT ROWID;
+  ALTER TABLE agents ADD COLUMN enroll_token_id TEXT;
+  `,
 ]

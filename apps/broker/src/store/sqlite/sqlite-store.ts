@@ -5,6 +5,7 @@ import { sqliteAudit } from './audit.ts'
 import { sqliteBrokers } from './brokers.ts'
 import { openDatabase } from './database.ts'
 import { sqliteEndings } from './endings.ts'
+import { sqliteEnrollTokens } from './enroll-tokens.ts'
 import { sqliteEvents } from './events.ts'
 import { sqliteGrants } from './grants.ts'
 import { sqliteIdempotency } from './idempotency.ts'
@@ -29,6 +30,7 @@ export async function openSqliteStore(path: string): Promise<Store> {
   const workspaces = sqliteWorkspaces(db, write)
   const endings = sqliteEndings(db, write, events.append)
   const grants = sqliteGrants(db, write, audit.append)
+  const enrollTokens = sqliteEnrollTokens(db, write, audit.append)
   const ping = db.prepare('SELECT 1')
   return {
     sessions: sqliteSessions(db, write, {
@@ -44,7 +46,8 @@ export async function openSqliteStore(path: string): Promise<Store> {
     scopes,
     idempotency,
     grants: grants.store,
-    agents: sqliteAgents(db, write, audit.append),
+    agents: sqliteAgents(db, write, { audit: audit.append, enrollTokens }),
+    enrollTokens: enrollTokens.store,
     keys: sqliteKeys(db, write, audit.append),
     audit: audit.store,
     events: events.store,
