@@ -23,7 +23,7 @@ keys.seed(issuer.jwks)
 const agent = createAuthenticator({
   ...{ keys, now },
   revocations: createRevocationStore(now),
-  sandboxes: { get: () => undefined },
+  sandboxes: { get: () => undefined, isAwaited: () => false },
   issuer: () => ISSUER,
 })
 const relay = sessionTokenVerifier({

@@ -1,7 +1,15 @@
 import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
-import type { AgentHeartbeatRequest, JournalEntry, Jwks, RegisterAgentRequest, SandboxReport, SandboxUntold } from '@boxoffice/protocol'
+import type {
+  AgentHeartbeatRequest,
+  JournalEntry,
+  Jwks,
+  ProviderReport,
+  RegisterAgentRequest,
+  SandboxReport,
+  SandboxUntold,
+} from '@boxoffice/protocol'
 import { getRequestListener } from '@hono/node-server'
 import { type Logger, pino } from 'pino'
 import { Registry } from 'prom-client'
@@ -23,10 +31,11 @@ import { httpServer, listen, listenOnSocket, readTls } from './listeners.ts'
 import { createMountPolicy } from './mounts/policy.ts'
 import { operations } from './operations.ts'
 import { providerCandidates } from './providers/candidates.ts'
-import { type Candidate, createProviderSlot } from './providers/slot.ts'
+import { type Candidate, createProviderSlot, type ProviderSlot } from './providers/slot.ts'
+import { recoveringError } from './sandbox/end.ts'
 import { createLayout } from './sandbox/layout.ts'
 import { createSandboxManager, type SandboxManager } from './sandbox/manager.ts'
-import { createRecovery, type Recovery } from './sandbox/recovery.ts'
+import { openRecovery, type Recovery } from './sandbox/recovery.ts'
 import { claimOwners, createUids } from './sandbox/uids.ts'
 import { createWatch } from './sandbox/watch.ts'
 import { type BrokerClient, createBrokerClient } from './uplink/broker-client.ts'
@@ -169,13 +178,21 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
       journal: countEnds(metrics, journal),
       log,
     })
-    const recovery = createRecovery({ manager, revocations, dataDirectory: directory.path, log })
+    const recovery = await openRecovery({ manager, revocations, dataDirectory: directory.path, log })
+    // An agent that does not know yet what it has takes nothing new, and what it does not report is not missing.
+    const providerReport = (): ProviderReport => {
+      const report = slot.report()
+      return manager.isRecovering ? { ...report, available: false, reason: report.reason ?? recoveringError().message } : report
+    }
     const heartbeat = (partial: boolean, entries: JournalEntry[], ended: readonly SandboxReport[] = []): AgentHeartbeatRequest => {
       keysAtReport = keys.version
       // A wake is news of the session's state, too.
       const woken = new Set(entries.filter(({ type }) => type === 'wake').map(({ sandbox_id: id }) => id))
       const sandboxes = manager.reports(({ state, id }) => !partial || state === 'lost' || woken.has(id))
-      return { instance_id: instanceId, provider: slot.report(), sandboxes: [...sandboxes, ...ended], partial, journal: entries }
+      return {
+        ...{ instance_id: instanceId, provider: providerReport(), journal: entries },
+        ...{ sandboxes: [...sandboxes, ...ended], partial: partial || manager.isRecovering },
+      }
     }
     // The certificate of a TLS listener is for the name that clients know.
     const dataplaneUrl = (): string | undefined => config.dataplaneUrl ?? (overrides.besideBroker && tls === undefined ? url : undefined)
@@ -186,8 +203,9 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
       control_url: config.controlUrl ?? controlUrl,
       ...(dataplaneUrl() === undefined ? {} : { dataplane_url: dataplaneUrl() }),
       relay: config.relay,
-      provider: slot.report(),
+      provider: providerReport(),
       sandboxes: manager.reports(),
+      partial: manager.isRecovering,
       clock: new Date(wall()).toISOString(),
       version: VERSION,
     })
@@ -206,7 +224,7 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
       onInstructions: async (instructions) => {
         revocations.apply(instructions.revocations)
         if (instructions.jwks !== undefined && keys.version === keysAtReport) await onKeys(instructions.jwks)
-        manager.pool.setTargets(slot.provider === undefined ? [] : instructions.pools)
+        manager.pool.setTargets(slot.provider === undefined || manager.isRecovering ? [] : instructions.pools)
         await recovery.settle(instructions.decisions)
       },
       onRefused: overrides.onRefused ?? (() => {}),
@@ -214,13 +232,13 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
     })
     // After the listeners have drained, and before the broker hears the last of this agent.
     teardown.defer(async () => {
-      const ended = config.destroyOnExit ? await endSandboxes(manager, recovery, log) : []
+      const ended = config.destroyOnExit ? await endSandboxes({ slot, manager, recovery, log }) : []
       await manager.close()
       await uplink.sayLast(ended)
     })
     countSandboxes(metrics, manager)
 
-    const watch = createWatch({ slot, manager, recovery, log })
+    const watch = createWatch({ slot, manager, recovery, onAdopted: () => uplink.reportNow(), log })
     teardown.defer(() => watch.close())
     await watch.start()
 
@@ -239,6 +257,7 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
     })
     const unreadiness = (): string[] => [
       ...(slot.reason === null ? [] : [`provider: ${slot.reason}`]),
+      ...(slot.reason === null && manager.isRecovering ? [`sandboxes: ${recoveringError().message}`] : []),
       ...(uplink.agentId === undefined ? ['broker: not registered yet'] : []),
     ]
     const other = operations({ unreadiness, metrics })
@@ -296,8 +315,11 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
   }
 }
 
+type Ending = { slot: ProviderSlot; manager: SandboxManager; recovery: Recovery; log: Logger }
+
 /** Leaves nothing of this install running [2-27]; those of which no record says anything included. */
-const endSandboxes = async (manager: SandboxManager, recovery: Recovery, log: Logger): Promise<SandboxReport[]> => {
+const endSandboxes = async ({ slot, manager, recovery, log }: Ending): Promise<SandboxReport[]> => {
+  if (slot.provider !== undefined && manager.isRecovering) await recovery.adopt(slot.provider)
   const ended = await manager.destroyAll()
   await recovery.settle([])
   log.info({ sandboxes: ended.length }, 'the sandboxes have ended with the agent (--destroy-on-exit)')

@@ -16,7 +16,13 @@ let revocations: RevocationStore
 let auth: Authenticator
 
 const authenticator = (keys: KeySource = createKeySource({ load: () => Promise.resolve(issuer.jwks) })): Authenticator =>
-  createAuthenticator({ keys, revocations, sandboxes: { get: () => undefined }, issuer: () => ISSUER, now: () => now })
+  createAuthenticator({
+    keys,
+    revocations,
+    sandboxes: { get: () => undefined, isAwaited: () => false },
+    issuer: () => ISSUER,
+    now: () => now,
+  })
 
 beforeEach(() => {
   issuer = createTestIssuer({ sandboxId, sessionId })

@@ -84,6 +84,8 @@ export const RegisterAgentRequest = z.object({
   relay: RelayPreference,
   provider: ProviderReport,
   sandboxes: z.array(SandboxReport),
+  /** Not all sandboxes: the provider has not told yet what an earlier run of the agent left. */
+  partial: z.boolean().optional(),
   /** The agent's clock, RFC 3339, for the drift report [C-48]. */
   clock: z.string(),
   version: z.string(),

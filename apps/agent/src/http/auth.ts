@@ -9,6 +9,7 @@ import {
   TOKEN_ALGORITHM,
 } from '@boxoffice/protocol'
 import { compactVerify, decodeProtectedHeader } from 'jose'
+import { recoveringError } from '../sandbox/end.ts'
 import type { Sandbox, SandboxDirectory } from '../sandbox/sandbox.ts'
 import type { KeySource } from './keys.ts'
 import type { RevocationStore } from './revocations.ts'
@@ -126,9 +127,10 @@ export const createAuthenticator = ({ keys, revocations, sandboxes, issuer, now 
     require(claims, capability) {
       if (!revocations.granted(claims).includes(capability)) throw capabilityDenied(capability)
     },
-    exists: (sandboxId) => sandboxes.get(sandboxId) !== undefined,
+    exists: (sandboxId) => sandboxes.get(sandboxId) !== undefined || sandboxes.isAwaited(sandboxId),
     sandbox(claims) {
       const sandbox = sandboxes.get(claims.sandbox_id)
+      if (sandbox === undefined && sandboxes.isAwaited(claims.sandbox_id)) throw recoveringError()
       if (sandbox === undefined) throw new BoxofficeError('SANDBOX_LOST', 'The sandbox is gone; negotiate again')
       if (sandbox.sessionId !== claims.sid) throw new BoxofficeError('FORBIDDEN', 'The session token is for another session')
       if (sandbox.generation !== claims.gen) {

@@ -15,6 +15,7 @@ import { bodyLimit } from 'hono/body-limit'
 import type { ContentfulStatusCode } from 'hono/utils/http-status'
 import type { Logger } from 'pino'
 import { z } from 'zod'
+import { recoveringError } from '../sandbox/end.ts'
 import type { SandboxManager } from '../sandbox/manager.ts'
 import type { VerifyControlToken } from './control-auth.ts'
 import type { RevocationStore } from './revocations.ts'
@@ -39,7 +40,11 @@ export const createControlApp = ({ manager, revocations, onKeys, untold, verify,
       const request = await parse(c, CreateSandboxRequest)
       return c.json(await manager.ensureForSession(c.req.param('session'), request))
     })
-    .get('/control/v1/sandboxes', (c) => c.json({ sandboxes: manager.reports() }))
+    .get('/control/v1/sandboxes', (c) => {
+      // Who asks for all takes what is not among them to be gone.
+      if (manager.isRecovering) throw recoveringError()
+      return c.json({ sandboxes: manager.reports() })
+    })
     .get('/control/v1/sandboxes/:id', (c) => c.json(manager.report(c.req.param('id'))))
     .post('/control/v1/sandboxes/:id/suspend', async (c) => {
       const { mode } = await parse(c, SuspendRequest)

@@ -27,5 +27,12 @@ export const KILL_CAUSES: Record<EndCause, KillCause> = {
 export const lostError = (reason: string): BoxofficeError =>
   new BoxofficeError('SANDBOX_LOST', `The sandbox is gone (${reason}); negotiate again`)
 
+/** While the provider has not listed what an earlier run of the agent left. */
+export const recoveringError = (): BoxofficeError =>
+  new BoxofficeError('BACKEND_UNAVAILABLE', 'the agent is looking for the sandboxes of its earlier run; try again', {
+    retryAfter: 2,
+    details: { reason: 'agent_recovering' },
+  })
+
 export const startingError = (cause?: unknown): BoxofficeError =>
   new BoxofficeError('SANDBOX_STARTING', 'The sandbox is starting; try again', { retryAfter: 1, cause })

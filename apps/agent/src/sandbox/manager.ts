@@ -14,7 +14,7 @@ import { workspaceUsage } from '../mounts/workspace-usage.ts'
 import type { Provider, SandboxHandle } from '../providers/provider.ts'
 import { createSupervisorLink } from '../supervisor/supervisor-link.ts'
 import type { Journal } from '../uplink/journal.ts'
-import { AGENT_STOPPED, type EndCause, type EndReason, lostError, REMADE } from './end.ts'
+import { AGENT_STOPPED, type EndCause, type EndReason, lostError, REMADE, recoveringError } from './end.ts'
 import { LiveSandbox } from './live-sandbox.ts'
 import { createPlanner, type PlannerOptions } from './planner.ts'
 import { createPool, type Pool } from './pool.ts'
@@ -55,6 +55,10 @@ export interface SandboxManager extends SandboxDirectory {
   workspaceUsage(id: string, maxEntries: number): Promise<WorkspaceUsage>
   /** Leaves nothing: container, processes, socket, directories, uid. One that is gone already is fine. */
   destroy(id: string, reason: EndReason, options?: { keepWorkspace?: boolean }): Promise<void>
+  /** Takes note of what an earlier run has left, before anything is made; each waits for its `adopt`. */
+  expect(files: readonly SandboxFile[]): void
+  /** Whether `reports` and `get` leave out sandboxes that are still to be adopted; until then nothing is made or said to be gone. */
+  readonly isRecovering: boolean
   adopt(file: SandboxFile, handle: SandboxHandle | undefined): Promise<LiveSandbox>
   /** Asks the engine about every sandbox whose supervisor is not linked: the link ends with PID 1, so a linked one is there. */
   verifyAll(): Promise<void>
@@ -69,6 +73,7 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
   const { layout, uids, log } = options
   const sandboxes = new Map<string, LiveSandbox>()
   const bySession = new Map<string, LiveSandbox>()
+  const awaited = new Map<string, SandboxFile>()
   const byWorkspace = createWorkspaceIndex()
   const provisioning = new Map<string, { mounts: MountSet; record: Promise<SandboxRecord> }>()
   const ending = new Map<string, { file: SandboxFile; ending: { kept: boolean; ended: Promise<void> } }>()
@@ -136,6 +141,8 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
 
   // Not async: nothing may come between the look and the entry.
   const ensureForSession = (sessionId: string, request: CreateSandboxRequest): Promise<SandboxRecord> => {
+    // One of those that are awaited may be the session's, or have its workspace.
+    if (awaited.size > 0) return Promise.reject(recoveringError())
     const underWay = provisioning.get(sessionId)
     if (underWay !== undefined && sameMounts(underWay.mounts, request)) return underWay.record
     // Each has its turn, and finds what the one before it has left.
@@ -182,6 +189,7 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
   }
 
   const destroy = (id: string, reason: EndCause, { keepWorkspace = false }: { keepWorkspace?: boolean } = {}): Promise<void> => {
+    if (awaited.has(id)) return Promise.reject(recoveringError())
     const sandbox = sandboxes.get(id)
     if (sandbox === undefined) return ending.get(id)?.ending.ended ?? Promise.resolve()
     sandboxes.delete(id)
@@ -217,13 +225,14 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
     uids,
     users: (name) =>
       byWorkspace.get(name).flatMap((id) => {
-        const sandbox = sandboxes.get(id)
-        return sandbox === undefined ? (ending.get(id) ?? []) : { file: sandbox.file, ending: null }
+        const file = sandboxes.get(id)?.file ?? awaited.get(id)
+        return file === undefined ? (ending.get(id) ?? []) : { file, ending: null }
       }),
     destroy,
   })
 
   const known = (id: string): LiveSandbox => {
+    if (awaited.has(id)) throw recoveringError()
     const sandbox = sandboxes.get(id)
     if (sandbox === undefined) throw new BoxofficeError('BINDING_NOT_FOUND', `no sandbox ${id} on this agent`)
     return sandbox
@@ -256,6 +265,7 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
       const sandbox = sandboxes.get(id)
       return sandbox === undefined || sandbox.file.session_id === null ? undefined : sandbox
     },
+    isAwaited: (id) => awaited.has(id),
     ensureForSession,
     get count() {
       return sandboxes.size
@@ -272,8 +282,18 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
     },
     workspaceUsage: (id, maxEntries) => workspaceUsage(workspaceDirectory(layout, known(id).file), maxEntries),
     destroy,
+    expect(files) {
+      for (const file of files) {
+        awaited.set(file.sandbox_id, file)
+        byWorkspace.add(file)
+      }
+    },
+    get isRecovering() {
+      return awaited.size > 0
+    },
     async adopt(file, handle) {
       const sandbox = live(file, options.provider())
+      awaited.delete(file.sandbox_id)
       await sandbox.adopt(handle, profileHash(file.profile, options.defaultImage, file.host_workspace) === file.profile_hash)
       if (file.session_id === null && sandbox.lost === undefined) pool.adopt(sandbox)
       return sandbox

@@ -9,8 +9,8 @@ import { loadSandboxFiles } from './record-file.ts'
 
 /** What an earlier run left: sandboxes that are adopted at once, and strays that wait for the broker's word. */
 export interface Recovery {
-  /** Finds and adopts. A failure of the engine's listing is a warning, not an end [2-30]. */
-  adopt(provider: Provider): Promise<void>
+  /** Finds and adopts. False when the engine could not list its sandboxes: a warning, not an end [2-30]; call it again. */
+  adopt(provider: Provider): Promise<boolean>
   /** Does what the broker decided about the inventory, and removes strays with it, all at once [2-29]. */
   settle(decisions: AgentInstructions['decisions']): Promise<void>
 }
@@ -22,14 +22,22 @@ export type RecoveryOptions = {
   log: Logger
 }
 
-export const createRecovery = ({ manager, revocations, dataDirectory, log }: RecoveryOptions): Recovery => {
+/** Reads the records of the earlier run and has the manager expect their sandboxes; to be awaited before any sandbox is made. */
+export const openRecovery = async ({ manager, revocations, dataDirectory, log }: RecoveryOptions): Promise<Recovery> => {
   let strays: { provider: Provider; handle: SandboxHandle }[] = []
+  let hasWarned = false
+  const files = await loadSandboxFiles(join(dataDirectory, 'sandboxes'), (directory, err) =>
+    log.warn({ directory, err }, 'a sandbox directory without a record is removed'),
+  )
+  await removeUnused(join(dataDirectory, 'workspaces'), new Set(files.map(({ workspace }) => workspace)))
+  manager.expect(files)
 
   const listed = async (provider: Provider): Promise<SandboxHandle[] | undefined> => {
     try {
       return await Array.fromAsync(provider.list())
     } catch (err) {
-      log.warn({ err }, 'the provider could not list its sandboxes; none is adopted or cleaned up')
+      if (!hasWarned) log.warn({ err }, 'the provider could not list its sandboxes; none is adopted or cleaned up until it does')
+      hasWarned = true
       return undefined
     }
   }
@@ -37,21 +45,20 @@ export const createRecovery = ({ manager, revocations, dataDirectory, log }: Rec
   return {
     async adopt(provider) {
       const handles = await listed(provider)
-      if (handles === undefined) return
-      const files = await loadSandboxFiles(join(dataDirectory, 'sandboxes'), (directory, err) =>
-        log.warn({ directory, err }, 'a sandbox directory without a record is removed'),
-      )
-      const unknown = new Set(handles)
-      for (const file of files) {
+      if (handles === undefined) return false
+      // What has been made since the start is no stray.
+      const made = new Set(manager.reports().map(({ sandbox_id: id }) => id))
+      const unknown = new Set(handles.filter(({ id }) => !made.has(id)))
+      for (const file of files.filter(({ sandbox_id: id }) => manager.isAwaited(id))) {
         const handle = handles.find(({ id }) => id === file.sandbox_id)
         if (handle !== undefined) unknown.delete(handle)
         await manager
           .adopt(file, handle)
           .catch((err: unknown) => log.error({ err, sandbox_id: file.sandbox_id }, 'a sandbox could not be adopted'))
       }
-      await removeUnused(join(dataDirectory, 'workspaces'), new Set(files.map(({ workspace }) => workspace)))
       strays = [...unknown].map((handle) => ({ provider, handle }))
       if (files.length > 0 || strays.length > 0) log.info({ adopted: files.length, strays: strays.length }, 'recovered sandboxes')
+      return !manager.isRecovering
     },
     async settle(decisions) {
       const removals = decisions

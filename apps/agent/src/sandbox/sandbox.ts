@@ -46,4 +46,6 @@ export interface Sandbox {
 export interface SandboxDirectory {
   /** The live sandbox of this id that is assigned to a session, else undefined. Synchronous: it is on the hot path. */
   get(id: string): Sandbox | undefined
+  /** Whether a record of an earlier run names it and its provider has not listed it yet: it is neither known nor gone. */
+  isAwaited(id: string): boolean
 }

@@ -6,15 +6,25 @@ import type { Recovery } from './recovery.ts'
 /** So that a sandbox that dies outside is known within five seconds [4-95]. */
 const LOOK_EVERY_MS = 2000
 
-export type WatchOptions = { slot: ProviderSlot; manager: SandboxManager; recovery: Recovery; log: Logger }
+export type WatchOptions = {
+  slot: ProviderSlot
+  manager: SandboxManager
+  recovery: Recovery
+  /** What an earlier run left has been adopted. */
+  onAdopted: () => void
+  log: Logger
+}
 
-/** Looks after the provider and, with it, after every sandbox. What an earlier run left is adopted when the provider first answers. */
+/**
+ * Looks after the provider and, with it, after every sandbox. What an earlier run left is adopted once the provider has listed its
+ * sandboxes; each look tries again until then.
+ */
 export interface Watch {
   start(): Promise<void>
   close(): Promise<void>
 }
 
-export const createWatch = ({ slot, manager, recovery, log }: WatchOptions): Watch => {
+export const createWatch = ({ slot, manager, recovery, onAdopted, log }: WatchOptions): Watch => {
   let adopted = false
   let timer: NodeJS.Timeout | undefined
   let looking: Promise<void> = Promise.resolve()
@@ -24,8 +34,8 @@ export const createWatch = ({ slot, manager, recovery, log }: WatchOptions): Wat
     const available = await slot.look()
     if (!available || slot.provider === undefined) return
     if (adopted) return manager.verifyAll()
-    adopted = true
-    await recovery.adopt(slot.provider)
+    adopted = await recovery.adopt(slot.provider)
+    if (adopted) onAdopted()
   }
 
   const turn = (): void => {

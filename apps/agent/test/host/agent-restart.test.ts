@@ -3,7 +3,10 @@ import { chmod, mkdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import type { AgentReady } from '../../src/index.ts'
+import { createLocalProvider } from '../../src/providers/local/local.ts'
+import type { Provider } from '../../src/providers/provider.ts'
 import { TestAgents } from './support/agents.ts'
+import { silent } from './support/host.ts'
 
 const agents = TestAgents.forEachTest()
 
@@ -134,5 +137,62 @@ describe('[C-30] what the broker denied', () => {
     expect(await ask(ready, sandbox, { jti: 'denied' })).toEqual([401, 'UNAUTHENTICATED'])
     expect(await ask(ready, sandbox, { sub: 'narrowed', iat: now })).toEqual([403, 'CAPABILITY_DENIED'])
     expect(await ask(ready, sandbox, { sub: 'narrowed', iat: now + 1 })).toEqual([200, undefined])
+  })
+})
+
+describe('[2-30, 4-95] an agent that starts while its engine is away', () => {
+  /** The local provider, whose engine answers or lists when the test says so. */
+  const engine = () => {
+    const state = { answers: true, lists: true, refused: 0 }
+    const open = async (): Promise<Provider> => {
+      const fields = { dataDirectory: agents.dataDir, installId: 'feed000000000000', isolation: 'auto' as const, log: silent }
+      return new Proxy(await createLocalProvider(fields), {
+        get(target, name) {
+          if (name === 'probe' && !state.answers) return async () => ({ available: false, reason: 'the engine is down' })
+          if (name === 'list' && !state.lists)
+            return () => {
+              state.refused++
+              throw new Error('the engine does not list')
+            }
+          const value: unknown = Reflect.get(target, name)
+          return typeof value === 'function' ? value.bind(target) : value
+        },
+      })
+    }
+    return { state, candidates: [{ name: 'local', open }] }
+  }
+
+  test.each([
+    ['does not answer', { answers: false, lists: false }],
+    ['answers and cannot list', { answers: true, lists: false }],
+  ])('which %s: its sandboxes are neither missing nor gone, and are adopted when it is back', async (_, away) => {
+    const { state, candidates } = engine()
+    const { agent, ...first } = await agents.begin({ destroyOnExit: false }, { candidates })
+    const id = String((await agents.create(first, 's1')).body?.sandbox_id)
+    await agents.end(agent)
+
+    Object.assign(state, away)
+    const ready = await agents.begin({}, { candidates })
+    expect(agents.broker.registrations[1]).toMatchObject({ partial: true, sandboxes: [], provider: { available: false } })
+    await agents.broker.heartbeat(({ instance_id: instance }) => instance === agents.broker.registrations[1]?.instance_id)
+    const recovering = { status: 503, body: { error: { code: 'BACKEND_UNAVAILABLE', details: { reason: 'agent_recovering' } } } }
+    expect(await ask(ready, id)).toEqual([503, 'BACKEND_UNAVAILABLE'])
+    expect(await agents.control(ready, 'GET', `/control/v1/sandboxes/${id}`)).toMatchObject(recovering)
+    expect(await agents.control(ready, 'GET', '/control/v1/sandboxes')).toMatchObject(recovering)
+    expect(await agents.control(ready, 'DELETE', `/control/v1/sandboxes/${id}`)).toMatchObject(recovering)
+    expect(await agents.create(ready, 's1')).toMatchObject(recovering)
+    // One that no record names is as unknown as ever.
+    expect(await ask(ready, 'sbx_00000000000000000000000000')).toEqual([503, 'SANDBOX_LOST'])
+
+    // The engine answers first, and lists later.
+    state.answers = true
+    if (!away.answers) await agents.broker.heartbeat(() => state.refused > 0)
+    state.lists = true
+    const { sandboxes } = await agents.broker.heartbeat(({ partial, instance_id: instance }) => {
+      return !partial && instance === agents.broker.registrations[1]?.instance_id
+    })
+    expect(sandboxes).toMatchObject([{ sandbox_id: id, session_id: 's1', state: 'running' }])
+    expect(await ask(ready, id)).toEqual([200, undefined])
+    expect((await agents.create(ready, 's1')).body?.sandbox_id).toBe(id)
   })
 })

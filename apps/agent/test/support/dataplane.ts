@@ -70,7 +70,7 @@ export class TestDataplane {
     const issuer = createTestIssuer({ sandboxId: sandbox.id, sessionId: sandbox.sessionId })
     const revocations = createRevocationStore(now)
     const journal = createJournal(new Registry())
-    const sandboxes: SandboxDirectory = { get: (id) => (id === sandbox.id ? sandbox : undefined) }
+    const sandboxes: SandboxDirectory = { get: (id) => (id === sandbox.id ? sandbox : undefined), isAwaited: () => false }
     const answers = new AnswerBudget()
     const dataplane = createDataplane({
       sandboxes,

@@ -116,7 +116,7 @@ export class AgentRegistry {
       log.warn({ agent_id: agent.id, clock_drift_ms: agent.clockDriftMs }, "an agent's clock differs; it judges tokens by this broker's")
     log.info({ agent_id: agent.id, instance_id: agent.instanceId, provider: agent.provider.name }, 'agent registered')
     return {
-      ...(await this.#instructions(agent, request.sandboxes, true, now() - (tokenTtlSeconds + 60) * 1000)),
+      ...(await this.#instructions(agent, request.sandboxes, !request.partial, now() - (tokenTtlSeconds + 60) * 1000)),
       agent_id: agent.id,
       agent_token: agentToken,
       issuer: issuer.issuer,

@@ -66,6 +66,15 @@ describe('[C-50] registration', () => {
   })
 })
 
+test('[4-95] what an agent leaves out of a partial registration is not missing; what it leaves out of a complete one is', async () => {
+  const { session_id } = await broker.ensure('t')
+  await broker.advance(11_000)
+  await agent.register({ sandboxes: [], partial: true })
+  expect((await binding(session_id)).state).toBe('active')
+  await agent.register({ sandboxes: [] })
+  expect(await binding(session_id)).toMatchObject({ state: 'failed', reason: 'sandbox_missing' })
+})
+
 describe('[2-28..2-31, C-78] keep or destroy', () => {
   const stray = (session_id: string | null): Kept => ({
     ...{ sandbox_id: `sb_${crypto.randomUUID()}`, session_id: session_id ?? '', provider: 'fake', isolation: 'none', generation: 1 },

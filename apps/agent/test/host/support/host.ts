@@ -13,7 +13,7 @@ import type { Provider } from '../../../src/providers/provider.ts'
 import { createLayout } from '../../../src/sandbox/layout.ts'
 import type { LiveSandbox } from '../../../src/sandbox/live-sandbox.ts'
 import { createSandboxManager, type SandboxManager } from '../../../src/sandbox/manager.ts'
-import { createRecovery, type Recovery } from '../../../src/sandbox/recovery.ts'
+import { openRecovery, type Recovery } from '../../../src/sandbox/recovery.ts'
 import { claimOwners, createUids } from '../../../src/sandbox/uids.ts'
 import { createJournal, type Journal } from '../../../src/uplink/journal.ts'
 
@@ -87,7 +87,7 @@ export class Host {
       journal,
       log,
     })
-    const recovery = createRecovery({
+    const recovery = await openRecovery({
       manager,
       revocations: createRevocationStore(() => Date.now() / 1000),
       dataDirectory: path,
