@@ -1,8 +1,8 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, expect, onTestFinished, test } from 'vitest'
-import { request } from './support/api.ts'
+import { brokerApi, request } from './support/api.ts'
 import { connectTo, grantOf, type ServerRecord, serversApi } from './support/mcp-servers.ts'
 import { openCopies } from './support/open-checkout.ts'
 import { startProgram } from './support/program.ts'
@@ -42,6 +42,40 @@ test('[0-44] the servers of `up` wait for its own agent: no start says that ther
   })
   expect(await serversApi({ brokerUrl: up.ready.broker_url }).connected('here')).toMatchObject({ tool_count: 4, retry_count: 0 })
   expect(up.stderr()).not.toMatch(/no agent is connected/)
+})
+
+test('[2-81] `up --provider docker` without an engine: MCP servers work, with the local provider; nothing else is made there', async () => {
+  const directory = await mkdtemp(join(tmpdir(), 'bxo-mcp-engine-'))
+  const config = join(directory, 'config.json')
+  await writeFile(config, JSON.stringify({ mcp_servers: [server], agent_timeout: 300 }))
+  const settings = ['--port', '0', '--agent-port', '0', '--provider', 'docker', '--data-dir', directory, '--api-key', API_KEY]
+  const start = () => startProgram(['up', '--config', config, ...settings], { DOCKER_HOST: `unix://${directory}/no-engine.sock` })
+  let up = await start()
+  onTestFinished(async () => {
+    if (up.child.signalCode === 'SIGKILL') up = await start()
+    await up.stop()
+    await rm(directory, { recursive: true, force: true })
+  })
+  const works = async () => {
+    expect(up.ready.provider).toBe(null)
+    const brokerUrl = up.ready.broker_url
+    const record = await serversApi({ brokerUrl }).connected('here')
+    expect(record).toMatchObject({ tool_count: 4, warnings: expect.arrayContaining([expect.stringMatching(/no engine answered/)]) })
+    const client = await connectTo(record.url, (await grantOf({ brokerUrl }, record)).token)
+    expect(await client.callTool({ name: 'greet', arguments: {} })).toMatchObject({ content: [{ text: 'hello' }] })
+    await client.close()
+    const broker = brokerApi(brokerUrl)
+    for (const more of [{}, { provider_preference: 'local' }])
+      expect((await broker.negotiate({ thread_id: 't', mode: 'ensure', ...more })).status).toBe(503)
+    expect((await request(`${brokerUrl}/readyz`)).status).toBe(503)
+  }
+  await works()
+  // A run that could not end its sandboxes: the next one has them.
+  await up.kill('SIGKILL')
+  up = await start()
+  await works()
+  await up.stop()
+  expect(await readdir(join(directory, 'agent-mcp', 'sandboxes'))).toEqual([])
 })
 
 test('[2-81] availability: with mcp.host_fallback off it does not, and says why', async () => {

@@ -57,6 +57,8 @@ export type AgentOverrides = {
   exposed?: boolean
   /** The broker is in this process: it relays to the listener itself, whatever clients reach it by. */
   besideBroker?: boolean
+  /** For what alone its sandboxes are; undefined: for everything. */
+  reserved?: ProviderReport['reserved']
   /** The broker was away at the start, and then did not take this agent: it is of no use, and its owner closes it. */
   onRefused?: (error: Error) => void
   /** This machine's clock, Unix milliseconds. */
@@ -179,9 +181,10 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
       log,
     })
     const recovery = await openRecovery({ manager, revocations, dataDirectory: directory.path, log })
+    const reserved = overrides.reserved === undefined ? {} : { reserved: overrides.reserved }
     // An agent that does not know yet what it has takes nothing new, and what it does not report is not missing.
     const providerReport = (): ProviderReport => {
-      const report = slot.report()
+      const report = { ...slot.report(), ...reserved }
       return manager.isRecovering ? { ...report, available: false, reason: report.reason ?? recoveringError().message } : report
     }
     const heartbeat = (partial: boolean, entries: JournalEntry[], ended: readonly SandboxReport[] = []): AgentHeartbeatRequest => {

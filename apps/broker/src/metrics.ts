@@ -35,7 +35,7 @@ export class Metrics {
       labelNames: ['available'],
       registers: [this.#registry],
       async collect() {
-        const agents = await store.agents.list()
+        const agents = (await store.agents.list()).filter(({ provider }) => provider.reserved === undefined)
         for (const available of [true, false])
           this.set({ available: String(available) }, agents.filter((agent) => agent.provider.available === available).length)
       },

@@ -27,6 +27,8 @@ export const ProviderReport = z.object({
   reason: z.string().nullable(),
   suspend: z.array(z.enum(['freeze', 'stop'])),
   capabilities: ProviderAbilities.optional(),
+  /** For what alone the agent's sandboxes are; absent: for everything. */
+  reserved: z.literal('mcp').optional(),
 })
 export type ProviderReport = z.infer<typeof ProviderReport>
 

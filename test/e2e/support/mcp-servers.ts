@@ -15,6 +15,7 @@ export type ServerRecord = {
   box_session_id: string
   box_enabled: boolean
   isolation: string | null
+  warnings: string[]
   session_id: string | null
   url: string
 }
@@ -48,7 +49,7 @@ export const serversApi = (stack: Pick<Stack, 'brokerUrl'>) => {
 }
 
 /** A token of the server's session, as its operator gets it. */
-export const grantOf = async (stack: Stack, { box_session_id }: ServerRecord): Promise<Grant> => {
+export const grantOf = async (stack: Pick<Stack, 'brokerUrl'>, { box_session_id }: ServerRecord): Promise<Grant> => {
   const reply = await brokerApi(stack.brokerUrl).negotiate({ thread_id: box_session_id, mode: 'get' })
   expect(reply.status, reply.text).toBe(200)
   return reply.body as Grant

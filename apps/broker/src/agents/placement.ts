@@ -12,6 +12,8 @@ export type Wishes = {
   relay?: RelayPreference | null
   /** A client has named an image: an agent without images would run it in something else. */
   needsImage?: boolean
+  /** An agent that is there for this alone; default: one that is there for everything. */
+  reserved?: AgentRecord['provider']['reserved']
 }
 
 /** Names that mean a provider here whether or not an agent has it; of all others at least one agent must have it [4-176]. */
@@ -55,10 +57,10 @@ export class Placement {
 
   /** `chosen` is called in the turn of the choice, so that the next choice sees what it counts. */
   async #choose(
-    { except = NONE, preferred = [], provider = null, relay = null, needsImage = false }: Wishes,
+    { except = NONE, preferred = [], provider = null, relay = null, needsImage = false, reserved }: Wishes,
     chosen: (agent: AgentRecord) => void,
   ): Promise<AgentRecord> {
-    const agents = (await this.#store.agents.list()).filter(({ id }) => !except.has(id))
+    const agents = (await this.#store.agents.list()).filter((agent) => !except.has(agent.id) && agent.provider.reserved === reserved)
     const fitting = provider === null ? agents : agents.filter((agent) => agent.provider.name === provider)
     const present = fitting.filter((agent) => this.isHeard(agent) && agent.provider.available)
     const available = needsImage ? present.filter(({ provider: { capabilities } }) => capabilities?.images !== false) : present
@@ -84,9 +86,11 @@ export class Placement {
     return agents.reduce((best, agent) => (load(agent) < load(best) ? agent : best))
   }
 
-  /** Every agent that could get a sandbox now. */
+  /** Every agent that could get any sandbox now. */
   async available(): Promise<AgentRecord[]> {
-    return (await this.#store.agents.list()).filter((agent) => this.isHeard(agent) && agent.provider.available)
+    return (await this.#store.agents.list()).filter(
+      (agent) => this.isHeard(agent) && agent.provider.available && agent.provider.reserved === undefined,
+    )
   }
 
   /** 400 for a provider that no agent of this broker ever had. */

@@ -182,7 +182,7 @@ export class AgentRegistry {
     return {
       decisions,
       revocations: { ...revocationOf(ended, tokenTtlSeconds), grants: grantRevocationsOf(narrowed, tokenTtlSeconds) },
-      pools: [...profiles.values()].filter((profile) => profile.pool_size > 0),
+      pools: agent.provider.reserved === undefined ? [...profiles.values()].filter((profile) => profile.pool_size > 0) : [],
       heartbeat_seconds: heartbeatSeconds,
       broker_time_ms: now(),
       jwks: keys.jwks,

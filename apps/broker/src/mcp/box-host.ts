@@ -10,6 +10,7 @@ import type { Placement } from '../agents/placement.ts'
 import type { Origin } from '../audit/audit.ts'
 import type { Log } from '../log.ts'
 import type { NegotiateRequest, SessionService } from '../sessions/service.ts'
+import type { Session } from '../sessions/session.ts'
 import type { AgentRecord, Store } from '../store/store.ts'
 import { installCommand } from './dependencies.ts'
 import type { McpHost, ServerBox } from './host.ts'
@@ -24,7 +25,7 @@ export type BoxHostOptions = {
   dataplane: DataplaneClient
   placement: Pick<Placement, 'choose'>
   client: Pick<AgentClient, 'list'>
-  store: Pick<Store, 'scopes' | 'sessions'>
+  store: Pick<Store, 'agents' | 'scopes' | 'sessions'>
   /** Whether servers may run where nothing isolates them [2-81]. */
   hostFallback: boolean
   log: Log
@@ -58,20 +59,19 @@ export class BoxHost implements McpHost {
     group?.delete(config.name)
     if (group === undefined || group.size > 0) return
     this.#groups.delete(sessionId)
-    const { store, sessions } = this.#options
-    const live = await store.sessions.live(ROOT_TENANT, { type: 'thread', id: sessionId })
-    if (live === undefined || live.createdBy !== OWNER.id) return
-    await sessions.release(OWNER, live.id, { keepWorkspace: false }, newOrigin()).catch((thrown: unknown) => {
-      // It has ended by itself.
-      if (!(thrown instanceof BoxofficeError) || thrown.status >= 500) throw thrown
-    })
+    const live = await this.#options.store.sessions.live(ROOT_TENANT, { type: 'thread', id: sessionId })
+    if (live?.createdBy === OWNER.id) await this.#release(live)
   }
 
   async open(config: McpServerConfig, signal: AbortSignal): Promise<ServerBox> {
-    const around = await this.#available(config)
+    const agent = await this.#available(config)
+    // Agents of before do not say.
+    const { isolation, capabilities, reserved } = agent.provider
+    const around = { isolation: isolation ?? 'none', network: capabilities?.network ?? true, reserved }
     const { sessionId } = placeOf(config)
     // Before and after: a sandbox of somebody else's is not even given the servers' files.
     await this.#requireOwn(sessionId)
+    await this.#settleOn(agent, sessionId)
     const { session } = await this.#options.sessions.negotiate(OWNER, this.#request(config, around, signal), newOrigin())
     await this.#requireOwn(sessionId)
     return { sessionId: session.id, isolation: around.isolation, warnings: warningsOf(config, around) }
@@ -120,19 +120,48 @@ export class BoxHost implements McpHost {
 
   stop: McpHost['stop'] = (config, { sessionId }) => this.#options.dataplane.session(sessionId).processes.stop(config.name)
 
-  /** What would keep a sandbox in that is made now; `box_unavailable` when there is none, or none that may be used [2-81]. */
-  async #available({ name }: McpServerConfig): Promise<Around> {
+  /** The agent of a sandbox that is made now; `box_unavailable` when there is none, or none that may be used [2-81]. */
+  async #available(config: McpServerConfig): Promise<AgentRecord> {
     const { hostFallback, log } = this.#options
-    const agent = await this.#reachable().catch((thrown: unknown) => {
-      throw unavailable(messageOf(thrown))
+    const agent = await this.#reachable().catch(async (thrown: unknown) => {
+      const substitute = hostFallback ? await this.#substitute(config) : undefined
+      return substitute ?? Promise.reject(unavailable(messageOf(thrown)))
     })
     const isolation = agent.provider.isolation ?? 'none'
-    // Agents of before do not say.
-    const around = { isolation, network: agent.provider.capabilities?.network ?? true }
-    if (isolation !== 'none') return around
+    if (isolation !== 'none') return agent
     if (!hostFallback) throw unavailable('no provider isolates here, and mcp.host_fallback is off')
-    log.warn({ mcp_server: name, isolation }, 'an MCP server runs on the host without isolation, as mcp.host_fallback allows')
-    return around
+    log.warn({ mcp_server: config.name, isolation }, 'an MCP server runs on the host without isolation, as mcp.host_fallback allows')
+    return agent
+  }
+
+  /** The agent that is there for MCP servers while no engine answers; undefined for a server that needs an engine. */
+  async #substitute({ box }: McpServerConfig): Promise<AgentRecord | undefined> {
+    const agent = await this.#options.placement.choose({ reserved: 'mcp' }).catch(() => undefined)
+    const capabilities = agent?.provider.capabilities
+    const needsEngine = (box.image !== null && capabilities?.images === false) || (box.network === 'on' && capabilities?.network === false)
+    return needsEngine ? undefined : agent
+  }
+
+  /**
+   * Moves the sandbox of the servers to an agent for everything, once there is one: the next `negotiate` makes it there. The other way
+   * round it stays where it is, and is waited for.
+   */
+  async #settleOn(agent: AgentRecord, sessionId: string): Promise<void> {
+    const { store } = this.#options
+    const live = await store.sessions.live(ROOT_TENANT, { type: 'thread', id: sessionId })
+    if (live === undefined || live.agentId === agent.id) return
+    const isReserved = (await store.agents.byId(live.agentId))?.provider.reserved !== undefined
+    if (isReserved === (agent.provider.reserved !== undefined)) return
+    if (!isReserved) throw unavailable(`the sandbox of thread ${sessionId} is with an engine that does not answer`)
+    await this.#release(live)
+  }
+
+  /** Ends a sandbox with all servers in it. */
+  async #release({ id }: Session): Promise<void> {
+    await this.#options.sessions.release(OWNER, id, { keepWorkspace: false }, newOrigin()).catch((thrown: unknown) => {
+      // It has ended by itself.
+      if (!(thrown instanceof BoxofficeError) || thrown.status >= 500) throw thrown
+    })
   }
 
   /** One that went a moment ago counts as there until its heartbeats are missed: asked for a sandbox, it would cost a retry [2-90]. */
@@ -167,7 +196,7 @@ export class BoxHost implements McpHost {
       ...{ scope: { type: 'thread', id: sessionId }, mode: 'ensure', shape: 'full', actor: undefined, wanted: readWanted(undefined) },
       ...{ sandboxHint: null, provider: null, profile: 'default', relay: null, overrides, labels: { surface: 'mcp' } },
       ...{ onMismatch: 'warn', members: null, repeatable: null, labelQuota: null },
-      needsImage: config.box.image !== null,
+      ...{ needsImage: config.box.image !== null, reserved: around.reserved },
       wait: signal.aborted ? 0 : Math.ceil(config.box.startup_timeout_sec),
     }
   }

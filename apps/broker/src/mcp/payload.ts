@@ -1,4 +1,5 @@
 import type { SandboxOverrides } from '@boxoffice/protocol'
+import type { AgentRecord } from '../store/store.ts'
 import { directoryOf, hostPathOf } from './placement.ts'
 import type { McpServerConfig } from './server-config.ts'
 
@@ -6,13 +7,15 @@ import type { McpServerConfig } from './server-config.ts'
 const FOR_EVER = 10 * 365 * 24 * 3600
 
 /** What the provider has for a sandbox that is made now. */
-export type Around = { isolation: string; network: boolean }
+export type Around = { isolation: string; network: boolean; reserved?: AgentRecord['provider']['reserved'] }
 
 /** What is to be known of a server that does not have all that it would have elsewhere [2-94]. */
-export const warningsOf = ({ box }: Pick<McpServerConfig, 'box'>, { network }: Around): string[] =>
-  box.network === null && !network
+export const warningsOf = ({ box }: Pick<McpServerConfig, 'box'>, { network, reserved }: Around): string[] => [
+  ...(box.network === null && !network
     ? ['network: off, for the provider cannot grant it; what the server depends on is to be in its directory already']
-    : []
+    : []),
+  ...(reserved === undefined ? [] : ['provider: local, for no engine answered; the engine has the server from its next start on']),
+]
 
 /**
  * What the sandbox of a server is to be like, with the files of everybody who lives there: what is mounted is decided when a

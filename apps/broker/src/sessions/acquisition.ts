@@ -198,7 +198,8 @@ export class Acquisition {
     // Only where the old sandbox holds a workspace that the new one is to get; nobody waits for another one [C-20 d, C-25].
     if (!(await effects.workspaceIsFree(workspaceIdOf(principal.tenant, request.scope), deadline))) throw stillEnding(request.scope)
     const preferred = await store.workspaces.holders(workspaceIdOf(principal.tenant, request.scope))
-    const wishes = { preferred, provider: request.provider, relay: request.relay, needsImage: request.needsImage ?? false }
+    const { provider, relay, needsImage = false, reserved } = request
+    const wishes = { preferred, provider, relay, needsImage, reserved }
     const { session, created } = await placement.place(wishes, async (agent) => {
       const session = newSession(principal, request, profile, { agentId: agent.id, brokerId, now: now() })
       const options = {

@@ -39,6 +39,8 @@ export type NegotiateRequest = {
   onMismatch: 'warn' | 'fail'
   /** The client has named the image of `overrides`; one of the operator is not used where there are none. */
   needsImage?: boolean
+  /** A new sandbox is made by an agent that is there for this alone. */
+  reserved?: AgentRecord['provider']['reserved']
   /** Who else may use the scope from now on; null: as it is. By its owner only. */
   members: readonly string[] | null
   /** Whole seconds that the caller waits for a sandbox that starts [C-17]. */

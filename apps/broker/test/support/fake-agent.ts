@@ -48,6 +48,7 @@ export type FakeAgentOptions = {
   providerName?: string
   /** Whether its provider has images; undefined: it does not say. */
   images?: boolean
+  reserved?: 'mcp'
   heartbeat?: boolean
   /** Sandboxes of an earlier run of this install. */
   sandboxes?: Map<string, Kept>
@@ -74,6 +75,7 @@ export async function startFakeAgent(options: FakeAgentOptions) {
     isolation: 'none',
     available: options.available ?? true,
     reason: null as string | null,
+    ...(options.reserved === undefined ? {} : { reserved: options.reserved }),
     ...(options.images === undefined ? {} : { capabilities: { ...ABILITIES, images: options.images } }),
   }
   const making = new Map<string, Promise<Kept | Refusal>>()

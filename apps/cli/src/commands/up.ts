@@ -1,4 +1,5 @@
-import { readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { Command } from 'commander'
 import { onHangup, serve } from '../serve.ts'
 import { defaultDataDir } from '../settings/data-dir.ts'
@@ -34,17 +35,23 @@ const up = async (flags: Record<string, unknown>): Promise<void> => {
       const { url: brokerUrl, localUrl, apiKeyCreated, boxPort, boxRpcPort } = await broker.start({ agentStarted: agentStarted.promise })
       onHangup(stack, () => rotateKeys(broker, brokerLog))
       const { tls, host, publicUrl } = settings.broker
-      const agent = createAgent(
-        { ...settings.agent, brokerUrl: localUrl },
-        {
-          log: log.child({ part: 'agent' }),
-          exposed: !isLocal(host, publicUrl),
-          besideBroker: true,
-          ...(tls === undefined ? {} : { brokerCertificate: readFileSync(tls.cert, 'utf8') }),
-        },
-      )
+      const beside = {
+        exposed: !isLocal(host, publicUrl),
+        besideBroker: true,
+        ...(tls === undefined ? {} : { brokerCertificate: readFileSync(tls.cert, 'utf8') }),
+      }
+      const agent = createAgent({ ...settings.agent, brokerUrl: localUrl }, { log: log.child({ part: 'agent' }), ...beside })
       stack.defer(() => agent.close())
       const { url: agentUrl, provider, isolation, reason } = await agent.start()
+      const isWithoutEngine = settings.agent.provider === 'docker' && provider === null
+      const mayFallBack = settings.broker.mcp.hostFallback ?? isLocal(host, publicUrl)
+      if (mayFallBack && (isWithoutEngine || hasSandboxes(settings.mcpAgent))) {
+        const mcpLog = log.child({ part: 'mcp-agent' })
+        const mcpAgent = createAgent({ ...settings.mcpAgent, brokerUrl: localUrl }, { log: mcpLog, reserved: 'mcp', ...beside })
+        stack.defer(() => mcpAgent.close())
+        // Sandboxes do not need it, nor does the start.
+        await mcpAgent.start().catch((err: unknown) => mcpLog.warn({ err }, 'MCP servers have no agent of their own'))
+      }
       agentStarted.resolve()
       const key = apiKeyCreated === undefined ? {} : { api_key: apiKeyCreated }
       if (flags.boxStdio) serveParent((line) => broker.boxRpc(line), serveBoxStdio)
@@ -65,6 +72,12 @@ const up = async (flags: Record<string, unknown>): Promise<void> => {
         : (ready) => announceUp(ready, { dataDir: settings.dataDir, isDefaultDataDir: settings.dataDir === defaultDataDir() }),
     { untilStdinEnds: flags.untilStdinEnds === true, farewell: flags.json || flags.boxStdio ? undefined : farewell(settings.agent) },
   )
+}
+
+/** An earlier run was killed before it could end them. */
+const hasSandboxes = ({ dataDir }: { dataDir: string }): boolean => {
+  const path = join(dataDir, 'sandboxes')
+  return existsSync(path) && readdirSync(path).length > 0
 }
 
 const farewell = ({ destroyOnExit }: { destroyOnExit: boolean }): string =>

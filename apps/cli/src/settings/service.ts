@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { mkdirSync, statSync } from 'node:fs'
-import { dirname, resolve } from 'node:path'
+import { dirname, join, resolve } from 'node:path'
 import { z } from 'zod'
 import { environmentName, kebabCase, readConfigFile } from './config-file.ts'
 import { defaultDataDir, partDirectory } from './data-dir.ts'
@@ -41,21 +41,32 @@ export const upSettings = <B extends z.ZodObject, A extends z.ZodObject>(broker:
   const ofBroker: Record<string, unknown> = { ...resolveSettings(broker.shape, sources), ...tlsOf(sources) }
   const ofAgent = resolveSettings(agent.shape, sources, UP_RENAMES)
   const dataDir = dataDirOf(ofBroker.dataDir)
+  const agentSettings = {
+    ...(ofBroker.host === undefined ? {} : { host: ofBroker.host }),
+    ...ofAgent,
+    dataDir: partDirectory(dataDir, 'agent'),
+    // The broker's keys are beside it.
+    blockedHostPaths: [dataDir, ...((ofAgent.blockedHostPaths as string[] | undefined) ?? [])],
+    // What `up` itself fills in when the broker listens.
+    brokerUrl: 'http://127.0.0.1',
+    enrollToken: ofBroker.enrollToken ?? randomBytes(32).toString('base64url'),
+  }
   return {
     dataDir,
     broker: checkWhole(broker, { ...ofBroker, dataDir: partDirectory(dataDir, 'broker') }),
-    agent: checkWhole(agent, {
-      ...(ofBroker.host === undefined ? {} : { host: ofBroker.host }),
-      ...ofAgent,
-      dataDir: partDirectory(dataDir, 'agent'),
-      // The broker's keys are beside it.
-      blockedHostPaths: [dataDir, ...((ofAgent.blockedHostPaths as string[] | undefined) ?? [])],
-      // What `up` itself fills in when the broker listens.
-      brokerUrl: 'http://127.0.0.1',
-      enrollToken: ofBroker.enrollToken ?? randomBytes(32).toString('base64url'),
+    agent: checkWhole(agent, agentSettings),
+    /** Of the agent that runs MCP servers while no engine answers. Its sandboxes end with it. */
+    mcpAgent: checkWhole(agent, {
+      ...Object.fromEntries(Object.entries(agentSettings).filter(([name]) => !LISTENING.includes(name))),
+      ...{ dataDir: join(dataDir, 'agent-mcp'), provider: 'local', port: 0, destroyOnExit: true },
     }),
   }
 }
+
+/** What only the first agent has: it is what clients are told of. */
+const LISTENING = 'host port publicUrl tlsCert tlsKey dataplaneListen dataplaneUrl controlListen controlUrl insecureNetwork relay'.split(
+  ' ',
+)
 
 /** What no single setting shows: one that is missing, two that do not go together. */
 const checkWhole = <S extends z.ZodObject>(schema: S, settings: Record<string, unknown>): z.output<S> => {

@@ -189,7 +189,10 @@ export class BoxService {
   async backend() {
     const { placement, agents } = this.#options
     const chosen = await placement.choose().catch((thrown: unknown) => fromUnknown(thrown))
-    const agent = chosen instanceof BoxofficeError ? (await agents.list()).find((one) => placement.isHeard(one)) : chosen
+    const agent =
+      chosen instanceof BoxofficeError
+        ? (await agents.list()).find((one) => one.provider.reserved === undefined && placement.isHeard(one))
+        : chosen
     return {
       available: !(chosen instanceof BoxofficeError),
       name: agent?.provider.name ?? null,
