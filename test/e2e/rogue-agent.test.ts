@@ -1,6 +1,9 @@
 import { readFile, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
+import { openIdentity } from '../../apps/agent/src/uplink/identity.ts'
+import { TokenIssuer } from '../../apps/broker/src/tokens/issuer.ts'
+import { SigningKeys } from '../../apps/broker/src/tokens/keys.ts'
 import { askChallenge, newAgentKey, proofBy, registrationOf } from '../../apps/broker/test/support/agent-key.ts'
 import { startServer } from '../../apps/broker/test/support/server.ts'
 import { startTestBroker } from '../../apps/broker/test/support/test-broker.ts'
@@ -27,6 +30,23 @@ test('[C-50, C-79] who has the enroll token and the install id of an agent gets 
   await broker.release(mine.session_id)
   await broker.broker.settled()
   expect(rogue.received).toEqual([])
+})
+
+test('[C-50] a control token for another key than that of the agent is of no use at the agent', async () => {
+  await using parts = new AsyncDisposableStack()
+  const broker = await startTestBroker()
+  parts.defer(() => broker.stop())
+  const agent = parts.use(await startAgent({ brokerUrl: broker.url, enrollToken: broker.enrollToken }))
+  const keys = await SigningKeys.open(broker.dataDir, Date.now)
+  const replay = async (publicKey: string | null): Promise<number> => {
+    const issuer = new TokenIssuer(keys, 60, Date.now)
+    issuer.issuer = broker.url
+    const token = issuer.control({ id: agent.agentId ?? '', publicKey })
+    return (await fetch(`${agent.controlUrl}/control/v1/sandboxes`, { headers: { authorization: `Bearer ${token}` } })).status
+  }
+  const { publicKey } = await openIdentity(agent.dataDir)
+  expect([await replay(publicKey), await replay(newAgentKey().publicKey), await replay(null)]).toEqual([200, 401, 401])
+  expect((await broker.ensure('mine')).sandbox.id).toMatch(/^sb_/)
 })
 
 test('[C-50] an agent that starts again on its data directory is the same one', async () => {

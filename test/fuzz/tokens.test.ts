@@ -4,6 +4,7 @@ import { createAuthenticator } from '../../apps/agent/src/http/auth.ts'
 import { createControlVerifier } from '../../apps/agent/src/http/control-auth.ts'
 import { createKeySource } from '../../apps/agent/src/http/keys.ts'
 import { createRevocationStore } from '../../apps/agent/src/http/revocations.ts'
+import { createTokenBinding } from '../../apps/agent/src/uplink/token-binding.ts'
 import { createTestIssuer, ISSUER } from '../../apps/agent/test/support/tokens.ts'
 import { TokenIssuer } from '../../apps/broker/src/tokens/issuer.ts'
 import { sessionTokenVerifier } from '../../apps/broker/src/tokens/verifier.ts'
@@ -25,13 +26,14 @@ const agent = createAuthenticator({
   revocations: createRevocationStore(now),
   sandboxes: { get: () => undefined, isAwaited: () => false },
   issuer: () => ISSUER,
+  thumbprint: '',
 })
 const relay = sessionTokenVerifier({
   keys: { jwks: issuer.jwks, reload: async () => {}, wasWithdrawn: () => false },
   issuer: () => ISSUER,
   now: () => START * 1000,
 })
-const control = createControlVerifier({ keys, now, issuer: () => ISSUER, agentId: () => AGENT_ID })
+const control = createControlVerifier({ keys, now, issuer: () => ISSUER, agentId: () => AGENT_ID, binding: createTokenBinding('') })
 
 const broker = new TokenIssuer(
   {
@@ -114,7 +116,7 @@ const altered = (token: string): string => {
 
 test('[4-53] of 20,000 spellings agent and relay accept only the one that was signed', { timeout: 600_000 }, async () => {
   const sessionToken = await issuer.sign({ iat: START, exp: START + 3000 })
-  const controlToken = broker.control(AGENT_ID)
+  const controlToken = broker.control({ id: AGENT_ID, publicKey: null })
   let changed = 0
   for (let run = 0; run < RUNS; run++) {
     const session = altered(sessionToken)

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
+import { keyThumbprint } from '@boxoffice/node-http'
 import type {
   AgentHeartbeatRequest,
   JournalEntry,
@@ -44,6 +45,7 @@ import { createUplink } from './uplink/heartbeat.ts'
 import { openIdentity } from './uplink/identity.ts'
 import { createJournal } from './uplink/journal.ts'
 import { keepRevocations } from './uplink/revocation-file.ts'
+import { createTokenBinding } from './uplink/token-binding.ts'
 import { loadTrust, trustWriter } from './uplink/trust.ts'
 
 /** Parts that tests and `boxoffice up` bring along instead of the usual ones. */
@@ -127,12 +129,14 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
     let trust = await loadTrust(directory.path)
     const saveTrust = trustWriter(directory.path)
     const clock = createBrokerClock({ offsetMs: trust?.clock_offset_ms ?? 0, wall })
+    const identity = await openIdentity(directory.path)
+    const binding = createTokenBinding(keyThumbprint(identity.publicKey))
     const broker = listenForTime(
       overrides.broker ??
         createBrokerClient({
           brokerUrl: config.brokerUrl,
           enrollToken: config.enrollToken,
-          identity: await openIdentity(directory.path),
+          identity,
           certificate: overrides.brokerCertificate,
         }),
       clock,
@@ -225,6 +229,7 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
         await saveTrust(trust)
       },
       onInstructions: async (instructions) => {
+        binding.told(instructions.control_tokens_bound ?? false)
         revocations.apply(instructions.revocations)
         if (instructions.jwks !== undefined && keys.version === keysAtReport) await onKeys(instructions.jwks)
         manager.pool.setTargets(slot.provider === undefined || manager.isRecovering ? [] : instructions.pools)
@@ -250,6 +255,7 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
       keys,
       revocations,
       issuer,
+      thumbprint: binding.thumbprint,
       now: clock.now,
       corsOrigins: config.corsOrigins,
       limits: createDataplaneLimits(config.dataplaneRates),
@@ -286,7 +292,7 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
       const seq = journal.lastOf(sandboxId)
       return seq === undefined ? undefined : { instance_id: instanceId, journal_seq: seq }
     }
-    const verify = createControlVerifier({ keys, issuer, agentId: () => uplink.agentId, now: clock.now })
+    const verify = createControlVerifier({ keys, issuer, agentId: () => uplink.agentId, binding, now: clock.now })
     // A loopback listener needs no TLS [C-79], and no certificate is for it.
     const controlTls = isLoopback(hostOf(config.controlListen)) ? undefined : tls
     const { server: control, drain: drainControl } = httpServer(

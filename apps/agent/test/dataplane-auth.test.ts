@@ -21,6 +21,7 @@ const authenticator = (keys: KeySource = createKeySource({ load: () => Promise.r
     revocations,
     sandboxes: { get: () => undefined, isAwaited: () => false },
     issuer: () => ISSUER,
+    thumbprint: 'of-this-agent',
     now: () => now,
   })
 
@@ -75,6 +76,7 @@ describe('[4-53] forged tokens', () => {
     ['no session', () => issuer.sign({ sid: undefined })],
     ['unknown version', () => issuer.sign({ ver: 2 })],
     ['unknown capability', () => issuer.sign({ caps: ['root'] })],
+    ['for an agent with another key', () => issuer.sign({ cnf: { jkt: 'of-another-agent' } })],
     ['sandbox_id is not aud', () => issuer.sign({ sandbox_id: newSandboxId() })],
     ['issued 31 s in the future', () => issuer.sign({ iat: now + 31 })],
     ['not before 31 s in the future', () => issuer.sign({ nbf: now + 31 })],
@@ -82,6 +84,10 @@ describe('[4-53] forged tokens', () => {
 
   test.each(forgeries)('%s is UNAUTHENTICATED', async (_name, forge) => {
     expect(await codeOf(await forge())).toBe('UNAUTHENTICATED')
+  })
+
+  test('[C-50] one that names the key of this agent is accepted', async () => {
+    expect(await codeOf(await issuer.sign({ cnf: { jkt: 'of-this-agent' } }))).toBe('accepted')
   })
 
   test('[C-48] 30 s of leeway on iat and nbf', async () => {

@@ -145,6 +145,8 @@ export const AgentInstructions = z.object({
   broker_time_ms: z.number().optional(),
   /** All keys that count now: a token of another one is refused [C-49]. */
   jwks: Jwks.optional(),
+  /** Control tokens for this agent name its key (`cnf.jkt`); brokers of before do not say. */
+  control_tokens_bound: z.boolean().optional(),
   /** Entries of the agent's journal up to this number are stored. */
   journal_seq: z.number().int().nonnegative().optional(),
 })

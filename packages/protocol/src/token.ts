@@ -1,6 +1,9 @@
 import { z } from 'zod'
 import { Capability } from './capabilities.ts'
 
+/** The JWK thumbprint of the key of the agent that a token is shown to (RFC 7800): another agent refuses it. */
+const Confirmation = z.object({ jkt: z.string() })
+
 /** The claims of a session token [4-52]; signed with Ed25519 by the broker, checked by agents [4-53]. */
 export const SessionTokenClaims = z.object({
   iss: z.string(),
@@ -21,6 +24,8 @@ export const SessionTokenClaims = z.object({
   exp: z.number().int(),
   jti: z.string(),
   ver: z.literal(1),
+  /** Of those that a broker shows in the place of a client's. */
+  cnf: Confirmation.optional(),
 })
 export type SessionTokenClaims = z.infer<typeof SessionTokenClaims>
 
@@ -32,6 +37,8 @@ export const ControlTokenClaims = z.object({
   iat: z.number().int(),
   exp: z.number().int(),
   jti: z.string(),
+  /** Of every agent that has registered with a key. */
+  cnf: Confirmation.optional(),
 })
 export type ControlTokenClaims = z.infer<typeof ControlTokenClaims>
 

@@ -29,6 +29,8 @@ export type DataplaneOptions = {
   revocations: RevocationStore
   /** The `iss` of valid tokens; undefined until the agent has registered. */
   issuer: () => string | undefined
+  /** Of this agent's key: a relayed token for another one is refused. */
+  thumbprint: string
   /** Unix seconds by the broker's clock, which judges tokens [C-77]. */
   now: () => number
   /** Web pages that may connect [C-69]. */

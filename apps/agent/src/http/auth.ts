@@ -20,6 +20,8 @@ export type AuthOptions = {
   sandboxes: SandboxDirectory
   /** The `iss` of the broker's tokens; undefined until the agent has registered. */
   issuer: () => string | undefined
+  /** Of this agent's key: a relayed token for another one is refused. */
+  thumbprint: string
   /** Unix seconds by the broker's clock [C-77]. */
   now: () => number
 }
@@ -51,7 +53,7 @@ const MAX_TOKEN_LENGTH = 8192
 
 const unauthenticated = (message: string): BoxofficeError => new BoxofficeError('UNAUTHENTICATED', message)
 
-export const createAuthenticator = ({ keys, revocations, sandboxes, issuer, now }: AuthOptions): Authenticator => {
+export const createAuthenticator = ({ keys, revocations, sandboxes, issuer, thumbprint, now }: AuthOptions): Authenticator => {
   /** Verified tokens by their text. Signature and claims of a token never change; everything else is checked again each time. */
   const verified = new Map<string, SessionTokenClaims>()
   /** By which key they were verified. */
@@ -105,8 +107,9 @@ export const createAuthenticator = ({ keys, revocations, sandboxes, issuer, now 
     const { payload, kid } = await verifySignature(token, keys)
     const claims = SessionTokenClaims.safeParse(payload)
     if (!claims.success) throw unauthenticated('The session token lacks a claim')
-    const { iss, iat, exp, aud, sandbox_id } = claims.data
+    const { iss, iat, exp, aud, sandbox_id, cnf } = claims.data
     if (iss !== trusted) throw unauthenticated('The session token is from another issuer')
+    if (cnf !== undefined && cnf.jkt !== thumbprint) throw unauthenticated('The session token is for an agent with another key')
     if (aud !== sandbox_id) throw unauthenticated('The session token contradicts itself')
     if (exp - iat > MAX_SESSION_TOKEN_SECONDS) throw unauthenticated('The session token lives too long')
     const notBefore = typeof payload.nbf === 'number' ? Math.max(payload.nbf, iat) : iat

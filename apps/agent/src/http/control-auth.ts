@@ -8,6 +8,7 @@ import {
   TOKEN_ALGORITHM,
 } from '@boxoffice/protocol'
 import { compactVerify, decodeProtectedHeader } from 'jose'
+import type { TokenBinding } from '../uplink/token-binding.ts'
 import type { KeySource } from './keys.ts'
 
 export type ControlAuthOptions = {
@@ -15,6 +16,7 @@ export type ControlAuthOptions = {
   issuer: () => string | undefined
   /** The `aud` of tokens for this agent; undefined until it has registered. */
   agentId: () => string | undefined
+  binding: TokenBinding
   /** Unix seconds by the broker's clock [C-77]. */
   now: () => number
 }
@@ -30,12 +32,13 @@ const refuse = (message: string, cause?: unknown): never => {
   throw new BoxofficeError('UNAUTHENTICATED', message, { cause })
 }
 
-export const createControlVerifier = ({ keys, issuer, agentId, now }: ControlAuthOptions): VerifyControlToken => {
+export const createControlVerifier = ({ keys, issuer, agentId, binding, now }: ControlAuthOptions): VerifyControlToken => {
   /** Tokens whose signature has been checked; the broker uses one for as long as it lasts. */
   const verified = new Map<string, ControlTokenClaims>()
 
   const check = (claims: ControlTokenClaims): ControlTokenClaims => {
     if (claims.iss !== issuer() || claims.aud !== agentId()) refuse('The control token is for another agent')
+    if (!binding.admits(claims.cnf)) refuse('The control token is for an agent with another key')
     if (claims.exp - claims.iat > MAX_CONTROL_TOKEN_SECONDS) refuse('The control token lives too long')
     if (claims.iat > now() + CLOCK_LEEWAY_SECONDS) refuse('The control token is not valid yet')
     if (claims.exp + AGENT_EXP_LEEWAY_SECONDS <= now()) refuse('The control token has expired')

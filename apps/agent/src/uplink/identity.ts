@@ -5,6 +5,8 @@ import { type AgentChallenge, type AgentProof, BoxofficeError, type RegisterAgen
 
 /** The key of an install. The broker pins it at the first registration and takes no other one for that install [C-50]. */
 export interface AgentIdentity {
+  /** Ed25519, the `x` of its JWK. */
+  readonly publicKey: string
   prove(challenge: AgentChallenge, request: RegisterAgentRequest): AgentProof
 }
 
@@ -15,6 +17,7 @@ export const openIdentity = async (directory: string): Promise<AgentIdentity> =>
   const privateKey = await keyIn(join(directory, NAME))
   const { x: publicKey = '' } = createPublicKey(privateKey).export({ format: 'jwk' })
   return {
+    publicKey,
     prove(challenge, request) {
       const { nonce } = challenge
       const statement = registrationStatement(challenge.issuer, request, { public_key: publicKey, nonce })

@@ -1,7 +1,9 @@
 import { randomUUID } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { keyThumbprint } from '@boxoffice/node-http'
 import { describe, expect, test } from 'vitest'
+import { openIdentity } from '../../src/uplink/identity.ts'
 import { profile, TestAgents } from './support/agents.ts'
 
 const agents = TestAgents.forEachTest()
@@ -119,6 +121,24 @@ describe('control API', () => {
     })
   })
 
+  test('[C-50] refuses a token that names another key, and one that names none once the broker says that its tokens do', async () => {
+    const status = async (ready: Ready, claims: Record<string, unknown>) =>
+      (await agents.control(ready, 'GET', '/control/v1/sandboxes', undefined, agents.broker.controlToken(claims))).status
+    type Ready = Awaited<ReturnType<typeof agents.begin>>
+    const other = { cnf: { jkt: keyThumbprint('another') } }
+    const first = await agents.begin()
+    expect([await status(first, {}), await status(first, other)]).toEqual([200, 401])
+    await agents.end(first.agent)
+    agents.broker.bound = true
+    const ready = await agents.begin()
+    const own = { cnf: { jkt: keyThumbprint((await openIdentity(agents.dataDir)).publicKey) } }
+    expect([await status(ready, {}), await status(ready, other), await status(ready, own)]).toEqual([401, 401, 200])
+    // A broker of before answers, beside the one that is not, or in its place.
+    agents.broker.bound = undefined
+    await expect.poll(() => status(ready, {}), { timeout: 60_000 }).toBe(200)
+    expect([await status(ready, other), await status(ready, own)]).toEqual([401, 200])
+  })
+
   test('names the field that is wrong', async () => {
     const ready = await agents.begin()
     const answer = await agents.control(ready, 'PUT', '/control/v1/sessions/s1/sandbox', {
@@ -140,7 +160,7 @@ describe('heartbeats', () => {
     const { body } = await agents.create(ready, 's1')
     await agents.create(ready, 's2')
     await killSandboxOf(agents.dataDir, String(body?.sandbox_id))
-    const { sandboxes } = await agents.broker.heartbeat(({ partial }) => partial)
+    const { sandboxes } = await agents.broker.heartbeat(({ partial, sandboxes }) => partial && sandboxes.length > 0)
     expect(sandboxes).toMatchObject([{ sandbox_id: body?.sandbox_id, session_id: 's1', state: 'lost' }])
   })
 

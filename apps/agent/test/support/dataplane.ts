@@ -77,6 +77,7 @@ export class TestDataplane {
       keys: createKeySource({ load: () => Promise.resolve(issuer.jwks) }),
       revocations,
       issuer: () => ISSUER,
+      thumbprint: 'of-this-agent',
       now,
       corsOrigins: options.corsOrigins ?? [],
       limits: createDataplaneLimits(options.rates ?? {}),

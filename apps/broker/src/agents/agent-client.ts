@@ -100,11 +100,11 @@ type Reply = { status: number; text: string }
 
 /** With a token that was made before a clock jumped the agent refuses the call: it is made once more with a new one. */
 async function authenticated<T>(pools: Pools, call: Call<T>): Promise<Reply> {
-  const { agent, tokens, token = tokens.control(agent.id) } = call
+  const { agent, tokens, token = tokens.control(agent) } = call
   const reply = await exchange(pools, call, token)
   if (reply.status !== 401) return reply
   tokens.refused(agent.id, token)
-  return exchange(pools, call, tokens.control(agent.id))
+  return exchange(pools, call, tokens.control(agent))
 }
 
 async function exchange<T>(pools: Pools, call: Call<T>, token: string, retry = true): Promise<Reply> {

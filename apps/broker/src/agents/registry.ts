@@ -186,6 +186,7 @@ export class AgentRegistry {
       heartbeat_seconds: heartbeatSeconds,
       broker_time_ms: now(),
       jwks: keys.jwks,
+      control_tokens_bound: agent.publicKey !== null,
     }
   }
 }

@@ -36,7 +36,7 @@ export const createAdmission = ({ credentials, store, exposed }: AdmissionOption
     const agent = await agentOf(store.agents, session)
     if (agent.relay === 'never' || (exposed && agent.provider.isolation === 'none'))
       throw new BoxofficeError('BACKEND_UNAVAILABLE', 'the agent of this session is reached directly only; negotiate with relay "auto"')
-    return { claims, upstreamToken, session, agent }
+    return { claims, upstreamToken: upstreamToken(agent.publicKey), session, agent }
   },
 })
 

@@ -3,8 +3,8 @@ import type { TokenIssuer } from '../tokens/issuer.ts'
 import type { SigningKeys } from '../tokens/keys.ts'
 import { keyWithdrawn, type VerifySessionToken } from '../tokens/verifier.ts'
 
-/** A client's verified token, and what the broker shows to the agent in its place. */
-export type Credential = { claims: SessionTokenClaims; upstreamToken: string }
+/** A client's verified token, and what the broker shows in its place to the agent with this key. */
+export type Credential = { claims: SessionTokenClaims; upstreamToken: (publicKey: string | null) => string }
 
 export type CredentialsOptions = {
   verify: VerifySessionToken
@@ -42,7 +42,7 @@ export class Credentials {
   async #exchange(token: string): Promise<Known> {
     const { verify, issuer } = this.#options
     const { claims, kid } = await verify(token)
-    const credential = { claims, kid, upstreamToken: issuer.reissue(claims) }
+    const credential = { claims, kid, upstreamToken: signedOnce((publicKey) => issuer.reissue(claims, publicKey)) }
     this.#makeRoom()
     this.#known.set(token, credential)
     return credential
@@ -56,6 +56,15 @@ export class Credentials {
       if (this.#known.size < MAX_CACHED) return
       this.#known.delete(token)
     }
+  }
+}
+
+/** The last one is kept: a session's agent has one key, until an operator has it forgotten. */
+function signedOnce(reissue: (publicKey: string | null) => string): Credential['upstreamToken'] {
+  let last: { publicKey: string | null; token: string } | undefined
+  return (publicKey) => {
+    if (last?.publicKey !== publicKey || last === undefined) last = { publicKey, token: reissue(publicKey) }
+    return last.token
   }
 }
 

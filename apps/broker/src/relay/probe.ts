@@ -70,7 +70,7 @@ export class RelayProbe {
   }
 
   async #ping(agent: AgentRecord): Promise<void> {
-    const { token, sandboxId } = this.#options.issuer.probe()
+    const { token, sandboxId } = this.#options.issuer.probe(agent.publicKey)
     const request = this.#upstream.request(agent, {
       ...{ method: 'GET', path: sandboxPath(sandboxId, 'ping', ''), headers: { authorization: `Bearer ${token}` } },
       signal: AbortSignal.timeout(ANSWER_WITHIN_MS),

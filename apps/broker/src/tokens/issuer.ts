@@ -1,4 +1,5 @@
 import { createHash, randomUUID, sign } from 'node:crypto'
+import { keyThumbprint } from '@boxoffice/node-http'
 import {
   type Capability,
   type ControlTokenClaims,
@@ -9,6 +10,7 @@ import {
   TOKEN_ALGORITHM,
 } from '@boxoffice/protocol'
 import type { PlacedSession } from '../sessions/session.ts'
+import type { AgentRecord } from '../store/store.ts'
 import type { SigningKey, SigningKeys } from './keys.ts'
 
 /** `expiresAt` in whole Unix seconds; `hash` is what the audit log keeps of the token. */
@@ -21,7 +23,7 @@ export class TokenIssuer {
   readonly #keys: Pick<SigningKeys, 'current'>
   readonly #now: () => number
   readonly #ttlSeconds: number
-  readonly #control = new Map<string, { token: string; until: number; kid: string }>()
+  readonly #control = new Map<string, { token: string; until: number; kid: string; publicKey: string | null }>()
   readonly #monotonic: () => number
   readonly #headers = new WeakMap<SigningKey, string>()
   /** `iss`; known once the broker listens. */
@@ -72,39 +74,42 @@ export class TokenIssuer {
 
   /**
    * What the relay shows to an agent in the place of a client's token: another token with the same claims, so that it can do no more
-   * and ends with it, also by a revocation of its id [C-30]. It must not be the same text, and equal claims would give that.
+   * and ends with it, also by a revocation of its id [C-30]. It must not be the same text, and equal claims would give that. An agent
+   * with another key than `publicKey` refuses it.
    */
-  reissue(claims: SessionTokenClaims): string {
-    return this.#sign({ ...claims, via: 'relay' })
+  reissue(claims: SessionTokenClaims, publicKey: string | null): string {
+    return this.#sign({ ...claims, ...confirmation(publicKey), via: 'relay' })
   }
 
   /** For nothing but `GET D/ping`: no session and no sandbox has these ids, and it grants nothing. */
-  probe(): { token: string; sandboxId: string } {
+  probe(publicKey: string | null): { token: string; sandboxId: string } {
     const iat = Math.floor(this.#now() / 1000)
     const sandboxId = newSandboxId()
     const token = this.#sign({
       ...{ iss: this.issuer, aud: sandboxId, sub: 'broker', sid: newSessionId(), thread_id: null, sandbox_id: sandboxId },
       ...{ tid: 'default', caps: [], gen: 1, iat, exp: iat + MAX_CONTROL_TOKEN_SECONDS, jti: randomUUID(), ver: 1, via: 'relay' },
+      ...confirmation(publicKey),
     })
     return { token, sandboxId }
   }
 
   /** The broker's credential at one agent, reused for half of its life by the monotonic clock: the machine's may jump [C-77]. */
-  control(agentId: string): string {
+  control({ id, publicKey }: Pick<AgentRecord, 'id' | 'publicKey'>): string {
     const at = this.#monotonic()
-    const cached = this.#control.get(agentId)
-    if (cached !== undefined && cached.until > at && cached.kid === this.kid) return cached.token
+    const cached = this.#control.get(id)
+    if (cached !== undefined && cached.until > at && cached.kid === this.kid && cached.publicKey === publicKey) return cached.token
     const iat = Math.floor(this.#now() / 1000)
     const claims: ControlTokenClaims = {
       iss: this.issuer,
-      aud: agentId,
+      aud: id,
       sub: 'broker',
       iat,
       exp: iat + MAX_CONTROL_TOKEN_SECONDS,
       jti: randomUUID(),
+      ...confirmation(publicKey),
     }
     const token = this.#sign(claims)
-    this.#control.set(agentId, { token, until: at + CONTROL_TOKEN_REUSE_MS, kid: this.kid })
+    this.#control.set(id, { token, until: at + CONTROL_TOKEN_REUSE_MS, kid: this.kid, publicKey })
     return token
   }
 
@@ -130,4 +135,17 @@ export class TokenIssuer {
     this.#headers.set(key, header)
     return header
   }
+}
+
+/** By key: relayed requests with a new token hash none. */
+const confirmations = new Map<string, { cnf: { jkt: string } }>()
+
+function confirmation(publicKey: string | null): { cnf?: { jkt: string } } {
+  if (publicKey === null) return {}
+  const known = confirmations.get(publicKey)
+  if (known !== undefined) return known
+  if (confirmations.size >= 1000) confirmations.clear()
+  const made = { cnf: { jkt: keyThumbprint(publicKey) } }
+  confirmations.set(publicKey, made)
+  return made
 }

@@ -40,7 +40,7 @@ export class KeyRotation {
     const { keys, issuer, store, client, log, now } = this.#options
     const agents = await store.agents.list()
     // Signed before the change: agents know no other key yet, and whoever floods them with unknown ones keeps them from asking.
-    const tokens = new Map(agents.map(({ id }) => [id, issuer.control(id)]))
+    const tokens = new Map(agents.map((agent) => [agent.id, issuer.control(agent)]))
     const withdrawn = await keys.replace()
     const { jwks } = keys
     const signal = AbortSignal.timeout(PUSH_WITHIN_MS)

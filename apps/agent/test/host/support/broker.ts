@@ -18,6 +18,8 @@ export class TestBroker {
   pools: Profile[] = []
   revocations: AgentInstructions['revocations'] = { sessions: [], tokens: [] }
   heartbeatSeconds = 0.2
+  /** What it says of its control tokens; undefined as a broker of before. */
+  bound: boolean | undefined
   url = ''
   refuses: { status: number } | undefined
   agentToken = randomUUID()
@@ -122,6 +124,7 @@ export class TestBroker {
       pools: this.pools,
       heartbeat_seconds: this.heartbeatSeconds,
       broker_time_ms: Date.now(),
+      ...(this.bound === undefined ? {} : { control_tokens_bound: this.bound }),
     }
   }
 
