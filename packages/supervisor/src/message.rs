@@ -16,12 +16,21 @@ pub struct Hello<'a> {
     pub secret: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub boot: Option<&'a str>,
+    /// On the control connection: that `Spare` is understood.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spares: Option<bool>,
 }
 
 #[derive(Deserialize)]
 pub struct Welcome {
     pub secret: Option<String>,
     pub spare: usize,
+}
+
+/// How many idle channels are to be kept dialled from now on.
+#[derive(Deserialize)]
+pub struct Spare {
+    pub n: usize,
 }
 
 /// Where a reader begins: at an offset, or at what comes from now on.

@@ -8,14 +8,14 @@ export type Room = { count: number; limit: Limit; reading: Reading }
 const MiB = 1024 ** 2
 
 /**
- * What an idle sandbox takes, rounded up. 2,400 local ones took 8 descriptors and 1.05 MiB each; the pids are the monitor's, the
- * supervisor's, and one for a command.
+ * What an idle sandbox takes, rounded up. The descriptor is its control connection; 2,400 local ones took 1.05 MiB each; the pids
+ * are the monitor's, the supervisor's, and one for a command.
  */
-const COST: Record<Limit, number> = { descriptors: 8, pids: 3, memory: 1.25 * MiB }
+const COST: Record<Limit, number> = { descriptors: 1, pids: 3, memory: 1.25 * MiB }
 
-/** A share of small machines, an amount of large ones. */
+/** A share of small machines, an amount of large ones. A sandbox in use takes eight descriptors and more, and so do its clients. */
 const RESERVES: Record<Limit, (limit: number) => number> = {
-  descriptors: (limit) => Math.min(512, limit / 8),
+  descriptors: (limit) => limit / 8,
   pids: (limit) => Math.min(1024, limit / 8),
   memory: (limit) => Math.min(256 * MiB, limit / 32),
 }

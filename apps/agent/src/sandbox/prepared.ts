@@ -3,7 +3,7 @@ import { setImmediate } from 'node:timers/promises'
 import { newSandboxId } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
 import type { Provider } from '../providers/provider.ts'
-import { listenForSupervisor } from '../supervisor/supervisor-link.ts'
+import { listenForSupervisor } from '../supervisor/link-listener.ts'
 import type { Layout, Owner, SandboxDirectories } from './layout.ts'
 import type { Uids } from './uids.ts'
 

@@ -14,6 +14,8 @@ export const Hello = z.object({
     .string()
     .regex(/^[0-9a-f]{64}$/)
     .optional(),
+  /** Of the control connection: `spare` is understood. */
+  spares: z.boolean().optional(),
 })
 export type Hello = z.infer<typeof Hello>
 

@@ -30,6 +30,11 @@ export class ControlConnection implements ConnectionRole {
     })
   }
 
+  /** Has the supervisor keep so many idle channels dialled. */
+  keepSpares(n: number): void {
+    this.#socket.write(encodeFrame(FRAME.spare, { n }))
+  }
+
   acknowledge(ack: Acknowledgement): void {
     this.#socket.write(encodeAck(ack))
   }

@@ -1,13 +1,13 @@
 import { randomBytes } from 'node:crypto'
-import { once } from 'node:events'
-import { existsSync, rmSync } from 'node:fs'
-import { createServer, type Server, type Socket } from 'node:net'
+import type { Server, Socket } from 'node:net'
 import { BoxofficeError } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
 import { ChannelConnection } from './channel.ts'
+import { ChannelWaiters } from './channel-waiters.ts'
 import { type ConnectionRole, type Hello, hashSecret, sameHash, serveConnection } from './connection.ts'
 import { ControlConnection } from './control-connection.ts'
 import type { Channel, ChannelHandler, SupervisorExit, SupervisorLink } from './link.ts'
+import { LinkListener, listenForSupervisor } from './link-listener.ts'
 import { UnprovenConnections } from './unproven-connections.ts'
 import { encodeFrame, FRAME, WireViolation } from './wire.ts'
 
@@ -22,42 +22,43 @@ export type SupervisorLinkOptions = {
   /** Keeps the hash. The supervisor gets the secret only after this has returned. */
   onSecret: (hash: string) => void | Promise<void>
   log: Logger
-  /** Idle channels that the supervisor keeps dialled. */
-  spare?: number
+  /** How long nothing is asked of a sandbox before its spare channels are let go; 5 s where nothing is said. */
+  idleMs?: number
 }
 
-const DEFAULT_SPARE = 6
+/** Idle channels that a supervisor keeps dialled while its sandbox is in use. One that knows no `spare` frame keeps them always. */
+const SPARE = 6
+/** Of a new sandbox: most run one command at once, many run no other. */
+const SPARE_AT_FIRST = 1
+const IDLE_MS = 5000
 /** Above this the agent closes idle channels. Only the agent does: the supervisor cannot know that one is being lent at that moment. */
 const MAX_IDLE = 32
-const DIAL_WITHIN_MS = 10_000
-
-type Waiter = { handler: ChannelHandler; resolve: (channel: Channel) => void; reject: (reason: unknown) => void }
 
 /** Starts to listen and returns the link; the supervisor dials in by itself. */
 export const createSupervisorLink = async (options: SupervisorLinkOptions): Promise<SupervisorLink> =>
   new UnixSupervisorLink(options, options.server ?? (await listenForSupervisor(options.socketPath)))
 
-/** The socket's directory is private to the agent on the host; the socket itself is 0666, because the sandbox has another uid. */
-export const listenForSupervisor = async (path: string): Promise<Server> => {
-  if (existsSync(path)) rmSync(path, { force: true })
-  const server = createServer({ pauseOnConnect: true })
-  server.listen({ path, readableAll: true, writableAll: true })
-  await once(server, 'listening')
-  return server
-}
-
 class UnixSupervisorLink implements SupervisorLink {
   readonly #options: SupervisorLinkOptions
   readonly #server: Server
+  readonly #listener: LinkListener
   readonly #unproven: UnprovenConnections
   readonly #sockets = new Set<Socket>()
   readonly #channels = new Set<ChannelConnection>()
   readonly #idle: ChannelConnection[] = []
-  readonly #waiters = new Set<Waiter>()
+  readonly #waiters = new ChannelWaiters()
   readonly #ended = new Set<(exit: SupervisorExit) => void>()
   readonly #connection = new Set<(connected: boolean) => void>()
   #secretHash: string | undefined
   #control: ControlConnection | undefined
+  /** The control connection has had its welcome. */
+  #welcomed = false
+  /** The supervisor keeps as many spare channels as it is told to. */
+  #keepsSpares = false
+  /** How many it is to keep. */
+  #spare = 0
+  #usedAt = 0
+  #idleTimer: NodeJS.Timeout | undefined
   #closed = false
 
   constructor(options: SupervisorLinkOptions, server: Server) {
@@ -66,7 +67,7 @@ class UnixSupervisorLink implements SupervisorLink {
     this.#secretHash = options.secretHash
     this.#server = server
     server.on('connection', (socket) => this.#accept(socket))
-    server.on('error', (err) => this.#options.log.error({ err }, 'supervisor link'))
+    this.#listener = new LinkListener(server, options.socketPath, (err) => options.log.error({ err }, 'supervisor link'))
   }
 
   get connected(): boolean {
@@ -96,10 +97,11 @@ class UnixSupervisorLink implements SupervisorLink {
 
   open(handler: ChannelHandler, signal?: AbortSignal): Promise<Channel> {
     if (this.#closed) return Promise.reject(new BoxofficeError('SANDBOX_LOST', 'The sandbox is gone; negotiate again'))
+    this.#use()
     for (let idle = this.#idle.pop(); idle !== undefined; idle = this.#idle.pop()) {
       if (idle.alive) return Promise.resolve(idle.lend(handler))
     }
-    return this.#waitForDial(handler, signal)
+    return this.#waiters.wait(handler, signal)
   }
 
   async call(op: string, fields: Record<string, unknown>): Promise<Record<string, unknown>> {
@@ -129,8 +131,10 @@ class UnixSupervisorLink implements SupervisorLink {
   async close(): Promise<void> {
     if (this.#closed) return
     this.#closed = true
+    clearTimeout(this.#idleTimer)
+    this.#listener.close()
     const stopped = new Promise<void>((resolve) => this.#server.close(() => resolve()))
-    for (const waiter of this.#waiters) waiter.reject(new BoxofficeError('SANDBOX_LOST', 'The sandbox is gone; negotiate again'))
+    this.#waiters.rejectAll(new BoxofficeError('SANDBOX_LOST', 'The sandbox is gone; negotiate again'))
     for (const socket of this.#sockets) socket.destroy()
     await stopped
   }
@@ -148,6 +152,7 @@ class UnixSupervisorLink implements SupervisorLink {
     const fresh = this.#checkSecret(hello)
     if (hello.kind === 'channel') return this.#admitChannel(hello, socket)
     if (this.#control !== undefined) throw new WireViolation('a control connection exists already')
+    this.#keepsSpares = hello.spares === true
     return this.#admitControl(socket, fresh)
   }
 
@@ -170,6 +175,9 @@ class UnixSupervisorLink implements SupervisorLink {
       gone: () => {
         if (this.#control !== control) return
         this.#control = undefined
+        this.#welcomed = false
+        // It dials again, if it is there.
+        if (!this.#closed) this.#listener.open()
         this.#announce(false)
       },
     })
@@ -183,19 +191,62 @@ class UnixSupervisorLink implements SupervisorLink {
   }
 
   async #welcome(socket: Socket, fresh: boolean): Promise<void> {
-    const spare = this.#options.spare ?? DEFAULT_SPARE
     if (fresh) {
       const secret = randomBytes(32).toString('hex')
       this.#secretHash = hashSecret(secret)
       await this.#options.onSecret(this.#secretHash)
-      socket.write(encodeFrame(FRAME.welcome, { secret, spare }))
+      if (this.#spare === 0) this.#spare = SPARE_AT_FIRST
+      this.#usedAt = performance.now()
+      socket.write(encodeFrame(FRAME.welcome, { secret, spare: this.#spareOfWelcome() }))
     } else {
-      socket.write(encodeFrame(FRAME.welcome, { spare }))
+      socket.write(encodeFrame(FRAME.welcome, { spare: this.#spareOfWelcome() }))
       for (const { number, lease } of this.#channels) {
         if (lease?.acknowledged !== undefined) this.#control?.acknowledge({ channel: number, ...lease.acknowledged })
       }
     }
-    if (!socket.destroyed) this.#announce(true)
+    if (socket.destroyed) return
+    this.#welcomed = true
+    if (this.#keepsSpares && this.#spare === 0 && this.#idle.length === 0) this.#listener.close()
+    else this.#watchUse()
+    this.#announce(true)
+  }
+
+  #spareOfWelcome(): number {
+    return this.#keepsSpares ? this.#spare : SPARE
+  }
+
+  /** Something is asked of the sandbox: more of it may follow. */
+  #use(): void {
+    this.#usedAt = performance.now()
+    if (this.#spare === SPARE) return
+    this.#spare = SPARE
+    if (!this.#welcomed || !this.#keepsSpares) return
+    // It listens before the supervisor hears that it may dial.
+    this.#listener.open()
+    this.#control?.keepSpares(SPARE)
+    this.#watchUse()
+  }
+
+  #watchUse(): void {
+    if (!this.#keepsSpares || this.#closed) return
+    clearTimeout(this.#idleTimer)
+    this.#idleTimer = setTimeout(() => this.#rest(), this.#restAt() - performance.now()).unref()
+  }
+
+  #restAt(): number {
+    return this.#usedAt + (this.#options.idleMs ?? IDLE_MS)
+  }
+
+  /** Lets go of what an idle sandbox does not need; its control connection stays, and so do operations that go on. */
+  #rest(): void {
+    if (this.#waiters.first() !== undefined) this.#usedAt = performance.now()
+    if (this.#restAt() > performance.now()) return this.#watchUse()
+    // Without it the supervisor could not dial again, and its welcome begins anew.
+    if (!this.#welcomed) return
+    this.#spare = 0
+    this.#control?.keepSpares(0)
+    for (const idle of this.#idle.splice(0)) idle.destroy()
+    this.#listener.close()
   }
 
   #admitChannel(hello: Hello, socket: Socket): ConnectionRole {
@@ -215,42 +266,20 @@ class UnixSupervisorLink implements SupervisorLink {
   }
 
   #offer(channel: ChannelConnection): void {
-    const [waiter] = this.#waiters
+    const waiter = this.#waiters.first()
     if (waiter !== undefined) waiter.resolve(channel.lend(waiter.handler))
-    else if (this.#idle.length < MAX_IDLE) this.#idle.push(channel)
+    else if (this.#idle.length < MAX_IDLE) this.#keepIdle(channel)
     else channel.destroy()
+  }
+
+  #keepIdle(channel: ChannelConnection): void {
+    this.#idle.push(channel)
+    this.#usedAt = performance.now()
+    // Of an operation that was longer than the sandbox's rest is away.
+    if (this.#spare === 0) this.#watchUse()
   }
 
   #announce(connected: boolean): void {
     for (const listener of this.#connection) listener(connected)
-  }
-
-  #waitForDial(handler: ChannelHandler, signal: AbortSignal | undefined): Promise<Channel> {
-    return new Promise((resolve, reject) => {
-      const settle = (): void => {
-        this.#waiters.delete(waiter)
-        clearTimeout(timer)
-        signal?.removeEventListener('abort', abort)
-      }
-      const waiter: Waiter = {
-        handler,
-        resolve: (channel) => {
-          settle()
-          resolve(channel)
-        },
-        reject: (reason) => {
-          settle()
-          reject(reason)
-        },
-      }
-      const abort = (): void => waiter.reject(signal?.reason)
-      const timer = setTimeout(
-        () => waiter.reject(new BoxofficeError('BACKEND_UNAVAILABLE', 'The sandbox does not answer; try again', { retryAfter: 1 })),
-        DIAL_WITHIN_MS,
-      )
-      this.#waiters.add(waiter)
-      if (signal?.aborted) abort()
-      else signal?.addEventListener('abort', abort, { once: true })
-    })
   }
 }

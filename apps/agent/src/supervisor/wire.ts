@@ -14,6 +14,7 @@ export const FRAME = {
   file: 0x14,
   ack: 0x15,
   call: 0x16,
+  spare: 0x17,
   ready: 0x20,
   exit: 0x21,
   result: 0x22,

@@ -13,7 +13,7 @@ const admitTo = (machine: Machine) => createCapacity({ machine: () => machine, d
 
 describe('[C-45] room for another sandbox', () => {
   test.each([
-    ['descriptors', { used: 19_500, limit: 20_000 }, /19500 of 20000 file descriptors/],
+    ['descriptors', { used: 17_500, limit: 20_000 }, /17500 of 20000 file descriptors/],
     ['pids', { used: 32_000, limit: 32_768 }, /32000 of 32768 process ids/],
     ['memory', { used: 23.9 * GiB, limit: 24 * GiB }, /102 MiB of 24576 MiB of memory/],
   ] as const)('ends before %s do, and the refusal names them', (limit, reading, why) => {
@@ -31,7 +31,7 @@ describe('[C-45] room for another sandbox', () => {
   })
 
   test('is kept for each that starts, until the machine’s own figures count it', () => {
-    const capacity = admitTo({ ...idle, descriptors: { used: 20_000 - 512 - 2 * 8, limit: 20_000 } })
+    const capacity = admitTo({ ...idle, descriptors: { used: 17_500 - 2, limit: 20_000 } })
     const first = capacity.admit()
     using _second = capacity.admit()
     expect(() => capacity.admit()).toThrow(expect.objectContaining({ code: 'AGENT_FULL' }))
@@ -56,8 +56,8 @@ describe('[C-45] room for another sandbox', () => {
 
   test('is told in words', () => {
     expect(describeRoom(idle)).toEqual({
-      count: 2423,
-      message: 'room for about 2423 more sandboxes, then descriptors end: 100 of 20000 file descriptors are open (RLIMIT_NOFILE)',
+      count: 10514,
+      message: 'room for about 10514 more sandboxes, then pids end: 200 of 32768 process ids are taken (kernel.pid_max, pids.max)',
     })
   })
 

@@ -54,15 +54,15 @@ export class TestSandbox implements Sandbox {
     this.#exited = once(child, 'exit')
   }
 
-  /** `mover`: what the agent takes for the supervisor's program when it moves a large body. */
-  static async start(profile: Partial<Profile> = {}, mover = SUPERVISOR): Promise<TestSandbox> {
+  /** `mover`: what the agent takes for the supervisor's program when it moves a large body; `idleMs`: see the link's options. */
+  static async start(profile: Partial<Profile> = {}, mover = SUPERVISOR, idleMs?: number): Promise<TestSandbox> {
     const directory = await mkdtemp(join(tmpdir(), 'boxoffice-dataplane-'))
     for (const name of ['workspace', 'home']) await mkdir(join(directory, name))
     let hash: string | undefined
     const onSecret = (value: string): void => {
       hash = value
     }
-    const link = await openLink(directory, { onSecret, supervisorPath: mover })
+    const link = await openLink(directory, { onSecret, supervisorPath: mover, ...(idleMs && { idleMs }) })
     const child = spawn(
       SUPERVISOR,
       [
@@ -142,7 +142,7 @@ export class TestSandbox implements Sandbox {
 
 const openLink = (
   directory: string,
-  options: Pick<SupervisorLinkOptions, 'onSecret' | 'supervisorPath' | 'secretHash'>,
+  options: Pick<SupervisorLinkOptions, 'onSecret' | 'supervisorPath' | 'secretHash' | 'idleMs'>,
 ): Promise<SupervisorLink> => createSupervisorLink({ socketPath: join(directory, 'link.sock'), log: quiet, ...options })
 
 export type CountedActivity = Activity & { attached: number; running: number }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::Supervisor;
 use crate::channel::{Channel, Interest, Job};
-use crate::message::{Hello, Welcome};
+use crate::message::{Hello, Spare, Welcome};
 use crate::poll::{Happened, Token};
 use crate::timers::Timer;
 use crate::wire::{Ack, Decoder, Item, Kind, VERSION, WireError, object, push_json};
@@ -18,6 +18,7 @@ const LAST_BACKOFF: u64 = 500_000_000;
 /// Replies waiting for a slow agent, beyond which no more calls are read.
 const QUEUE: usize = 4 << 20;
 const SEND_BUFFER: usize = 1 << 20;
+const MAX_SPARE: usize = 64;
 const PATIENCE: Duration = Duration::from_millis(200);
 
 #[derive(Default)]
@@ -43,11 +44,13 @@ impl Supervisor {
     fn hello(&self, kind: &str, channel: u32) -> Vec<u8> {
         let mut out = Vec::with_capacity(192);
         let secret = self.control.secret.as_deref();
-        let boot = (kind == "control").then_some(self.boot.as_str());
+        let control = kind == "control";
+        let boot = control.then_some(self.boot.as_str());
+        let spares = control.then_some(true);
         push_json(
             &mut out,
             Kind::Hello,
-            &Hello { version: VERSION, kind, channel, pid: std::process::id(), secret, boot },
+            &Hello { version: VERSION, kind, channel, pid: std::process::id(), secret, boot, spares },
         );
         out
     }
@@ -132,6 +135,7 @@ impl Supervisor {
                 Item::Frame { kind: Kind::Ack, payload } => self.acknowledge(Ack::parse(payload)?),
                 Item::Frame { kind: Kind::Call, payload } => self.call(payload)?,
                 Item::Frame { kind: Kind::Welcome, payload } => self.welcome(object(payload)?)?,
+                Item::Frame { kind: Kind::Spare, payload } => self.spare(object(payload)?)?,
                 _ => return Err(WireError::OutOfPlace),
             }
         }
@@ -145,7 +149,7 @@ impl Supervisor {
         }
         self.control.welcomed = true;
         self.control.backoff = 0;
-        self.control.spare = welcome.spare.min(64);
+        self.control.spare = welcome.spare.min(MAX_SPARE);
         // Only the first link may set it: whoever could later pose as the agent must not replace it.
         if self.control.secret.is_none() {
             self.control.secret = welcome.secret;
@@ -154,7 +158,16 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Dials what is missing, closes what is too much.
+    /// They are dialled at the end of this turn. Those that are too many the agent closes.
+    fn spare(&mut self, spare: Spare) -> Result<(), WireError> {
+        if !self.control.welcomed {
+            return Err(WireError::OutOfPlace);
+        }
+        self.control.spare = spare.n.min(MAX_SPARE);
+        Ok(())
+    }
+
+    /// Dials what is missing.
     pub(super) fn keep_spares(&mut self) {
         if !self.control.welcomed || self.shutdown.is_some() {
             return;
