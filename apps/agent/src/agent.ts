@@ -182,6 +182,7 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
       defaultHostWorkspace: config.defaultHostWorkspace,
       poolConcurrency: config.poolConcurrency,
       journal: countEnds(metrics, journal),
+      sessionEnd: revocations.deniedSession,
       log,
     })
     const recovery = await openRecovery({ manager, revocations, dataDirectory: directory.path, log })

@@ -34,5 +34,15 @@ export const recoveringError = (): BoxofficeError =>
     details: { reason: 'agent_recovering' },
   })
 
+/** What `onEnd` tells of this cause. */
+export const endOf = (cause: EndCause): End =>
+  cause === REMADE || cause === AGENT_STOPPED ? { lost: true, reason: cause } : { lost: false, reason: cause }
+
+/** What work is refused with, or broke of, when its sandbox ends so. */
+export const endError = (end: End): BoxofficeError =>
+  end.lost || end.reason === 'failed'
+    ? new BoxofficeError('SANDBOX_LOST', 'The sandbox is gone; negotiate again')
+    : new BoxofficeError('SESSION_EXPIRED', 'The session has ended; negotiate again', { details: { reason: end.reason } })
+
 export const startingError = (cause?: unknown): BoxofficeError =>
   new BoxofficeError('SANDBOX_STARTING', 'The sandbox is starting; try again', { retryAfter: 1, cause })

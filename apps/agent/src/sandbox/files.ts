@@ -25,6 +25,7 @@ export const openFileOperation = async (
   operation: Record<string, unknown> & { op: string },
   { given, to, sink, signal }: Names & { sink: FileSink; signal: AbortSignal },
 ): Promise<Channel> => {
+  const { link } = sandbox
   let over = false
   const once = (step: () => void): void => {
     if (over) return
@@ -42,9 +43,9 @@ export const openFileOperation = async (
       else if (type === FRAME.end) once(() => sink.end())
       else once(() => sink.failed(type === FRAME.error ? fileError(parseFault(payload), { op: operation.op, given, to }) : broken()))
     },
-    closed: () => void whyBroken(sandbox).then((error) => once(() => sink.failed(error.code === 'SANDBOX_LOST' ? error : broken()))),
+    closed: () => void whyBroken(sandbox, link).then((error) => once(() => sink.failed(error.code === 'SANDBOX_LOST' ? error : broken()))),
   }
-  const channel = await sandbox.link.open(handler, signal)
+  const channel = await link.open(handler, signal)
   const abort = (): void => {
     channel.destroy()
     once(() => sink.failed(signal.reason instanceof BoxofficeError ? signal.reason : broken()))

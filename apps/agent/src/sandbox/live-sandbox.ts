@@ -5,7 +5,7 @@ import type { Provider, SandboxHandle } from '../providers/provider.ts'
 import type { SupervisorLink } from '../supervisor/link.ts'
 import type { Journal } from '../uplink/journal.ts'
 import { createActivity } from './activity.ts'
-import { AGENT_STOPPED, type End, type EndCause, KILL_CAUSES, lostError, REMADE, startingError } from './end.ts'
+import { type End, type EndCause, endError, endOf, KILL_CAUSES, lostError, startingError } from './end.ts'
 import { abortOf, firstDial } from './first-dial.ts'
 import { managedProcesses } from './managed-processes.ts'
 import { type SandboxFile, saveSandboxFile, writeNewSandboxFile } from './record-file.ts'
@@ -45,7 +45,13 @@ export class LiveSandbox implements Sandbox {
   #handle: SandboxHandle | undefined
   #last: Promise<unknown> = Promise.resolve()
   #saved: Promise<unknown> = Promise.resolve()
-  #ending = false
+  /** Why it is being ended, or has been. */
+  #cause: EndCause | undefined
+  /** What its listeners have been told. */
+  #end: End | undefined
+  /** Aborts a start that its own end overtakes. */
+  readonly #overtaken = new AbortController()
+  #stopping = false
 
   constructor(parts: LiveSandboxParts) {
     this.#parts = parts
@@ -98,11 +104,20 @@ export class LiveSandbox implements Sandbox {
     await Promise.all([this.#save({}), this.#listen()])
   }
 
-  /** Starts the engine's part and waits for the supervisor. */
-  async launch(start: () => Promise<SandboxHandle>, signal: AbortSignal): Promise<void> {
-    this.#handle = await start()
-    await firstDial(this.link, () => this.#parts.provider.inspect(this.#known()), signal)
-    this.#state = { name: 'running' }
+  /** Starts the engine's part and waits for the supervisor. An end that comes meanwhile aborts it, and has its turn after it. */
+  launch(start: (signal: AbortSignal) => Promise<SandboxHandle>, signal: AbortSignal): Promise<void> {
+    const within = AbortSignal.any([signal, this.#overtaken.signal])
+    return this.#exclusive(async () => {
+      try {
+        this.#refuseIfEnding()
+        this.#handle = await start(within)
+        await firstDial(this.link, () => this.#parts.provider.inspect(this.#known()), within)
+        this.#state = { name: 'running' }
+      } catch (error) {
+        this.#refuseIfEnding()
+        throw error
+      }
+    })
   }
 
   /** Takes over what an earlier run of the agent left. A frozen one cannot dial, and is waited for at its wake. */
@@ -128,7 +143,8 @@ export class LiveSandbox implements Sandbox {
 
   async ready(signal: AbortSignal): Promise<void> {
     this.activity.touch()
-    if (this.#state.name === 'running' && this.linked) return
+    this.#refuseIfEnding()
+    if (this.#state.name === 'running' && this.linked && !this.#stopping) return
     const within = AbortSignal.any([signal, this.#life.signal, AbortSignal.timeout(READY_WITHIN_MS)])
     try {
       await Promise.race([this.resume(), abortOf(within)])
@@ -145,6 +161,8 @@ export class LiveSandbox implements Sandbox {
 
   onEnd(listener: (end: End) => void): () => void {
     this.#listeners.add(listener)
+    const end = this.#end
+    if (end !== undefined) queueMicrotask(() => this.#tell(end))
     return () => this.#listeners.delete(listener)
   }
 
@@ -154,12 +172,12 @@ export class LiveSandbox implements Sandbox {
       if (this.#state.name === 'stopped' || (mode === 'freeze' && this.#state.name === 'frozen')) return
       this.#refuseIfBusy()
       if (mode === 'freeze') await this.#freeze()
-      else await this.#stop()
+      else await this.#stopInTurn()
     })
   }
 
   resume(): Promise<void> {
-    if (this.#state.name === 'running') return Promise.resolve()
+    if (this.#state.name === 'running' && !this.#stopping) return Promise.resolve()
     return this.#exclusive(async () => {
       if (this.#state.name === 'lost') throw this.#lostError()
       if (this.#state.name === 'frozen' || this.#state.name === 'stopped') await this.#wakeAndTell(this.#state.name)
@@ -170,7 +188,7 @@ export class LiveSandbox implements Sandbox {
   verify(): Promise<void> {
     if (this.#state.name === 'lost' || this.#state.name === 'starting') return Promise.resolve()
     return this.#exclusive(async () => {
-      if (this.#handle === undefined || this.#state.name === 'lost' || this.#ending || this.#life.signal.aborted) return
+      if (this.#handle === undefined || this.#state.name === 'lost' || this.#cause !== undefined || this.#life.signal.aborted) return
       const now = await this.#parts.provider.inspect(this.#handle)
       const expected = this.#state.name === 'stopped' ? ['stopped', 'lost'] : ['running', 'frozen']
       if (now === undefined) this.#lose('the sandbox was removed')
@@ -180,12 +198,13 @@ export class LiveSandbox implements Sandbox {
 
   /** Ends it for good: processes get TERM, sockets their close, the engine its order. Directories are the manager's. */
   async end(reason: EndCause): Promise<void> {
-    this.#ending = true
+    this.#cause = reason
+    this.#overtaken.abort()
     const shutdown = this.#shutdown(KILL_CAUSES[reason], this.profile.end_grace_seconds * 1000)
     // Processes that end at once have their true exit told before their sockets close; nobody waits longer for it.
     await Promise.race([shutdown, delay(1000, undefined, { ref: false })])
     // Whoever negotiates again finds the session with its next sandbox.
-    this.#tell(reason === REMADE || reason === AGENT_STOPPED ? { lost: true, reason } : { lost: false, reason })
+    this.#tell(endOf(reason))
     await shutdown
     await this.#exclusive(async () => {
       this.#life.abort()
@@ -209,6 +228,16 @@ export class LiveSandbox implements Sandbox {
     if (running > 0 || attached > 0) await this.#wakeAndTell('frozen')
   }
 
+  /** What comes while it stops waits for that and wakes it: the supervisor starts nothing more. */
+  async #stopInTurn(): Promise<void> {
+    this.#stopping = true
+    try {
+      await this.#stop()
+    } finally {
+      this.#stopping = false
+    }
+  }
+
   async #stop(): Promise<void> {
     // Processes are told why they end, and they cannot be while they are frozen.
     if (this.#state.name === 'frozen') await this.#wake()
@@ -223,7 +252,7 @@ export class LiveSandbox implements Sandbox {
 
   async #wakeAndTell(from: 'frozen' | 'stopped'): Promise<void> {
     await this.#wake()
-    if (!this.#ending) this.note({ type: 'wake', data: { from: from === 'frozen' ? 'freeze' : 'stop' } })
+    if (this.#cause === undefined) this.note({ type: 'wake', data: { from: from === 'frozen' ? 'freeze' : 'stop' } })
   }
 
   /** Not activity: that is with whoever asks (`ready`), and a stop wakes what is frozen only to end it. */
@@ -286,9 +315,14 @@ export class LiveSandbox implements Sandbox {
   }
 
   #tell(end: End): void {
+    this.#end ??= end
     const listeners = [...this.#listeners]
     this.#listeners.clear()
     for (const listener of listeners) listener(end)
+  }
+
+  #refuseIfEnding(): void {
+    if (this.#cause !== undefined) throw endError(endOf(this.#cause))
   }
 
   #lostError(): BoxofficeError {

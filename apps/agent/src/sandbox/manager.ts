@@ -14,7 +14,7 @@ import { workspaceUsage } from '../mounts/workspace-usage.ts'
 import type { Provider, SandboxHandle } from '../providers/provider.ts'
 import { createSupervisorLink } from '../supervisor/supervisor-link.ts'
 import type { Journal } from '../uplink/journal.ts'
-import { AGENT_STOPPED, type EndCause, type EndReason, lostError, REMADE, recoveringError } from './end.ts'
+import { AGENT_STOPPED, type EndCause, type EndReason, endError, lostError, REMADE, recoveringError } from './end.ts'
 import { LiveSandbox } from './live-sandbox.ts'
 import { createPlanner, type PlannerOptions } from './planner.ts'
 import { createPool, type Pool } from './pool.ts'
@@ -32,6 +32,8 @@ export type ManagerOptions = PlannerOptions &
     /** How many sandboxes the pool starts at once. */
     poolConcurrency: number
     journal: Pick<Journal, 'write'>
+    /** How a session has ended, as far as the broker has said. */
+    sessionEnd: (sessionId: string) => EndReason | undefined
   }
 
 /** More than this many are looked up in one listing of the engine. */
@@ -151,10 +153,24 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
     const existing = bySession.get(sessionId)
     if (existing?.lost !== undefined) return Promise.reject(lostError(existing.lost.reason))
     if (existing !== undefined && sameMounts(existing.file.mounts, request)) return Promise.resolve(recordOf(existing, false))
-    const work = existing === undefined ? create(sessionId, request) : remake(existing, request)
-    const record = work.finally(() => provisioning.delete(sessionId))
+    const record = make(sessionId, existing, request).finally(() => provisioning.delete(sessionId))
     provisioning.set(sessionId, { mounts: MountSet.parse(request), record })
     return record
+  }
+
+  /** A session that has ended meanwhile gets nothing: its release may have come before there was anything to end. */
+  const make = async (sessionId: string, existing: LiveSandbox | undefined, request: CreateSandboxRequest): Promise<SandboxRecord> => {
+    refuseIfEnded(sessionId)
+    const record = await (existing === undefined ? create(sessionId, request) : remake(existing, request))
+    const reason = options.sessionEnd(sessionId)
+    if (reason !== undefined) await destroy(record.sandbox_id, reason)
+    refuseIfEnded(sessionId)
+    return record
+  }
+
+  const refuseIfEnded = (sessionId: string): void => {
+    const reason = options.sessionEnd(sessionId)
+    if (reason !== undefined) throw endError({ lost: false, reason })
   }
 
   /**

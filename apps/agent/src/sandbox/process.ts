@@ -1,13 +1,13 @@
 import { BoxofficeError } from '@boxoffice/protocol'
 import { parseFault, processError } from '../supervisor/faults.ts'
-import type { Channel, ChannelHandler, SupervisorExit } from '../supervisor/link.ts'
+import type { Channel, ChannelHandler, SupervisorExit, SupervisorLink } from '../supervisor/link.ts'
 import { Exit, Ready } from '../supervisor/payloads.ts'
 import { FRAME } from '../supervisor/wire.ts'
 import { whyBroken } from './loss.ts'
 import type { Meta } from './meta.ts'
 import type { Sandbox } from './sandbox.ts'
 import type { StartPayload } from './start.ts'
-import { processTracker } from './tracker.ts'
+import { type ProcessTracker, processTracker } from './tracker.ts'
 
 /** Who reads one process: an HTTP request or a socket. After `exit` or `failed` it hears nothing more. */
 export interface ProcessReader {
@@ -30,6 +30,9 @@ export class ProcessStream implements ChannelHandler {
   readonly #sandbox: Sandbox
   readonly #operation: Operation
   readonly #reader: ProcessReader
+  /** Those that the stream began with: after a stop the sandbox has none, or others. */
+  #link: SupervisorLink | undefined
+  #tracker: ProcessTracker | undefined
   #channel: Channel | undefined
   #over = false
   /** Something came back, so the operation has begun and must not be sent a second time. */
@@ -56,18 +59,20 @@ export class ProcessStream implements ChannelHandler {
   /** Sends the operation. Rejects when the sandbox cannot be spoken to; every later failure goes to the reader. */
   async open(kind: Meta['kind'], signal?: AbortSignal): Promise<void> {
     const tracker = processTracker(this.#sandbox)
+    this.#tracker = tracker
+    this.#link = this.#sandbox.link
     this.#kind = kind
     if (this.#operation.type === 'start') this.#began = tracker.begin(this.id, kind)
     try {
-      await this.#send(signal)
+      await this.#send(this.#link, signal)
     } catch (error) {
       if (this.#began) tracker.end(this.id)
       throw error
     }
   }
 
-  async #send(signal?: AbortSignal): Promise<void> {
-    const channel = await this.#sandbox.link.open(this, signal)
+  async #send(link: SupervisorLink, signal?: AbortSignal): Promise<void> {
+    const channel = await link.open(this, signal)
     this.#channel = channel
     if (this.#over) return channel.destroy()
     channel.send(this.#operation.type === 'start' ? FRAME.start : FRAME.attach, this.#operation.payload)
@@ -109,7 +114,7 @@ export class ProcessStream implements ChannelHandler {
 
   #tell(): void {
     this.#told = [...this.#acknowledged]
-    if (this.#channel !== undefined) this.#sandbox.link.acknowledge(this.#channel.number, this.#told[1] as number, this.#told[2] as number)
+    if (this.#channel !== undefined) this.#link?.acknowledge(this.#channel.number, this.#told[1] as number, this.#told[2] as number)
   }
 
   /** The reader goes; the process lives on as its `orphan_ms` says. */
@@ -117,7 +122,7 @@ export class ProcessStream implements ChannelHandler {
     if (this.#over) return
     this.#over = true
     this.#channel?.destroy()
-    processTracker(this.#sandbox).left(this.id)
+    this.#tracker?.left(this.id)
   }
 
   data(stream: 1 | 2, piece: Buffer): void {
@@ -137,17 +142,18 @@ export class ProcessStream implements ChannelHandler {
   closed(): void {
     if (this.#over) return
     // A channel can break before the supervisor has read the operation. The id makes it safe to say it again: get-or-create.
-    if (!this.#answered && !this.#retried && this.#sandbox.link.connected) {
+    const link = this.#link as SupervisorLink
+    if (!this.#answered && !this.#retried && link.connected) {
       this.#retried = true
-      this.#send().catch(() => this.#broken())
+      this.#send(link).catch(() => this.#broken(link))
       return
     }
-    this.#broken()
+    this.#broken(link)
   }
 
-  #broken(): void {
-    void whyBroken(this.#sandbox).then((error) => {
-      if (error.code === 'SANDBOX_LOST') processTracker(this.#sandbox).end(this.id)
+  #broken(link: SupervisorLink): void {
+    void whyBroken(this.#sandbox, link).then((error) => {
+      if (error.code === 'SANDBOX_LOST') this.#tracker?.end(this.id)
       this.#fail(error)
     })
   }
@@ -165,14 +171,14 @@ export class ProcessStream implements ChannelHandler {
   #onExit(payload: Record<string, unknown>): void {
     const exit = Exit.safeParse(payload)
     if (!exit.success) return this.#fail(invalid())
-    processTracker(this.#sandbox).ended(exit.data, this.#kind)
+    this.#tracker?.ended(exit.data, this.#kind)
     if (this.#over) return
     this.#over = true
     this.#reader.exit(exit.data)
   }
 
   #onError(payload: Record<string, unknown>): void {
-    if (this.#began) processTracker(this.#sandbox).end(this.id)
+    if (this.#began) this.#tracker?.end(this.id)
     this.#fail(processError(parseFault(payload), { op: this.#operation.type, id: this.id, reading: this.#reading }))
   }
 

@@ -102,7 +102,7 @@ export const createProvision = (options: ProvisionOptions): ((plan: Plan) => Pro
         uid,
         gid,
       }
-      await sandbox.launch(() => provider.create(id, spec, signal), signal)
+      await sandbox.launch((within) => provider.create(id, spec, within), signal)
       return sandbox
     } catch (error) {
       provider.discard?.(id)

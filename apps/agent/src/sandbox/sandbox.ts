@@ -34,7 +34,10 @@ export interface Sandbox {
    * Throws SANDBOX_STARTING (423) after 10 s, SANDBOX_LOST when it is dead [C-53].
    */
   ready(signal: AbortSignal): Promise<void>
-  /** Calls back once when the sandbox dies or is destroyed (`released` etc.); for closing sockets. Returns an unsubscribe function. */
+  /**
+   * Calls back once when the sandbox dies or is destroyed (`released` etc.), soon when that has happened already; for closing
+   * sockets. Returns an unsubscribe function.
+   */
   onEnd(
     listener: (
       end: { lost: true; reason: string } | { lost: false; reason: 'released' | 'hard_ttl' | 'lease' | 'idle' | 'failed' },

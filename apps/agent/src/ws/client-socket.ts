@@ -278,13 +278,14 @@ export class ClientSocket implements AttachmentOwner {
     auth.recheck(claims)
     auth.require(claims, kind)
     this.#started = true
+    // Before anything is waited for: a sandbox in use is not suspended.
+    this.#release = sandbox.activity.attach()
     await sandbox.ready(this.#aborter.signal)
     const begin = await beginning(kind, frame, sandbox)
     if (kind === 'exec' && begin.operation.type === 'start') limits.exec(claims)
     const attachment = new Attachment({ kind, sandbox, beginning: begin, attachments, owner: this })
     if (this.#closing) return
     this.#attachment = attachment
-    this.#release = sandbox.activity.attach()
     await attachment.open(this.#aborter.signal)
   }
 

@@ -7,7 +7,7 @@ import { createCapacity } from '../../../src/capacity/capacity.ts'
 import { openMachine } from '../../../src/capacity/machine.ts'
 import { openDataDirectory } from '../../../src/data-directory.ts'
 import { createDiskFloor } from '../../../src/disk/disk-floor.ts'
-import { createRevocationStore } from '../../../src/http/revocations.ts'
+import { createRevocationStore, type RevocationStore } from '../../../src/http/revocations.ts'
 import { createMountPolicy } from '../../../src/mounts/policy.ts'
 import type { Provider } from '../../../src/providers/provider.ts'
 import { createLayout } from '../../../src/sandbox/layout.ts'
@@ -34,6 +34,7 @@ export class Host {
   readonly provider: Provider
   readonly manager: SandboxManager
   readonly recovery: Recovery
+  readonly revocations: RevocationStore
   /** What has happened in its sandboxes. */
   readonly journal: Journal
   readonly dataDirectory: string
@@ -45,6 +46,7 @@ export class Host {
     provider: Provider
     manager: SandboxManager
     recovery: Recovery
+    revocations: RevocationStore
     journal: Journal
     dataDirectory: string
     installId: string
@@ -54,6 +56,7 @@ export class Host {
     this.provider = parts.provider
     this.manager = parts.manager
     this.recovery = parts.recovery
+    this.revocations = parts.revocations
     this.journal = parts.journal
     this.dataDirectory = parts.dataDirectory
     this.installId = parts.installId
@@ -70,6 +73,7 @@ export class Host {
     await claimOwners(uids, join(directory.path, 'workspaces'))
     const { supervisorPath, installId, path, release } = directory
     const journal = createJournal(new Registry())
+    const revocations = createRevocationStore(() => Date.now() / 1000)
     const manager = createSandboxManager({
       provider: () => provider,
       layout,
@@ -85,16 +89,17 @@ export class Host {
       defaultHostWorkspace: undefined,
       poolConcurrency: 2,
       journal,
+      sessionEnd: revocations.deniedSession,
       log,
     })
     const recovery = await openRecovery({
       manager,
-      revocations: createRevocationStore(() => Date.now() / 1000),
+      revocations,
       dataDirectory: path,
       log: silent,
     })
     await recovery.adopt(provider)
-    return new Host({ provider, manager, recovery, journal, dataDirectory: path, installId, open, release })
+    return new Host({ provider, manager, recovery, revocations, journal, dataDirectory: path, installId, open, release })
   }
 
   async ensure(session: string, fields: Partial<Profile> = {}, workspace: string | null = null): Promise<LiveSandbox> {
