@@ -2,7 +2,7 @@ import type { Framing } from './answer-head.ts'
 
 /** A chunk's size line may have extensions, which nobody uses. */
 const MAX_LINE_BYTES = 256
-const SIZE_LINE = /^([0-9a-f]{1,12})[ \t]*(?:;[\t\x20-\x7e\x80-\xff]*)?$/i
+const SIZE_LINE = /^([0-9a-f]{1,12})(?:;[!#$%&'*+.^_`|~0-9a-z-]+(?:=[!#$%&'*+.^_`|~0-9a-z-]+)?)*$/i
 const LF = 10
 
 /** Finds the pieces of a body, and its end, in what comes. */

@@ -34,7 +34,7 @@ export function parseHead(text: string, method: string): AnswerHead {
   for (let i = 1; i < lines.length; i++) {
     const [, name, padded] = HEADER_LINE.exec(lines[i] as string) ?? []
     if (name === undefined || padded === undefined) throw new Error('an answer with a malformed header')
-    const value = padded.trimEnd()
+    const value = withoutBlanks(padded)
     headers.push(name, value)
     switch (name.toLowerCase()) {
       case 'content-length':
@@ -42,7 +42,8 @@ export function parseHead(text: string, method: string): AnswerHead {
         length = value
         break
       case 'transfer-encoding':
-        if (encoding !== undefined || value.toLowerCase() !== 'chunked') throw new Error('an answer in an encoding other than chunked')
+        // With a blank behind it, some parsers take it for another encoding.
+        if (encoding !== undefined || padded.toLowerCase() !== 'chunked') throw new Error('an answer in an encoding other than chunked')
         encoding = value
         break
       case 'connection':
@@ -63,6 +64,16 @@ export function parseHead(text: string, method: string): AnswerHead {
           : { type: 'close' }
   return { status, headers, connection, framing, keepAliveSeconds: Number.isNaN(keepAliveSeconds) ? undefined : keepAliveSeconds }
 }
+
+/** Without the blanks at its end; a no-break space is none. */
+function withoutBlanks(padded: string): string {
+  let end = padded.length
+  while (end > 0 && (padded[end - 1] === ' ' || padded[end - 1] === '\t')) end--
+  return padded.slice(0, end)
+}
+
+/** Whether its connection ends with it. */
+export const saysClose = ({ connection }: AnswerHead): boolean => /\bclose\b/.test(connection)
 
 /** One header's value, by its name in lower case. */
 export function headerOf({ headers }: AnswerHead, wanted: string): string | undefined {

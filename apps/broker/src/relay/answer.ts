@@ -1,6 +1,6 @@
 import type { Reader } from './agent-connection.ts'
 import { AnswerBody } from './answer-body.ts'
-import { type AnswerHead, MAX_HEAD_BYTES, parseHead } from './answer-head.ts'
+import { type AnswerHead, MAX_HEAD_BYTES, parseHead, saysClose } from './answer-head.ts'
 import type { ReadBuffer } from './read-buffers.ts'
 
 export type AnswerHandlers = {
@@ -61,6 +61,7 @@ export class AnswerReader implements Reader {
     if (head.status === 101 && this.#handlers.upgraded !== undefined) return this.#handlers.upgraded(head, rest)
     if (head.status < 200) {
       if (head.status === 101) throw new Error('an upgrade that nobody asked for')
+      if (saysClose(head)) throw new Error('a connection that ends before the answer')
       this.#handlers.provisional(head.status)
       if (rest.length > 0) this.#readHead(rest, buffer)
       return

@@ -3,7 +3,7 @@ import { countRead, finish, hasBody, hasUnread } from '@boxoffice/node-http'
 import { BoxofficeError } from '@boxoffice/protocol'
 import type { Passage } from './admission.ts'
 import { AnswerReader } from './answer.ts'
-import type { AnswerHead } from './answer-head.ts'
+import { type AnswerHead, saysClose } from './answer-head.ts'
 import type { Borrowed, Connections } from './connections.ts'
 import { requestHead, toClient } from './headers.ts'
 import type { ReadBuffer } from './read-buffers.ts'
@@ -166,11 +166,11 @@ class Forwarding {
   }
 
   /** Answered before the whole body was taken: what is left of it goes nowhere. */
-  #leave({ connection, framing, keepAliveSeconds }: AnswerHead): void {
+  #leave(head: AnswerHead): void {
     this.#stopSending?.()
     const { connection: used, giveBack } = this.#borrowed
-    const reusable = this.#sent && framing.type !== 'close' && !/\bclose\b/.test(connection)
-    if (reusable) giveBack(keepAliveSeconds)
+    const reusable = this.#sent && head.framing.type !== 'close' && !saysClose(head)
+    if (reusable) giveBack(head.keepAliveSeconds)
     else used.destroy()
   }
 

@@ -85,6 +85,12 @@ describe('an answer of an agent', () => {
     ['a chunk in hexadecimal with its prefix', 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0x1\r\na\r\n'],
     ['a chunk that ends in a bare line feed', 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\na\r\n0\r\n\r\n'],
     ['a chunk longer than it said', 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nab\r\n0\r\n\r\n'],
+    ['a chunk with a blank behind its size', 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1 \r\na\r\n0\r\n\r\n'],
+    ['an encoding with a tab behind it', 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\t\r\n\r\n1\r\na\r\n0\r\n\r\n'],
+    [
+      'a 1xx before it that ends the connection',
+      'HTTP/1.1 103 Early Hints\r\nConnection: close\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n',
+    ],
     ['a trailer', 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX-A: b\r\n\r\n'],
     ['a size line without end', `HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;${'a'.repeat(300)}`],
     ['a head without end', `HTTP/1.1 200 OK\r\nX-A: ${'a'.repeat(40_000)}`],
@@ -92,6 +98,10 @@ describe('an answer of an agent', () => {
     const seen = readText(text)
     expect(seen.failed).not.toBe('')
     expect(seen.ended).toBe(false)
+  })
+
+  test('keeps a no-break space at the end of a header', () => {
+    expect(readText('HTTP/1.1 200 OK\r\nX-A: b\xa0 \t\r\nContent-Length: 0\r\n\r\n').headers.slice(0, 2)).toEqual(['X-A', 'b\xa0'])
   })
 
   test('that breaks off is not whole', () => {
