@@ -1,4 +1,5 @@
 //! What nobody would send: bytes for the decoder, and file calls of any shape. Seeded, so that a failure comes again.
+//! `FUZZ_SECONDS` makes each of them go on for so long, `FUZZ_SEED` is another seed (`npm run fuzz`).
 
 mod support;
 
@@ -9,15 +10,51 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 use support::Agent;
 
-const INPUTS: u32 = 200_000;
-const CALLS: u32 = 10_000;
+const INPUTS: u64 = 200_000;
+const CALLS: u64 = 10_000;
 /// A busy machine makes fewer of them.
-const CALLS_WITHIN: Duration = Duration::from_secs(15);
+const WITHIN: Duration = Duration::from_secs(15);
+
+fn number_of(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok().map(|text| text.parse().unwrap())
+}
+
+/// How often a test repeats, and how often it has.
+struct Budget {
+    most: u64,
+    until: Instant,
+    spent: u64,
+}
+
+impl Budget {
+    /// `most` in 15 s, unless the environment says for how long.
+    fn new(most: u64) -> Self {
+        let seconds = number_of("FUZZ_SECONDS");
+        let within = seconds.map_or(WITHIN, Duration::from_secs);
+        Self { most: if seconds.is_some() { u64::MAX } else { most }, until: Instant::now() + within, spent: 0 }
+    }
+
+    fn spend(&mut self) -> bool {
+        let is_left = self.spent < self.most && Instant::now() < self.until;
+        if is_left {
+            self.spent += 1;
+        } else {
+            println!("executions: {}", self.spent);
+        }
+        is_left
+    }
+}
 
 /// Numbers that follow from a seed (xorshift).
 struct Random(u64);
 
 impl Random {
+    /// The environment's seed, else `default`.
+    fn new(default: u64) -> Self {
+        // Never 0, which would stay 0.
+        Self(number_of("FUZZ_SEED").map_or(default, |seed| (seed << 1 | 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)))
+    }
+
     fn below(&mut self, limit: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -62,9 +99,10 @@ fn decode(input: &[u8], cut: usize) {
 
 #[test]
 fn the_decoder_takes_any_bytes() {
-    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let mut random = Random::new(0x9e37_79b9_7f4a_7c15);
     let frames = frames();
-    for _ in 0..INPUTS {
+    let mut budget = Budget::new(INPUTS);
+    while budget.spend() {
         let mut input = Vec::new();
         for _ in 0..=random.below(3) {
             input.extend_from_slice(&frames[random.below(frames.len())]);
@@ -117,16 +155,14 @@ fn call(random: &mut Random) -> Value {
 
 #[test]
 fn file_calls_of_any_shape_are_answered() {
-    let mut random = Random(0x0123_4567_89ab_cdef);
+    let mut random = Random::new(0x0123_4567_89ab_cdef);
     let mut agent = Agent::new();
     let outside = agent.folder.join("outside");
     std::fs::create_dir_all(&outside).unwrap();
     std::fs::write(outside.join("kept"), "kept").unwrap();
-    let began = Instant::now();
-    for number in 0..CALLS {
-        if began.elapsed() > CALLS_WITHIN {
-            break;
-        }
+    let mut budget = Budget::new(CALLS);
+    while budget.spend() {
+        let number = budget.spent;
         let request = call(&mut random);
         let mut channel = agent.channel();
         let mut out = Vec::new();

@@ -4,6 +4,8 @@ import { SignJWT } from 'jose'
 
 export const ISSUER = 'http://broker.test'
 
+type KeyPair = { publicKey: KeyObject; privateKey: KeyObject }
+
 /** Signs session tokens as a broker would. */
 export type TestIssuer = {
   jwks: Jwks
@@ -14,8 +16,10 @@ export type TestIssuer = {
   sign(overrides?: Record<string, unknown>, header?: Record<string, unknown>): Promise<string>
 }
 
-export const createTestIssuer = (defaults: { sandboxId: string; sessionId: string }): TestIssuer => {
-  const { privateKey, publicKey } = generateKeyPairSync('ed25519')
+export const createTestIssuer = (
+  defaults: { sandboxId: string; sessionId: string },
+  { privateKey, publicKey }: KeyPair = generateKeyPairSync('ed25519'),
+): TestIssuer => {
   const kid = 'test-key'
   const { x } = publicKey.export({ format: 'jwk' })
   const claims = (overrides: Partial<SessionTokenClaims> = {}): SessionTokenClaims => {
