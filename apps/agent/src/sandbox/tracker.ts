@@ -71,9 +71,26 @@ const createTracker = (sandbox: Sandbox, link: SupervisorLink, adopted: boolean)
     entry.release()
   }
 
-  const ended = (exit: SupervisorExit, kind: Kind, ageMs = 0): void => {
+  /** Ends that are off the count and have not been told yet. */
+  let untold: (() => void)[] = []
+  const tellAll = (): void => {
+    const ends = untold
+    untold = []
+    for (const tell of ends) tell()
+  }
+
+  /** Off the count at once. The end of an exec is told when its answer, which follows this call, has been written. */
+  const ended = (exit: SupervisorExit, reported: Kind, ageMs = 0): void => {
     const entry = running.get(exit.id)
     end(exit.id)
+    const kind = entry?.kind ?? reported
+    untold.push(() => tell(exit, { kind, sure: entry?.sure === true, ageMs }))
+    if (kind === 'process') tellAll()
+    // An immediate comes before the next read of any socket: who has the answer finds the event.
+    else if (untold.length === 1) setImmediate(tellAll)
+  }
+
+  const tell = (exit: SupervisorExit, { kind, sure, ageMs }: { kind: Kind; sure: boolean; ageMs: number }): void => {
     // An id may be used again when its record is gone; one end, told to several readers or listed, reads the same.
     const mark = `${exit.reason} ${exit.code} ${exit.signal} ${exit.duration_ms} ${exit.stdout_bytes} ${exit.stderr_bytes}`
     if (told.get(exit.id) === mark) return
@@ -81,10 +98,9 @@ const createTracker = (sandbox: Sandbox, link: SupervisorLink, adopted: boolean)
     told.set(exit.id, mark)
     const [oldest] = told.keys()
     if (told.size > TOLD_ENDS && oldest !== undefined) told.delete(oldest)
-    const is = entry?.kind ?? kind
-    const fact = exitFact(is, exit)
-    sandbox.note(entry?.sure ? fact : { ...fact, recovered: true }, ageMs)
-    if (is === 'process') for (const listener of listeners) listener(exit.id, exit, ageMs)
+    const fact = exitFact(kind, exit)
+    sandbox.note(sure ? fact : { ...fact, recovered: true }, ageMs)
+    if (kind === 'process') for (const listener of listeners) listener(exit.id, exit, ageMs)
   }
 
   const readAgain = async (): Promise<void> => {
@@ -140,6 +156,7 @@ const createTracker = (sandbox: Sandbox, link: SupervisorLink, adopted: boolean)
     onProcessEnd: (listener) => void listeners.add(listener),
     gone(how) {
       clearTimeout(looking)
+      tellAll()
       for (const [id, { kind }] of [...running]) {
         end(id)
         sandbox.note(unseenExitFact(kind, id, how))

@@ -55,6 +55,9 @@ pub struct Supervisor {
     next_sink: u32,
     /// Channels with something to write once the events at hand are dealt with.
     dirty: Vec<u32>,
+    /// Pipes read to their end, closed before the next wait: what they said has left by then.
+    spent: Vec<OwnedFd>,
+    grown: records::Grown,
     scratch: Vec<u8>,
     spawner: Spawner,
     marks: Marks,
@@ -128,6 +131,8 @@ impl Supervisor {
             sinks: HashMap::new(),
             next_sink: 0,
             dirty: Vec::new(),
+            spent: Vec::new(),
+            grown: records::Grown::default(),
             scratch: vec![0; READ],
             spawner,
             marks: Marks::new(c),
@@ -147,6 +152,7 @@ impl Supervisor {
     fn turn(&mut self) {
         let now = self.now();
         let timeout = self.timers.next().map(|at| at.saturating_sub(now));
+        self.spent.clear();
         for event in self.poll.wait(timeout) {
             let token = event.token;
             // A defect met on one connection or process costs that one, not PID 1.
@@ -163,6 +169,7 @@ impl Supervisor {
             self.flush_dirty();
             self.flush_control();
             self.keep_spares();
+            self.bound_records();
         }));
     }
 

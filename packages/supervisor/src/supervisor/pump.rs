@@ -51,8 +51,8 @@ impl Supervisor {
                 Got::Enough => return false,
                 Got::Empty => return true,
                 Got::End => {
-                    // Closing takes it out of epoll: nobody else holds this descriptor.
-                    process.streams[stream].fd = None;
+                    // Closing it, before the next wait, takes it out of epoll: nobody else holds this descriptor.
+                    self.spent.extend(process.streams[stream].fd.take());
                     process.streams[stream].watched = false;
                     return true;
                 }

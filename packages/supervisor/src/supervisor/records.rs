@@ -7,19 +7,38 @@ const KEPT: u64 = 600_000_000_000;
 const RECORDS: usize = 1000;
 const RINGS: usize = 32 << 20;
 
+/// What has been kept since the limits were looked at.
+#[derive(Default)]
+pub(super) struct Grown {
+    number: bool,
+    rings: bool,
+}
+
 impl Supervisor {
     pub(super) fn keep_record(&mut self, serial: u32) {
         self.ended.push_back(serial);
-        self.bound_records();
-        self.bound_rings();
-        self.set_expiry();
+        self.grown.number = true;
+        self.grown.rings |= self.processes.get(&serial).is_some_and(|process| process.ring_bytes() > 0);
+    }
+
+    /// Forgets what is too much. At the end of a turn, when the exits have been written: nobody waits for it.
+    pub(super) fn bound_records(&mut self) {
+        let grown = std::mem::take(&mut self.grown);
+        if grown.number {
+            self.bound_number();
+            self.set_expiry();
+        }
+        // The sum goes over all records, up to a thousand.
+        if grown.rings {
+            self.bound_rings();
+        }
     }
 
     pub(super) fn ring_bytes(&self) -> usize {
         self.processes.values().map(|process| process.ring_bytes()).sum()
     }
 
-    fn bound_records(&mut self) {
+    fn bound_number(&mut self) {
         while self.ended.len() > RECORDS {
             // One that is being read stays until the next end.
             let Some(at) = self.ended.iter().position(|serial| self.is_unread(*serial)) else {
