@@ -8,6 +8,7 @@ import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { brokerApi, dataplane, type Grant, request } from './support/api.ts'
 import { expectRefusal } from './support/refusal.ts'
+import { makeSmallDisk } from './support/small-disk.ts'
 import { MODES, startStack } from './support/stack.ts'
 
 const MiB = 1024 ** 2
@@ -15,19 +16,6 @@ const DISK_MIB = 96
 /** 5 % of it stay free. */
 const FLOOR = (DISK_MIB * MiB) / 20
 const INODES = 4000
-
-/** A file system of its own for an agent's data, gone when it is disposed. */
-const makeDisk = async (): Promise<{ path: string } & AsyncDisposable> => {
-  const path = await mkdtemp(join(tmpdir(), 'bxo-low-'))
-  execFileSync('mount', ['-t', 'tmpfs', '-o', `size=${DISK_MIB}m,nr_inodes=${INODES},mode=711`, 'bxo-low', path])
-  return {
-    path,
-    [Symbol.asyncDispose]: async () => {
-      execFileSync('umount', [path])
-      await rm(path, { recursive: true })
-    },
-  }
-}
 
 const archiveOf = async (content: string): Promise<Uint8Array<ArrayBuffer>> => {
   const directory = await mkdtemp(join(tmpdir(), 'bxo-tar-'))
@@ -54,7 +42,7 @@ const announce = async (grant: Grant, query: string, length: number): Promise<{ 
 test.each(MODES)(
   '%s: below the floor of a disk nothing is uploaded and no sandbox is made; what is there goes on, and all is well with room again',
   async (mode) => {
-    await using disk = await makeDisk()
+    await using disk = await makeSmallDisk({ mib: DISK_MIB, inodes: INODES })
     await using stack = await startStack({ provider: 'local', mode, agentArgs: ['--data-dir', join(disk.path, 'agent')] })
     const api = brokerApi(stack.brokerUrl)
     const grant = await api.ensure('there')

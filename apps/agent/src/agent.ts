@@ -21,6 +21,9 @@ import type { Reserve } from './capacity/room.ts'
 import { type AgentConfig, hostOf, isLocal, isLoopback, portOf } from './config.ts'
 import { openDataDirectory } from './data-directory.ts'
 import { createDiskFloor } from './disk/disk-floor.ts'
+import { createDiskGuard } from './disk/disk-guard.ts'
+import { openHeldFile } from './disk/held-file.ts'
+import { Holds } from './disk/holds.ts'
 import { createAccessJournal } from './http/access-journal.ts'
 import { createDataplane } from './http/app.ts'
 import { createControlApp } from './http/control.ts'
@@ -35,6 +38,7 @@ import { providerCandidates } from './providers/candidates.ts'
 import { type Candidate, createProviderSlot, type ProviderSlot } from './providers/slot.ts'
 import { recoveringError } from './sandbox/end.ts'
 import { createLayout } from './sandbox/layout.ts'
+import type { LiveSandbox } from './sandbox/live-sandbox.ts'
 import { createSandboxManager, type SandboxManager } from './sandbox/manager.ts'
 import { openRecovery, type Recovery } from './sandbox/recovery.ts'
 import { claimOwners, createUids } from './sandbox/uids.ts'
@@ -251,6 +255,17 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
     teardown.defer(() => watch.close())
     await watch.start()
 
+    const heldFile = openHeldFile(directory.path, (err) => log.warn({ err }, 'which sandboxes are on hold could not be kept'))
+    const guard = createDiskGuard({
+      directories: () => [directory.path, slot.provider?.engineDirectory ?? []].flat(),
+      sandboxes: () => manager.running(),
+      holds: new Holds<LiveSandbox>(heldFile, log),
+      left: heldFile.left,
+      log,
+    })
+    teardown.defer(() => guard.close())
+    guard.start()
+
     const dataplane = createDataplane({
       sandboxes: manager,
       keys,
@@ -266,6 +281,7 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
       metrics,
     })
     const unreadiness = (): string[] => [
+      ...[disk.shortage() ?? []].flat().map((shortage) => `disk: ${shortage}`),
       ...(slot.reason === null ? [] : [`provider: ${slot.reason}`]),
       ...(slot.reason === null && manager.isRecovering ? [`sandboxes: ${recoveringError().message}`] : []),
       ...(uplink.agentId === undefined ? ['broker: not registered yet'] : []),

@@ -1,5 +1,5 @@
-import { type StatsFs, statfsSync } from 'node:fs'
 import { BoxofficeError } from '@boxoffice/protocol'
+import { MiB, readSpace } from './space.ts'
 
 export type DiskFloorOptions = {
   /** Where the agent keeps workspaces and records. */
@@ -32,13 +32,9 @@ export const lookWhileGrowing = (look: () => void): ((bytes: number) => void) =>
   }
 }
 
-const MiB = 1024 ** 2
-const SHARE = 0.05
-const MOST_BYTES = 256 * MiB
-const MOST_INODES = 65_536
-const RETRY_AFTER_SECONDS = 10
+export const RETRY_AFTER_SECONDS = 10
 
-/** One `statfs` per look, whatever the number of sandboxes; synchronous, as it takes less than a trip to the thread pool. */
+/** One `statfs` per look, whatever the number of sandboxes. */
 export const createDiskFloor = ({ dataDirectory, engineDirectory }: DiskFloorOptions): DiskFloor => {
   const directoriesOf = (written: Written): string[] => {
     const engine = written === 'sandbox' ? engineDirectory() : undefined
@@ -70,25 +66,12 @@ export const createDiskFloor = ({ dataDirectory, engineDirectory }: DiskFloorOpt
 
 /** What is left of a file system for others once `bytes` more are written, in words, where that is less than is kept free. */
 const shortageAt = (directory: string, bytes: number): string | undefined => {
-  const usage = usageOf(directory)
-  if (usage === undefined) return undefined
-  const { blocks, bavail, bsize, files, ffree } = usage
-  const keptBytes = Math.min(MOST_BYTES, blocks * bsize * SHARE)
-  const freeBytes = bavail * bsize
-  if (freeBytes - bytes < keptBytes) return `${inMiB(freeBytes)} of the disk are free, of which ${inMiB(keptBytes)} are kept`
-  // File systems that make inodes as they are needed give no number.
-  const keptInodes = Math.min(MOST_INODES, Math.floor(files * SHARE))
-  if (files > 0 && ffree < keptInodes) return `${ffree} inodes of the disk are free, of ${keptInodes} that are kept`
+  const space = readSpace(directory)
+  if (space === undefined) return undefined
+  const { floor } = space
+  if (space.bytes - bytes < floor.bytes) return `${inMiB(space.bytes)} of the disk are free, of which ${inMiB(floor.bytes)} are kept`
+  if (space.inodes < floor.inodes) return `${space.inodes} inodes of the disk are free, of ${floor.inodes} that are kept`
   return undefined
-}
-
-/** Undefined where the directory is not there: the engine's may be on another machine. */
-const usageOf = (directory: string): StatsFs | undefined => {
-  try {
-    return statfsSync(directory)
-  } catch {
-    return undefined
-  }
 }
 
 const inMiB = (bytes: number): string => `${Math.round(bytes / MiB)} MiB`

@@ -1,5 +1,6 @@
 import { BoxofficeError, EXEC_ID_PATTERN, ExecRequest, type ExecSummary, LIMITS, Signal } from '@boxoffice/protocol'
 import { z } from 'zod'
+import { requireNotHeld } from '../disk/held.ts'
 import { toExitFields } from '../sandbox/exit.ts'
 import { parseMeta } from '../sandbox/meta.ts'
 import { assertCommandSize } from '../sandbox/start.ts'
@@ -126,6 +127,7 @@ const SignalRequest = z
 const postSignal = async ({ sandbox, incoming, outgoing, id, signal }: Call): Promise<void> => {
   const { signal: name, kill_after_seconds: killAfter } = parse(SignalRequest, await readJson(incoming, SIGNAL_BODY_BYTES))
   await sandbox.ready(signal)
+  if (name === 'CONT') requireNotHeld(sandbox)
   const fields = { id: known(id), signal: name, ...(killAfter === undefined ? {} : { kill_after_ms: Math.round(killAfter * 1000) }) }
   await sandbox.link.call('signal', fields)
   sendNothing(outgoing, 204)

@@ -1,4 +1,5 @@
 import { BoxofficeError, LIMITS, MkdirRequest, MoveRequest } from '@boxoffice/protocol'
+import { requireNotHeld } from '../disk/held.ts'
 import { fileCall, statFile } from '../sandbox/files.ts'
 import { notRoot } from '../sandbox/paths.ts'
 import { parse, readJson } from './body.ts'
@@ -33,6 +34,7 @@ const mkdir = async (call: Call): Promise<void> => {
   const { incoming, sandbox, signal, outgoing, disk } = call
   const body = parse(MkdirRequest, await readJson(incoming, LIMITS.controlBodyBytes))
   const { root, path, shown, given } = pathOf(call, body.path)
+  requireNotHeld(sandbox)
   disk.require(given, root)
   await sandbox.ready(signal)
   const { created } =

@@ -4,6 +4,7 @@ import { countRead } from '@boxoffice/node-http'
 import { BoxofficeError } from '@boxoffice/protocol'
 import busboy from 'busboy'
 import { lookWhileGrowing } from '../disk/disk-floor.ts'
+import { requireNotHeld } from '../disk/held.ts'
 import { statFile, type WriteOptions, writeFile } from '../sandbox/files.ts'
 import { notRoot, type SandboxPath } from '../sandbox/paths.ts'
 import type { Sandbox } from '../sandbox/sandbox.ts'
@@ -32,8 +33,11 @@ export const upload = async (call: Call): Promise<void> => {
   const multipart = /^multipart\/form-data\b/i.test(incoming.headers['content-type'] ?? '')
   const announced = announcedLength(incoming)
   if (!multipart && announced !== undefined && announced > limit) throw tooLarge(limit)
-  disk.require(path.given, path.root, announced)
-  const fits = (): void => disk.require(path.given, path.root)
+  const fits = (bytes?: number): void => {
+    requireNotHeld(sandbox)
+    disk.require(path.given, path.root, bytes)
+  }
+  fits(announced)
   await sandbox.ready(signal)
   const options = archive === undefined ? await writeOptions(call, notRoot(path)) : undefined
   const body = multipart ? await multipartFile(incoming, signal) : incoming

@@ -66,6 +66,13 @@ export type SandboxHandle = {
   oomKilled?: boolean
 }
 
+/** The processes of a sandbox by their ids on this machine. */
+export type Inside = {
+  /** PID 1 of the sandbox. */
+  supervisor: number
+  others: number[]
+}
+
 /** Starts and stops sandboxes in which the supervisor runs as PID 1. Everything above it is written once (architecture, 3). */
 export interface Provider {
   /** As it is registered (candidates.ts), and as sessions and status show it. */
@@ -89,6 +96,8 @@ export interface Provider {
   inspect(handle: SandboxHandle): Promise<SandboxHandle | undefined>
   suspend(handle: SandboxHandle, mode: 'freeze' | 'stop'): Promise<void>
   resume(handle: SandboxHandle): Promise<void>
+  /** What runs in it now; undefined where its processes are not to be seen from here, as those of an engine on another machine. */
+  inside?(handle: SandboxHandle): Promise<Inside | undefined>
   /** Idempotent: one that is already gone is fine. */
   destroy(handle: SandboxHandle): Promise<void>
   /** Lets go of what the provider itself holds; sandboxes stay. */

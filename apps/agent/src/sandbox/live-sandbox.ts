@@ -1,7 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { BoxofficeError, type JournalFact, type KillCause, type Profile } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
-import type { Provider, SandboxHandle } from '../providers/provider.ts'
+import type { HoldReason } from '../disk/held.ts'
+import type { Inside, Provider, SandboxHandle } from '../providers/provider.ts'
 import type { SupervisorLink } from '../supervisor/link.ts'
 import type { Journal } from '../uplink/journal.ts'
 import { createActivity } from './activity.ts'
@@ -18,6 +19,8 @@ export type LiveSandboxParts = {
   file: SandboxFile
   directory: string
   workspacePath: string
+  /** Where that is on the host. */
+  workspaceDirectory: string
   provider: Provider
   /** Listens for a supervisor; without a hash for one that has never dialled. */
   listen: (secretHash: string | null, onSecret: (hash: string) => Promise<void>) => Promise<SupervisorLink>
@@ -36,6 +39,7 @@ const STOP_GRACE_MS = 1000
 export class LiveSandbox implements Sandbox {
   readonly activity = createActivity()
   readonly workspacePath: string
+  held: HoldReason | undefined
   readonly #parts: LiveSandboxParts
   readonly #life = new AbortController()
   readonly #listeners = new Set<(end: End) => void>()
@@ -89,6 +93,9 @@ export class LiveSandbox implements Sandbox {
   }
   get directory(): string {
     return this.#parts.directory
+  }
+  get workspaceDirectory(): string {
+    return this.#parts.workspaceDirectory
   }
   get lost(): { reason: string } | undefined {
     return this.#state.name === 'lost' ? { reason: this.#state.reason } : undefined
@@ -184,6 +191,12 @@ export class LiveSandbox implements Sandbox {
     })
   }
 
+  /** What runs in it; undefined while it does not run, and where that cannot be seen. */
+  async inside(): Promise<Inside | undefined> {
+    if (this.#state.name !== 'running' || this.#handle === undefined) return undefined
+    return this.#parts.provider.inside?.(this.#handle)
+  }
+
   /** Asks the engine whether it is still there; tells everybody when it is not. */
   verify(): Promise<void> {
     if (this.#state.name === 'lost' || this.#state.name === 'starting') return Promise.resolve()
@@ -200,7 +213,9 @@ export class LiveSandbox implements Sandbox {
   async end(reason: EndCause): Promise<void> {
     this.#cause = reason
     this.#overtaken.abort()
-    const shutdown = this.#shutdown(KILL_CAUSES[reason], this.profile.end_grace_seconds * 1000)
+    // What is on hold would write on in its grace.
+    const graceMs = this.held === undefined ? this.profile.end_grace_seconds * 1000 : 0
+    const shutdown = this.#shutdown(KILL_CAUSES[reason], graceMs)
     // Processes that end at once have their true exit told before their sockets close; nobody waits longer for it.
     await Promise.race([shutdown, delay(1000, undefined, { ref: false })])
     // Whoever negotiates again finds the session with its next sandbox.

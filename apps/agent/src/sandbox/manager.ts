@@ -45,6 +45,8 @@ export interface SandboxManager extends SandboxDirectory {
   readonly workspaces: Workspaces
   /** The session's sandbox, made if there is none yet; the same one for any number of callers. */
   ensureForSession(sessionId: string, request: CreateSandboxRequest): Promise<SandboxRecord>
+  /** All of sessions that run now. */
+  running(): LiveSandbox[]
   /** How many sandboxes are there, in the pool too. */
   readonly count: number
   /** All sandboxes, or those that `among` picks. */
@@ -101,6 +103,7 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
       file,
       directory: root,
       workspacePath: provider.workspacePath(workspaceDirectory(layout, file)),
+      workspaceDirectory: workspaceDirectory(layout, file),
       provider,
       listen(secretHash, onSecret) {
         const { supervisorPath } = options
@@ -283,6 +286,7 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
     },
     isAwaited: (id) => awaited.has(id),
     ensureForSession,
+    running: () => [...sandboxes.values()].filter(({ state, file }) => state === 'running' && file.session_id !== null),
     get count() {
       return sandboxes.size
     },

@@ -1,4 +1,5 @@
 import { BoxofficeError } from '@boxoffice/protocol'
+import { requireNotHeld } from '../disk/held.ts'
 import { parseFault, processError } from '../supervisor/faults.ts'
 import type { Channel, ChannelHandler, SupervisorExit, SupervisorLink } from '../supervisor/link.ts'
 import { Exit, Ready } from '../supervisor/payloads.ts'
@@ -58,6 +59,7 @@ export class ProcessStream implements ChannelHandler {
 
   /** Sends the operation. Rejects when the sandbox cannot be spoken to; every later failure goes to the reader. */
   async open(kind: Meta['kind'], signal?: AbortSignal): Promise<void> {
+    if (this.#operation.type === 'start') requireNotHeld(this.#sandbox)
     const tracker = processTracker(this.#sandbox)
     this.#tracker = tracker
     this.#link = this.#sandbox.link

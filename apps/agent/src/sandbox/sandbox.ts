@@ -1,4 +1,5 @@
 import type { JournalFact, Profile } from '@boxoffice/protocol'
+import type { HoldReason } from '../disk/held.ts'
 import type { SupervisorLink } from '../supervisor/link.ts'
 
 /** Counts work in a sandbox so that the broker can tell idle from busy [C-51]. */
@@ -27,6 +28,8 @@ export interface Sandbox {
   readonly activity: Activity
   /** Set when the sandbox is known to be dead; its message is safe to show. */
   readonly lost: { reason: string } | undefined
+  /** Set while its processes are stopped for what they write; nothing is started in it then, and nothing uploaded. */
+  readonly held?: HoldReason | undefined
   /** Tells those who follow its session what has happened in it, `ageMs` ago. */
   note(fact: JournalFact, ageMs?: number): void
   /**

@@ -1,4 +1,5 @@
 import { BoxofficeError, type SIGNALS } from '@boxoffice/protocol'
+import { heldError } from '../disk/held.ts'
 import { endedWith, KILL_GRACE_MS } from '../http/ended.ts'
 import { toExitFields } from '../sandbox/exit.ts'
 import { type ProcessReader, ProcessStream } from '../sandbox/process.ts'
@@ -189,7 +190,10 @@ export class Attachment implements ProcessReader, Attached {
   }
 
   signal(signal: (typeof SIGNALS)[number]): void {
-    if (!this.#refused('signal') && this.#running) this.#call('signal', { signal })
+    if (this.#refused('signal') || !this.#running) return
+    const held = signal === 'CONT' ? heldError(this.#options.sandbox) : undefined
+    if (held !== undefined) return this.#options.owner.report(held)
+    this.#call('signal', { signal })
   }
 
   resize(size: Size, claim: boolean): void {

@@ -2,9 +2,10 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { BoxofficeError } from '@boxoffice/protocol'
-import type { SandboxHandle } from '../provider.ts'
+import type { Inside, SandboxHandle } from '../provider.ts'
 import type { CgroupGroup } from './cgroups.ts'
 import {
+  childrenBelow,
   descendantsOf,
   nameProcess,
   type ProcessName,
@@ -27,6 +28,7 @@ export interface LocalSandbox {
   freeze(): Promise<void>
   stop(): Promise<void>
   resume(): Promise<void>
+  inside(): Promise<Inside | undefined>
   destroy(): Promise<void>
 }
 
@@ -158,6 +160,12 @@ export const localSandbox = ({ state: initial, isolation, group, files, bootId, 
       if (state.stopped) await start(false)
       else if (group === undefined) await signalTree('SIGCONT')
       else await group.thaw()
+    },
+    async inside() {
+      const { monitor, supervisor } = state
+      if (state.stopped || supervisor === null || (await processState(supervisor)) === 'gone') return undefined
+      const pids = group === undefined ? childrenBelow(supervisor.pid) : await group.pids()
+      return { supervisor: supervisor.pid, others: pids.filter((pid) => pid !== supervisor.pid && pid !== monitor?.pid) }
     },
     async destroy() {
       await kill()

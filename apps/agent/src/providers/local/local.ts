@@ -211,6 +211,7 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
     inspect: async (handle) => sandboxes.get(handle.id)?.handle(),
     suspend: (handle, mode) => known(handle)[mode](),
     resume: (handle) => known(handle).resume(),
+    inside: async (handle) => sandboxes.get(handle.id)?.inside(),
     async destroy(handle) {
       const sandbox = sandboxes.get(handle.id)
       if (sandbox === undefined) return

@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
 import { readdir, readFile } from 'node:fs/promises'
 
 /** A process that cannot be mistaken for a later one with the same id: the kernel's start time is part of its name. */
@@ -25,6 +25,14 @@ const isDead = (stat: Stat): boolean => stat.state === 'Z' || stat.state === 'X'
 export const nameProcess = async (pid: number): Promise<ProcessName | undefined> => {
   const stat = statOf(pid)
   return stat === undefined || isDead(stat) ? undefined : { pid, startTime: stat.startTime }
+}
+
+/** How the process that has this id now is. */
+export const stateOfPid = (pid: number): 'running' | 'stopped' | 'gone' => {
+  const stat = statOf(pid)
+  if (stat === undefined || isDead(stat)) return 'gone'
+  // One that is traced has stopped as well.
+  return stat.state === 'T' || stat.state === 't' ? 'stopped' : 'running'
 }
 
 /** How the named process is: running, stopped by a signal, or gone (also when another one has its id now). */
@@ -86,4 +94,25 @@ export const descendantsOf = async (root: number): Promise<number[]> => {
   const found = [root]
   for (let i = 0; i < found.length; i++) found.push(...(parents.get(found[i] ?? 0) ?? []))
   return found
+}
+
+/**
+ * Everything below a process that is a subreaper, so that nothing leaves it, without the process itself. Costs a few reads of kernel
+ * memory for each that is found, whatever else runs on the machine; one that is born meanwhile may be missing.
+ */
+export const childrenBelow = (root: number): number[] => {
+  const found = [root]
+  for (let i = 0; i < found.length; i++) found.push(...childrenOf(found[i] ?? 0))
+  return found.slice(1)
+}
+
+/** Each thread has its own children. */
+const childrenOf = (pid: number): number[] => {
+  try {
+    return readdirSync(`/proc/${pid}/task`).flatMap((thread) =>
+      readFileSync(`/proc/${pid}/task/${thread}/children`, 'utf8').split(' ').filter(Boolean).map(Number),
+    )
+  } catch {
+    return []
+  }
 }

@@ -1,0 +1,132 @@
+import { mkdir, rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { brokerApi, dataplane, type Grant, type Reply, request } from '../support/api.ts'
+import { expectRefusal } from '../support/refusal.ts'
+import { makeSmallDisk, type SmallDisk } from '../support/small-disk.ts'
+import { API_KEY, type ProviderName, type Stack, startStack } from '../support/stack.ts'
+import { eventually } from '../support/traces.ts'
+
+const MiB = 1024 ** 2
+const DISK = { mib: 96, inodes: 4000 }
+/** What the agent keeps free: 5 %. */
+const FLOOR = { bytes: (DISK.mib * MiB) / 20, inodes: DISK.inodes / 20 }
+/** Slow enough for a machine that is busy: a second takes less than half of the floor. */
+const PAUSE = 'sleep 0.05'
+
+const isHeld = (reply: Reply) =>
+  expect(expectRefusal(reply, 507, 'QUOTA_EXCEEDED')).toMatchObject({
+    details: { reason: 'disk_low' },
+    message: expect.stringMatching('on hold'),
+  })
+
+/** A command that fills the agent's file system is stopped, and nobody else is; broker and agent share the disk. */
+export const diskGuardSuite = (provider: ProviderName): void => {
+  describe(`${provider}: a command that fills the disk`, () => {
+    let disk: SmallDisk
+    let stack: Stack
+    let tenant: Grant
+    beforeAll(async () => {
+      disk = await makeSmallDisk(DISK)
+      stack = await startStack({
+        provider,
+        agentArgs: ['--data-dir', join(disk.path, 'agent')],
+        brokerArgs: ['--data-dir', join(disk.path, 'broker')],
+      })
+      tenant = await brokerApi(stack.brokerUrl).ensure('tenant')
+    })
+    afterAll(async () => {
+      try {
+        await stack?.[Symbol.asyncDispose]()
+      } finally {
+        await disk?.[Symbol.asyncDispose]()
+      }
+    })
+
+    const exec = (grant: Grant, command: string, fields: object = {}) => dataplane(grant, 'POST', '/exec', { command, ...fields })
+    /** Begins a command that goes on for ever; its id. */
+    const begin = async (grant: Grant, command: string): Promise<string> => {
+      const reply = await exec(grant, command, { detach: true })
+      expect(reply.status).toBe(202)
+      return (reply.body as { exec_id: string }).exec_id
+    }
+    /** What a hold refuses at once: a command that began just before one would wait for its end. */
+    const wake = (grant: Grant, id: string) => dataplane(grant, 'POST', `/execs/${id}/signal`, { signal: 'CONT' })
+    const held = (grant: Grant, id: string): Promise<void> =>
+      eventually('the writer is held', async () => (await wake(grant, id)).status === 507)
+    const kill = async (grant: Grant, id: string): Promise<void> => {
+      await dataplane(grant, 'POST', `/execs/${id}/signal`, { signal: 'KILL' })
+      await eventually('the writer has ended', async () => (await dataplane(grant, 'GET', `/execs/${id}`)).text.includes('"exited"'))
+    }
+
+    const expectOthersWork = async (): Promise<void> => {
+      const api = brokerApi(stack.brokerUrl)
+      for (let i = 0; i < 20; i++) expect((await exec(tenant, `echo ${i}`)).body).toMatchObject({ stdout: `${i}\n`, exit_code: 0 })
+      expect((await api.ensure('tenant')).session_id).toBe(tenant.session_id)
+      const agent = await request(`http://127.0.0.1:${stack.proxy.port}/readyz`)
+      expect([agent.status, agent.body]).toMatchObject([503, { reasons: [expect.stringMatching(/^disk: /)] }])
+    }
+
+    test('is stopped below the floor, over a restart of the agent too; others go on, and so does it with room again', async () => {
+      const api = brokerApi(stack.brokerUrl)
+      const [writer, other] = [await api.ensure('writer'), await api.ensure('other')]
+      const key = await addKey(stack)
+      const fill = join(disk.path, 'fill')
+      await writeFile(fill, Buffer.alloc(Math.floor(disk.freeBytes() - 2.75 * FLOOR.bytes)))
+      const id = await begin(writer, `while :; do head -c 65536 /dev/zero >> data; ${PAUSE}; done`)
+      await held(writer, id)
+      const size = async () => (await dataplane(writer, 'GET', '/files/stat?path=data')).text
+      await expectOthersWork()
+      const before = await size()
+      expect((await api.release(other.session_id)).status).toBe(204)
+      expect((await key.revoke()).status).toBe(204)
+      isHeld(await wake(writer, id))
+      isHeld(await exec(writer, 'true'))
+      isHeld(await dataplane(writer, 'POST', '/processes', { process_id: 'more', command: 'sh' }))
+      isHeld(await dataplane(writer, 'POST', '/files/mkdir', { path: 'more' }))
+
+      await stack.agent().kill('SIGKILL')
+      await stack.startAgent()
+      await held(writer, id)
+      expect(await size()).toBe(before)
+      expect(disk.freeBytes()).toBeGreaterThan(FLOOR.bytes / 4)
+
+      expect((await dataplane(writer, 'DELETE', '/files?path=data')).status).toBe(204)
+      await rm(fill)
+      await eventually('the writer goes on', async () => (await dataplane(writer, 'GET', '/files/stat?path=data')).status === 200)
+      expect((await exec(writer, 'true')).status).toBe(200)
+      await kill(writer, id)
+      expect((await api.release(writer.session_id)).status).toBe(204)
+    })
+
+    test('is stopped when it takes the inodes', async () => {
+      const api = brokerApi(stack.brokerUrl)
+      const writer = await api.ensure('toucher')
+      const fill = join(disk.path, 'fill')
+      await mkdir(fill)
+      for (let n = disk.freeInodes() - 4 * FLOOR.inodes; n > 0; n--) await writeFile(join(fill, String(n)), '')
+      const touch = 'mkdir -p d; i=0; while :; do for n in 0 1 2 3 4 5 6 7 8 9; do : > d/$i-$n; done; i=$((i+1)); '
+      const id = await begin(writer, `${touch}${PAUSE}; done`)
+      await held(writer, id)
+      const free = disk.freeInodes()
+      await expectOthersWork()
+      expect(disk.freeInodes()).toBeGreaterThan(free - 50)
+      expect((await dataplane(writer, 'DELETE', '/files?path=d&recursive=true')).status).toBe(204)
+      await rm(fill, { recursive: true })
+      await eventually('it is held no more', async () => (await wake(writer, id)).status === 204)
+      await kill(writer, id)
+    })
+  })
+}
+
+const addKey = async (stack: Stack): Promise<{ revoke(): Promise<Reply> }> => {
+  const headers = { authorization: `Bearer ${API_KEY}`, 'content-type': 'application/json' }
+  const made = await request(`${stack.brokerUrl}/v1/keys`, {
+    method: 'POST',
+    headers,
+    body: JSON.stringify({ name: 'user', principal: 'user' }),
+  })
+  expect(made.status).toBe(201)
+  const { id } = made.body as { id: string }
+  return { revoke: () => request(`${stack.brokerUrl}/v1/keys/${id}`, { method: 'DELETE', headers }) }
+}
