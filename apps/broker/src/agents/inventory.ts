@@ -2,7 +2,7 @@ import type { AgentInstructions, SandboxReport } from '@boxoffice/protocol'
 import { systemOrigin } from '../audit/audit.ts'
 import { sessionEntry } from '../audit/session-entry.ts'
 import type { SessionEffects } from '../sessions/effects.ts'
-import type { SessionLedger } from '../sessions/ledger.ts'
+import type { ChangeOptions, SessionLedger } from '../sessions/ledger.ts'
 import { isLive, isPlaced, type PlacedSession, type Session } from '../sessions/session.ts'
 import type { AgentRecord, Store } from '../store/store.ts'
 
@@ -28,6 +28,8 @@ export class Inventory {
   async reconcile(agent: AgentRecord, reports: readonly SandboxReport[], complete: boolean): Promise<Decisions> {
     const { store, effects, now } = this.#options
     const decisions: Decisions = []
+    // Before anything is written: what follows may take long, and the report gets no younger by it.
+    const readAt = now()
     const placed = new Map((await store.sessions.placedOn(agent.id)).map((session) => [session.id, session]))
     for (const report of reports) {
       if (report.session_id === null) {
@@ -41,21 +43,25 @@ export class Inventory {
       decisions.push({ sandbox_id: report.sandbox_id, action: keep && !lost ? 'keep' : 'destroy', ...workspace })
       if (!keep || !isPlaced(session)) continue
       placed.delete(session.id)
-      await (lost ? this.lost(session, report.reason ?? 'sandbox_lost', report.gone) : this.#activity(session, report))
+      await (lost ? this.lost(session, report.reason ?? 'sandbox_lost', { gone: report.gone ?? false }) : this.#activity(session, report))
     }
     if (!complete) return decisions
-    for (const session of placed.values()) if (now() - session.activatedAt > YOUNG_MS) await this.lost(session, 'sandbox_missing')
+    for (const session of placed.values()) if (readAt - session.activatedAt > YOUNG_MS) await this.lost(session, 'sandbox_missing')
     effects.removeWorkspaces(agent)
     return decisions
   }
 
-  /** Fails a session whose sandbox is gone [C-78]. */
-  async lost(session: PlacedSession, reason: string, gone = false): Promise<void> {
+  /** Fails a session whose sandbox is gone [C-78], unless that no longer holds when it is to be saved. */
+  async lost(
+    session: PlacedSession,
+    reason: string,
+    { gone = false, stillHolds }: { gone?: boolean } & Pick<ChangeOptions, 'stillHolds'> = {},
+  ): Promise<void> {
     const fields = { ts: this.#options.now(), outcome: 'failed', code: 'SANDBOX_LOST' } as const
     // Whoever was faster, by a release or by the same finding, has said how it ended.
     const audit = (after: Session, before: Session) =>
       after === before ? [] : [sessionEntry('sandbox.session.fail', systemOrigin(session.tenant), after, fields)]
-    await this.#options.ledger.change(session, { type: 'sandbox_lost', reason, gone }, { audit })
+    await this.#options.ledger.change(session, { type: 'sandbox_lost', reason, gone }, { audit, ...(stillHolds && { stillHolds }) })
   }
 
   async #activity(session: PlacedSession, { activity, state }: SandboxReport): Promise<void> {

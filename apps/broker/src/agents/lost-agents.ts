@@ -1,4 +1,4 @@
-import type { Store } from '../store/store.ts'
+import type { AgentRecord, Store } from '../store/store.ts'
 import type { Inventory } from './inventory.ts'
 import type { AgentSilence } from './silence.ts'
 
@@ -23,10 +23,17 @@ export class LostAgents {
 
   /** One look at all agents. */
   async run(): Promise<void> {
-    const { store, inventory, lostAfterMs, silence } = this.#options
+    const { store, inventory } = this.#options
     for (const agent of await store.agents.list()) {
-      if (silence.whileRunning(agent) <= lostAfterMs) continue
-      for (const session of await store.sessions.placedOn(agent.id)) await inventory.lost(session, 'agent_lost')
+      if (!this.#isLost(agent)) continue
+      // It may come back while its sessions are ended, one write after the other.
+      const stillHolds = async () => this.#isLost((await store.agents.byId(agent.id)) ?? agent)
+      for (const session of await store.sessions.placedOn(agent.id)) await inventory.lost(session, 'agent_lost', { stillHolds })
     }
+  }
+
+  #isLost(agent: AgentRecord): boolean {
+    const { silence, lostAfterMs } = this.#options
+    return silence.whileRunning(agent) > lostAfterMs
   }
 }

@@ -166,6 +166,8 @@ export class SessionEffects {
   async #removeWorkspaces(agent: AgentRecord): Promise<void> {
     const { store, client } = this.#options
     for (const workspaceId of await store.workspaces.unwantedOn(agent.id)) {
+      // A session may have come to want it while those before it were removed.
+      if (!(await store.workspaces.unwantedOn(agent.id)).includes(workspaceId)) continue
       await client.removeWorkspace(agent, workspaceId)
       await store.workspaces.removed(workspaceId, agent.id)
     }

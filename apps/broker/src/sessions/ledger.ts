@@ -9,6 +9,8 @@ import { workspaceAfter } from './workspace.ts'
 export type ChangeOptions = Omit<SaveOptions, 'audit' | 'events' | 'eventsWaitUntil' | 'workspace'> & {
   /** Entries for the session as it becomes, which may be as it was; called again when another writer was faster. */
   audit?: (after: Session, before: Session) => AuditEntry[]
+  /** Why the event happens, looked at anew before each try to save it: false leaves the session as it is. */
+  stillHolds?: () => Promise<boolean>
   /** Events beyond those that every change of its kind has. */
   events?: (before: Session, after: Session) => NewSessionEvent[]
 }
@@ -40,9 +42,10 @@ export class SessionLedger {
     return (await this.change(session, { type: 'tick', suspend: [] })).session
   }
 
-  async change(session: Session, event: SessionEvent, { audit, events, ...options }: ChangeOptions = {}): Promise<Change> {
+  async change(session: Session, event: SessionEvent, { audit, events, stillHolds, ...options }: ChangeOptions = {}): Promise<Change> {
     let before = session
     for (let round = 0; round < ROUNDS; round++) {
+      if (stillHolds !== undefined && !(await stillHolds())) return { session: before }
       const step = transition(before, event, this.#now())
       if (step.refused !== undefined) return { session: before, refused: step.refused }
       const after = step.session

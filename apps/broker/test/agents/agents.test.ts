@@ -160,6 +160,27 @@ describe('[4-95] a sandbox that dies outside', () => {
     expect(await binding(session_id)).toMatchObject({ state: 'failed', reason: 'sandbox_missing' })
   })
 
+  test('what a report leaves out is judged by when the report came, not by when all of it was written', async () => {
+    const [told, missing] = [await broker.ensure('told'), await broker.ensure('missing')]
+    await using store = await openSqliteStore(join(broker.dataDir, 'broker.db'))
+    const session = await store.sessions.byId(missing.session_id)
+    if (session === undefined || !isPlaced(session)) return expect.fail('has no sandbox')
+    const effects = { perform: () => {}, removeWorkspaces: () => {} } as unknown as SessionEffects
+    // Each look at the clock takes 8 s: the session is 5 s old when the report comes.
+    let at = session.activatedAt - 3000
+    const now = () => {
+      at += 8000
+      return at
+    }
+    const inventory = new Inventory({ store, effects, ledger: new SessionLedger(store, effects, now), now })
+    const agentRecord = await store.agents.byId(agent.id)
+    if (agentRecord === undefined) return expect.fail('has no agent')
+    const report = { session_id: told.session_id, sandbox_id: told.sandbox.id, generation: 1, profile_hash: '0'.repeat(16), reason: null }
+    const activity = { running: 1, attached: 0, idle_ms: 0 }
+    await inventory.reconcile(agentRecord, [{ ...report, state: 'running', activity }], true)
+    expect((await binding(missing.session_id)).state).toBe('active')
+  })
+
   test('sessions of a silent agent stay; when it comes back with them, they go on', async () => {
     const { session_id } = await broker.ensure('t')
     await agent.close()

@@ -1,4 +1,10 @@
+import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
+import { Inventory } from '../../src/agents/inventory.ts'
+import { LostAgents } from '../../src/agents/lost-agents.ts'
+import type { SessionEffects } from '../../src/sessions/effects.ts'
+import { SessionLedger } from '../../src/sessions/ledger.ts'
+import { openSqliteStore } from '../../src/store/sqlite/sqlite-store.ts'
 import { type FakeAgent, startFakeAgent } from '../support/fake-agent.ts'
 import { startTestBroker, type TestBroker } from '../support/test-broker.ts'
 
@@ -45,6 +51,27 @@ test('an agent that comes back is told to destroy what it still has of them', as
     ],
   })
   expect(silent.registration.decisions).toEqual([{ sandbox_id: lost.sandbox.id, action: 'destroy' }])
+})
+
+test('[4-93] an agent that comes back while its sessions are being ended keeps those that are left', async () => {
+  const sessions = [await broker.ensure('a'), await broker.ensure('b'), await broker.ensure('c')]
+  await using store = await openSqliteStore(join(broker.dataDir, 'broker.db'))
+  const effects = { perform: () => {} } as unknown as SessionEffects
+  const ledger = new SessionLedger(store, effects, Date.now)
+  const inventory = new Inventory({ store, effects, ledger, now: Date.now })
+  // The agent is heard by its record in the store, as with a report to another broker.
+  const silence = { whileRunning: ({ lastSeenAt }: { lastSeenAt: number }) => Date.now() + 3600_000 - lastSeenAt }
+  const ended: string[] = []
+  const reporting = Object.assign(Object.create(inventory) as Inventory, {
+    async lost(...args: Parameters<Inventory['lost']>) {
+      await inventory.lost(...args)
+      ended.push(args[0].id)
+      if (ended.length === 1) await store.agents.seen(args[0].agentId, Date.now() + 3600_000, { ...silent.provider, suspend: [] })
+    },
+  })
+  await new LostAgents({ store, inventory: reporting, lostAfterMs: 60_000, silence }).run()
+  const states = await Promise.all(sessions.map(async ({ session_id }) => (await binding(session_id)).state))
+  expect(states.sort()).toEqual(['active', 'active', 'failed'])
 })
 
 test('silence while the broker itself was down does not count', async () => {

@@ -2,7 +2,7 @@ import { Profile } from '@boxoffice/protocol'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { workspaceIdOf } from '../../src/sessions/scopes.ts'
 import type { FakeAgent } from '../support/fake-agent.ts'
-import { startTestBroker, type TestBroker } from '../support/test-broker.ts'
+import { gate, startTestBroker, type TestBroker } from '../support/test-broker.ts'
 
 const WORKSPACE = workspaceIdOf('default', { type: 'thread', id: 't' })
 const REMOVAL = `DELETE /control/v1/workspaces/${WORKSPACE}`
@@ -86,6 +86,26 @@ describe('[C-55] the workspace of a scope', () => {
     await agent.heartbeat()
     await broker.broker.settled()
     expect(removals()).toBe(before)
+  })
+
+  test('that is wanted again while others are removed stays', async () => {
+    const scopes = ['a', 'b'] as const
+    const use = async (thread: string, profile: string) => release((await broker.ensure(thread, { profile })).session_id, false)
+    agent.hooks.removeWorkspace = async () => ({ status: 409, code: 'BINDING_CONFLICT', message: 'in use' })
+    // The second one of each scope, of a profile that is not persistent, gives the workspace up.
+    for (const scope of scopes) for (const profile of ['lasting', 'default']) await use(scope, profile)
+    const held = gate<undefined>()
+    agent.hooks.removeWorkspace = () => held.promise
+    const before = agent.calls.length
+    const asked = () => agent.calls.slice(before).filter((call) => call.startsWith('DELETE /control/v1/workspaces/'))
+    await agent.heartbeat()
+    await agent.until(() => asked().length === 1)
+    const pathOf = (scope: string) => `DELETE /control/v1/workspaces/${workspaceIdOf('default', { type: 'thread', id: scope })}`
+    const other = scopes.find((scope) => asked()[0] !== pathOf(scope)) ?? expect.fail('both were asked for')
+    await broker.delete(`/v1/sandbox/sessions/${(await broker.ensure(other, { profile: 'lasting' })).session_id}`)
+    held.open(undefined)
+    await broker.broker.settled()
+    expect(asked()).not.toContain(pathOf(other))
   })
 
   test('is removed once its agent reports again', async () => {
