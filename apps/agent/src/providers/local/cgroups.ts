@@ -44,6 +44,7 @@ export interface CgroupGroup {
 }
 
 const PERIOD_MICROSECONDS = 100_000
+const PERIOD_FILE = 'cpu.cfs_period_us'
 const MiB = 1024 * 1024
 
 // The pids limit counts the monitor that bubblewrap leaves outside of the sandbox, so one more than the profile says.
@@ -70,7 +71,7 @@ const limitFiles = (
     case 'cpu':
       return version === 1
         ? [
-            ['cpu.cfs_period_us', String(PERIOD_MICROSECONDS)],
+            [PERIOD_FILE, String(PERIOD_MICROSECONDS)],
             ['cpu.cfs_quota_us', quota],
           ]
         : [['cpu.max', `${quota} ${PERIOD_MICROSECONDS}`]]
@@ -203,8 +204,11 @@ const cgroupGroup = (hierarchies: Hierarchies, name: string): CgroupGroup => {
       for (const directory of directories) if (!existsSync(directory)) mkdirSync(directory)
       for (const { controller, version, directory } of entries) {
         for (const [file, value, optional] of limitFiles(controller, version, profile)) {
-          if (optional && !existsSync(join(directory, file))) continue
-          writeFileSync(join(directory, file), value)
+          const path = join(directory, file)
+          if (optional && !existsSync(path)) continue
+          // For the period, a group's default, the kernel walks the groups of all sandboxes, even where nothing changes.
+          if (file === PERIOD_FILE && readKernelFile(path).trim() === value) continue
+          writeFileSync(path, value)
         }
       }
     },
