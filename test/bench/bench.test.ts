@@ -52,9 +52,10 @@ test('density measures creation, exec, memory and a restart of the agent', async
   const { code, table, results } = await bench('density', { BENCH_DENSITY: '6' })
   expect(results).toEqual([expect.not.objectContaining({ error: expect.anything() })])
   expect(table.slice(1).map(([row]) => row)).toEqual([
-    'density: 6 live local sandboxes, creation, p50',
-    'density: 6 live local sandboxes, `POST /exec` in a random one, p50',
+    'density: 6 live local sandboxes, creation, 4 at once, p50',
+    'density: 6 live local sandboxes, first `POST /exec` in a random idle one, p50',
     'density: 6 live local sandboxes, memory of each, all told',
+    'density: 6 live local sandboxes, descriptors of the agent for each',
     'density: 6 live local sandboxes, agent killed and started again, all adopted',
   ])
   expect(code).toBe(0)

@@ -33,7 +33,12 @@ export const httpClient = (maxSockets = 64) => {
   return { agent, send, close: () => agent.destroy() }
 }
 
-export type Grant = { session_id: string; token: string; sandbox: { id: string; http_base_url: string; ws_base_url: string } }
+export type Grant = {
+  session_id: string
+  token: string
+  expires_at: string
+  sandbox: { id: string; http_base_url: string; ws_base_url: string }
+}
 
 /** The broker's routes that the rows use. Any answer but the expected one ends the row. */
 export const brokerClient = (brokerUrl: string, apiKey: string) => {
@@ -49,6 +54,13 @@ export const brokerClient = (brokerUrl: string, apiKey: string) => {
       return JSON.parse(
         expectStatus(await client.send('POST', `${brokerUrl}/v1/sandbox/sessions`, { ...headers, prefer: 'wait=60' }, body), 200),
       ) as Grant
+    },
+    /** As the client does it before its token ends. */
+    refresh: async (sessionId: string): Promise<Pick<Grant, 'token' | 'expires_at'>> => {
+      const { token, expires_at } = JSON.parse(
+        expectStatus(await client.send('POST', `${brokerUrl}/v1/sandbox/sessions/${sessionId}/refresh`, headers, '{}'), 200),
+      ) as Grant
+      return { token, expires_at }
     },
     release: async (sessionId: string): Promise<void> => {
       expectStatus(await client.send('DELETE', `${brokerUrl}/v1/sandbox/sessions/${sessionId}`, headers), 204)

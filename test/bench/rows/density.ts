@@ -1,16 +1,22 @@
-import { readFileSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
 import { countOf } from '../count.ts'
 import { brokerClient, execOnce, type Grant, httpClient } from '../http.ts'
 import { many } from '../many.ts'
+import { LASTING } from '../profiles.ts'
 import { type Stack, startStack } from '../stack.ts'
-import { median, timeEach } from '../statistics.ts'
+import { median } from '../statistics.ts'
 import { type Needs, type Row, type RowContext, round } from './row.ts'
 
 const SANDBOXES = 10_000
-/** Sandboxes whose creation is timed, at the beginning and at the end. */
+/** Sandboxes whose creation is timed, at the beginning and at the end; so many live when the first of them is made. */
 const BLOCK = 100
 const AT_ONCE = 4
+const PACE_EVERY = 500
 const EXEC = '{"argv":["/bin/true"]}'
+/** After so long without a request the agent holds no more of a sandbox than it must. */
+const IDLE_MS = 7000
+/** A token is renewed as the client does it, before it ends. */
+const RENEW_BEFORE_MS = 60_000
 
 /** The row has a stack of its own, whose agent it restarts. */
 export const needs: Needs = {}
@@ -18,7 +24,7 @@ export const needs: Needs = {}
 /** As many live local sandboxes as this machine holds: what one costs, and whether the next one costs more. */
 export const run = async ({ scratch }: RowContext): Promise<Row[]> => {
   const wanted = countOf('BENCH_DENSITY', SANDBOXES)
-  const stack = await startStack({ name: 'density', provider: 'local', scratch, profiles: [] })
+  const stack = await startStack({ name: 'density', provider: 'local', scratch, profiles: [LASTING] })
   try {
     return await measure(stack, wanted)
   } finally {
@@ -27,73 +33,137 @@ export const run = async ({ scratch }: RowContext): Promise<Row[]> => {
 }
 
 const measure = async (stack: Stack, wanted: number): Promise<Row[]> => {
-  const block = Math.min(BLOCK, Math.ceil(wanted / 2))
-  const broker = brokerClient(stack.address.brokerUrl, stack.address.apiKey)
-  const client = httpClient()
-  const grants: Grant[] = []
-  const create = async (): Promise<void> => {
-    grants.push(await broker.ensure(`bench-density-${grants.length}-${performance.now()}`))
-  }
-  const inRandom = async (): Promise<number> => {
-    const pick = () => grants[Math.floor(Math.random() * grants.length)] as Grant
-    return median(await timeEach(block, () => execOnce(client, pick(), EXEC)))
-  }
-
+  const block = Math.max(1, Math.min(BLOCK, Math.floor(wanted / 3)))
+  const crowd = openCrowd(stack)
   // Broker and agent have been compiled by then, as those of a service are.
-  await timeEach(Math.min(50, block), create)
-  for (const grant of grants.splice(0)) await broker.release(grant.session_id)
-  const free = availableMiB()
-  const first = median(await timeEach(block, create))
-  await inRandom()
-  const execFirst = await inRandom()
-  const end = await grow(create, wanted - grants.length - block, () => grants.length)
-  const last = end === undefined ? median(await timeEach(wanted - grants.length, create)) : undefined
-  const count = grants.length
-  const memory = (free - availableMiB()) / count
-  const execLast = await inRandom()
+  await crowd.grow(Math.min(50, wanted))
+  await crowd.execEach(block)
+  await crowd.releaseAll()
+  await crowd.rest()
+  const before = { free: availableMiB(), descriptors: descriptorsOf(stack) }
+
+  await crowd.grow(block)
+  await crowd.rest()
+  const execFirst = await crowd.execEach(block)
+  const first = await crowd.grow(block)
+  const later = await crowd.grow(wanted - 2 * block)
+  await crowd.rest()
+  const count = crowd.size
+  const memory = (before.free - availableMiB()) / count
+  const descriptors = (descriptorsOf(stack) - before.descriptors) / count
+  const execLast = await crowd.execEach(block)
 
   const name = `density: ${count} live local sandboxes`
-  const where = end === undefined ? '' : `; the machine ended at ${count} of ${wanted}: ${end}`
-  const rows: Row[] = [
-    ...(last === undefined ? [] : [ratioRow(`${name}, creation, p50`, last, first, `in the first ${block}`)]),
-    ratioRow(`${name}, \`POST /exec\` in a random one, p50`, execLast, execFirst, `with ${block} live${where}`),
+  const end = crowd.refusal === undefined ? '' : `; the machine ended at ${count} of ${wanted}: ${crowd.refusal}`
+  const rows = [
+    {
+      ...ratioRow(`${name}, creation, ${AT_ONCE} at once, p50`, median(later.slice(-block)), median(first)),
+      comparison: `${round(median(first))} ms with ${block} live${end}`,
+    },
+    {
+      ...ratioRow(`${name}, first \`POST /exec\` in a random idle one, p50`, median(execLast), median(execFirst)),
+      comparison: `${round(median(execFirst))} ms with ${block} live`,
+    },
     {
       row: `${name}, memory of each, all told`,
       measured: `${round(memory)} MiB`,
-      comparison: `MemAvailable before and after${where}`,
+      comparison: 'MemAvailable before and after',
       must: '≤ 0.8 MiB',
       stretch: '',
       passed: memory <= 0.8,
       figures: { mib_each: memory, count, wanted },
     },
+    {
+      row: `${name}, descriptors of the agent for each`,
+      measured: String(round(descriptors)),
+      comparison: 'all that it has open, before and after',
+      must: '≤ 1',
+      stretch: '',
+      // Connections of clients come and go.
+      passed: descriptors * count <= count + 64,
+      figures: { descriptors_each: descriptors },
+    },
   ]
-  rows.push(await restart(name, stack, (grant) => execOnce(client, grant, EXEC), grants))
-  broker.close()
-  client.close()
+  rows.push(await restart(name, stack, crowd))
+  crowd.close()
   return rows
 }
 
-/** Makes sandboxes until there are enough of them, or until one is refused; why it was. */
-const grow = async (create: () => Promise<void>, count: number, live: () => number): Promise<string | undefined> => {
-  let end: string | undefined
-  await many(Math.max(0, count), AT_ONCE, async () => {
-    if (end !== undefined) return
-    try {
-      await create()
-      if (live() % 1000 === 0) process.stderr.write(`density: ${live()} live\n`)
-    } catch (error) {
-      end ??= (error as Error).message
-    }
-  })
-  return end
+/** Live sandboxes, in the order in which they were made. */
+const openCrowd = (stack: Stack) => {
+  const broker = brokerClient(stack.address.brokerUrl, stack.address.apiKey)
+  const client = httpClient()
+  const grants: Grant[] = []
+  let made = 0
+  let refusal: string | undefined
+  const fresh = async (at: number): Promise<Grant> => {
+    const grant = grants[at] as Grant
+    if (Date.parse(grant.expires_at) - Date.now() > RENEW_BEFORE_MS) return grant
+    const renewed = { ...grant, ...(await broker.refresh(grant.session_id)) }
+    grants[at] = renewed
+    return renewed
+  }
+  const exec = async (at: number): Promise<number> => {
+    const grant = await fresh(at)
+    const start = performance.now()
+    await execOnce(client, grant, EXEC)
+    return performance.now() - start
+  }
+  return {
+    get size() {
+      return grants.length
+    },
+    /** Why no more could be made. */
+    get refusal() {
+      return refusal
+    },
+    /** Makes that many, or as many as the machine has room for; how long each took, in ms. */
+    async grow(count: number): Promise<number[]> {
+      const times: number[] = []
+      await many(Math.max(0, count), AT_ONCE, async () => {
+        if (refusal !== undefined) return
+        const start = performance.now()
+        try {
+          grants.push(await broker.ensure(`bench-density-${made++}`, LASTING.name))
+        } catch (error) {
+          refusal ??= (error as Error).message
+          return
+        }
+        times.push(performance.now() - start)
+        if (grants.length % PACE_EVERY === 0) tell(`${grants.length} live, creation p50 ${round(median(times.slice(-PACE_EVERY)))} ms`)
+      })
+      if (refusal !== undefined && grants.length === 0) throw new Error(`no sandbox could be made: ${refusal}`)
+      return times
+    },
+    /** One command in each of so many, picked at random; how long each took, in ms. */
+    async execEach(count: number): Promise<number[]> {
+      const left = grants.map((_, at) => at)
+      const picked = Array.from({ length: Math.min(count, left.length) }, () =>
+        left.splice(Math.floor(Math.random() * left.length), 1),
+      ).flat()
+      const times: number[] = []
+      for (const at of picked) times.push(await exec(at))
+      return times
+    },
+    execAll: () => many(grants.length, AT_ONCE, exec),
+    rest: () => new Promise((resolve) => setTimeout(resolve, IDLE_MS)),
+    async releaseAll(): Promise<void> {
+      for (const grant of grants.splice(0)) await broker.release(grant.session_id)
+    },
+    close() {
+      broker.close()
+      client.close()
+    },
+  }
 }
 
 /** The agent is killed and started again; afterwards every sandbox runs a command, so none was lost. */
-const restart = async (name: string, stack: Stack, exec: (grant: Grant) => Promise<void>, grants: readonly Grant[]): Promise<Row> => {
+const restart = async (name: string, stack: Stack, crowd: ReturnType<typeof openCrowd>): Promise<Row> => {
   const start = performance.now()
   await stack.restartAgent()
   const ready = (performance.now() - start) / 1000
-  await many(grants.length, AT_ONCE, (i) => exec(grants[i] as Grant))
+  tell(`agent restarted, ready after ${round(ready, 1)} s`)
+  await crowd.execAll()
   const all = (performance.now() - start) / 1000
   return {
     row: `${name}, agent killed and started again, all adopted`,
@@ -106,14 +176,17 @@ const restart = async (name: string, stack: Stack, exec: (grant: Grant) => Promi
   }
 }
 
-const ratioRow = (row: string, ours: number, theirs: number, comparison: string): Row => ({
+const ratioRow = (row: string, ours: number, theirs: number): Omit<Row, 'comparison'> => ({
   row,
   measured: `${round(ours)} ms = ${round(ours / theirs)} ×`,
-  comparison: `${round(theirs)} ms ${comparison}`,
   must: '≤ 1.3 ×',
   stretch: '1.0 ×',
   passed: ours / theirs <= 1.3,
   figures: { ours, theirs, ratio: ours / theirs },
 })
 
+const tell = (line: string): void => void process.stderr.write(`density: ${line}\n`)
+
 const availableMiB = (): number => Number(/^MemAvailable:\s+(\d+)/m.exec(readFileSync('/proc/meminfo', 'utf8'))?.[1]) / 1024
+
+const descriptorsOf = (stack: Stack): number => readdirSync(`/proc/${stack.address.agentPid}/fd`).length
