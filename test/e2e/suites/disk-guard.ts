@@ -1,3 +1,4 @@
+import { writeFileSync } from 'node:fs'
 import { mkdir, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
@@ -8,10 +9,10 @@ import { API_KEY, type ProviderName, type Stack, startStack } from '../support/s
 import { eventually } from '../support/traces.ts'
 
 const MiB = 1024 ** 2
-const DISK = { mib: 96, inodes: 4000 }
+const DISK = { mib: 96, inodes: 20_000 }
 /** What the agent keeps free: 5 %. */
 const FLOOR = { bytes: (DISK.mib * MiB) / 20, inodes: DISK.inodes / 20 }
-/** Slow enough for a machine that is busy: a second takes less than half of the floor. */
+/** Slow enough for a machine that is busy: two seconds of a writer take less than the floor. */
 const PAUSE = 'sleep 0.05'
 
 const isHeld = (reply: Reply) =>
@@ -72,7 +73,7 @@ export const diskGuardSuite = (provider: ProviderName): void => {
       const [writer, other] = [await api.ensure('writer'), await api.ensure('other')]
       const key = await addKey(stack)
       const fill = join(disk.path, 'fill')
-      await writeFile(fill, Buffer.alloc(Math.floor(disk.freeBytes() - 2.75 * FLOOR.bytes)))
+      await writeFile(fill, Buffer.alloc(Math.floor(disk.freeBytes() - 1.75 * FLOOR.bytes)))
       const id = await begin(writer, `while :; do head -c 65536 /dev/zero >> data; ${PAUSE}; done`)
       await held(writer, id)
       const size = async () => (await dataplane(writer, 'GET', '/files/stat?path=data')).text
@@ -104,8 +105,8 @@ export const diskGuardSuite = (provider: ProviderName): void => {
       const writer = await api.ensure('toucher')
       const fill = join(disk.path, 'fill')
       await mkdir(fill)
-      for (let n = disk.freeInodes() - 4 * FLOOR.inodes; n > 0; n--) await writeFile(join(fill, String(n)), '')
-      const touch = 'mkdir -p d; i=0; while :; do for n in 0 1 2 3 4 5 6 7 8 9; do : > d/$i-$n; done; i=$((i+1)); '
+      for (let n = disk.freeInodes() - 1.75 * FLOOR.inodes; n > 0; n--) writeFileSync(join(fill, String(n)), '')
+      const touch = 'mkdir -p d; i=0; while :; do for n in 0 1 2 3 4 5 6 7 8 9; do : > d/$i-$n; : > d/$n-$i-; done; i=$((i+1)); '
       const id = await begin(writer, `${touch}${PAUSE}; done`)
       await held(writer, id)
       const free = disk.freeInodes()

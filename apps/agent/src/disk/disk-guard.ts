@@ -62,8 +62,9 @@ export const createDiskGuard = <S extends Writer>({ directories, sandboxes, hold
     for (const sandbox of sandboxes()) {
       const inside = await sandbox.inside()
       if (inside === undefined) continue
-      const counted = deep && inside.others.length > 0 && deviceOf(sandbox.workspaceDirectory) === device
-      uses.set(sandbox, await useOf(inside, counted ? sandbox.workspaceDirectory : undefined))
+      const written = deep && inside.others.length > 0 ? [sandbox.workspaceDirectory, inside.layer ?? []].flat() : []
+      const directories = written.filter((directory) => deviceOf(directory) === device)
+      uses.set(sandbox, await useOf(inside, directories))
     }
     return uses
   }
@@ -186,5 +187,11 @@ const lossOf = (before: Space, now: Space): Amount => ({
   inodes: Math.max(0, before.inodes - now.inodes) || 0,
 })
 
-/** Undefined where there is no such directory. */
-const deviceOf = (directory: string): number | undefined => statSync(directory, { throwIfNoEntry: false })?.dev
+/** Undefined where there is no such directory, or where it cannot be seen. */
+const deviceOf = (directory: string): number | undefined => {
+  try {
+    return statSync(directory).dev
+  } catch {
+    return undefined
+  }
+}

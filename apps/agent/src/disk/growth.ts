@@ -21,7 +21,7 @@ export const leastOf = ({ floor }: Space): Amount => ({
 export type Use = {
   /** By all its processes, those that have ended included. */
   written: number
-  /** Bytes and entries of its workspace; undefined where that has not been counted. */
+  /** Bytes and entries of its workspace, and of its container's own files; undefined where they have not been counted. */
   kept: Amount | undefined
 }
 
@@ -31,12 +31,17 @@ export type Loss = { lost: Amount; least: Amount; short: { bytes: boolean; inode
 /** What a sandbox took between two looks. `uncounted`: it has too many entries to be counted. */
 export type Growth = Amount & { uncounted: boolean }
 
-/** `directory`: its workspace, where that is to be counted. */
-export const useOf = async ({ supervisor, others }: Inside, directory: string | undefined): Promise<Use> => {
+/** `directories`: of what it keeps, where that is to be counted. */
+export const useOf = async ({ supervisor, others }: Inside, directories: readonly string[]): Promise<Use> => {
   const written = [supervisor, ...others].reduce((sum, pid) => sum + writtenBy(pid), 0)
-  if (directory === undefined) return { written, kept: undefined }
-  const { bytes, entries } = await workspaceUsage(directory, MOST_ENTRIES)
-  return { written, kept: { bytes, inodes: entries } }
+  if (directories.length === 0) return { written, kept: undefined }
+  const kept = { bytes: 0, inodes: 0 }
+  for (const directory of directories) {
+    const { bytes, entries } = await workspaceUsage(directory, MOST_ENTRIES)
+    kept.bytes += bytes
+    kept.inodes += entries
+  }
+  return { written, kept }
 }
 
 export const growthOf = (before: Use, now: Use): Growth => {

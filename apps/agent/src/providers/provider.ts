@@ -71,6 +71,8 @@ export type Inside = {
   /** PID 1 of the sandbox. */
   supervisor: number
   others: number[]
+  /** Where this machine has what it changed outside of its mounts, if that is known. */
+  layer?: string | undefined
 }
 
 /** Starts and stops sandboxes in which the supervisor runs as PID 1. Everything above it is written once (architecture, 3). */

@@ -5,6 +5,7 @@ import type { Provider, ProviderCapabilities, ProviderStatus, SandboxHandle } fr
 import { createOptions, LABEL, type Maker, networkName } from './create-options.ts'
 import { engineFailed, messageOf, NO_ANSWER, reasonOf, statusOf, unless, within } from './engine-error.ts'
 import { imagePuller } from './images.ts'
+import { containerProcesses } from './inside.ts'
 
 export type DockerProviderOptions = Maker & {
   docker: Docker
@@ -21,6 +22,7 @@ const REMOVE_TRIES = 10
 /** Sandboxes as hardened containers of any engine with Docker's API, Podman included. */
 export const dockerProvider = ({ docker, installId, instanceId, capabilities, engineDirectory, log }: DockerProviderOptions): Provider => {
   const pull = imagePuller(docker, log)
+  const processes = containerProcesses(docker)
   const container = (handle: SandboxHandle): Docker.Container => docker.getContainer(handle.engineId)
   let network: Promise<void> | undefined
 
@@ -96,7 +98,9 @@ export const dockerProvider = ({ docker, installId, instanceId, capabilities, en
         )
       if (!thawed) await lostIfGone(unless([NOT_MODIFIED], container(handle).start()), 'wake the sandbox', log)
     },
+    inside: async (handle) => (engineDirectory === undefined ? undefined : processes.inside(handle)),
     async destroy(handle) {
+      processes.forget(handle)
       for (let attempt = 0; ; attempt++) {
         try {
           return await unless([NOT_FOUND], container(handle).remove({ force: true, v: true }))

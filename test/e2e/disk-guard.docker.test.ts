@@ -1,0 +1,3 @@
+import { diskGuardSuite } from './suites/disk-guard.ts'
+
+diskGuardSuite('docker')
