@@ -50,7 +50,7 @@ export const startRelayFront = async ({ sandbox, issuer, origin, corsOrigins }: 
     log: quiet,
   })
   const nothing = { fetch: () => new Response(null, { status: 404 }) } as never
-  const server = await listen(nothing, relay, { host: '127.0.0.1', port: 0 })
+  const server = await listen(nothing, relay, { host: '127.0.0.1', port: 0, maxConnections: 8192 })
   const url = `http://127.0.0.1:${server.port}`
   return {
     origin: url,

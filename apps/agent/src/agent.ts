@@ -293,7 +293,7 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
       (request, response) => {
         if (!dataplane.handle(request, response)) other(request, response)
       },
-      config.trustedProxies,
+      config,
     )
     server.on('upgrade', (request, socket, head) => dataplane.upgrade(request, socket, head))
     countTraffic(metrics, server)
@@ -315,7 +315,7 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
     const { server: control, drain: drainControl } = httpServer(
       controlTls,
       getRequestListener(createControlApp({ manager, revocations, onKeys, untold, verify, log }).fetch),
-      config.trustedProxies,
+      config,
     )
     const controlUrl = await listen(control, hostOf(config.controlListen), portOf(config.controlListen), controlTls)
     teardown.defer(drainControl)

@@ -69,6 +69,8 @@ export const AgentConfig = z
     corsOrigins: z.array(z.string()).default([]),
     /** Addresses behind which are many clients: brokers and reverse proxies. */
     trustedProxies: z.array(z.string()).default([]),
+    /** Of each listener. */
+    maxConnections: z.number().int().min(16).default(8192),
     /** Token buckets by who a token is for; each is off unless it is set [C-58]. */
     dataplaneRates: z
       .strictObject({

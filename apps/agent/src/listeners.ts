@@ -5,6 +5,7 @@ import { createServer as createSecureServer } from 'node:https'
 import { type AddressInfo, connect } from 'node:net'
 import { drainable, limitConnections, refuseInEnvelope, requireHost, SERVER_OPTIONS } from '@boxoffice/node-http'
 import { BoxofficeError } from '@boxoffice/protocol'
+import type { AgentConfig } from './config.ts'
 
 export type Tls = { cert: Buffer; key: Buffer } | undefined
 
@@ -26,12 +27,12 @@ const DRAIN_MS = 10_000
 export const httpServer = (
   tls: Tls,
   listener: RequestListener,
-  trustedProxies: readonly string[],
+  { trustedProxies, maxConnections }: Pick<AgentConfig, 'trustedProxies' | 'maxConnections'>,
 ): { server: Server; drain: () => Promise<void> } => {
   const hosted = requireHost(listener)
   const server = tls === undefined ? createServer(SERVER_OPTIONS, hosted) : secureServer(tls, hosted)
   refuseInEnvelope(server)
-  limitConnections(server, { trustedProxies })
+  limitConnections(server, { trustedProxies, total: maxConnections })
   return { server, drain: drainable(server, tls === undefined ? 'connection' : 'secureConnection', DRAIN_MS) }
 }
 

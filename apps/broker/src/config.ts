@@ -86,6 +86,8 @@ export const BrokerConfig = z.object({
   corsOrigins: z.array(z.string()).default([]),
   /** Addresses whose X-Forwarded-For counts. */
   trustedProxies: z.array(z.string()).default([]),
+  /** Of each listener. */
+  maxConnections: z.coerce.number().int().min(16).default(8192),
   tls: z.object({ cert: z.string(), key: z.string() }).optional(),
   /** Live sessions per tenant. */
   maxSessions: z.coerce.number().int().min(1).default(1000),

@@ -89,7 +89,7 @@ export const createDataplane = (options: DataplaneOptions): Dataplane => {
     const checked = auth.authenticate(token, target.sandboxId)
     const claims = checked instanceof Promise ? await checked : checked
     context.claims = claims
-    markAuthenticated(incoming.socket)
+    markAuthenticated(incoming.socket, { tenant: claims.tid, principal: claims.sub })
     const { route, id } = router.match(incoming.method ?? 'GET', target.path)
     context.route = route.path
     context.alias = route.alias === true

@@ -1,12 +1,11 @@
-import { type Readable, Transform, type Writable } from 'node:stream'
+import type { Readable, Writable } from 'node:stream'
 import { BoxofficeError } from '@boxoffice/protocol'
 import { extract, type Header } from 'tar-stream'
-import { lookWhileGrowing } from '../disk/disk-floor.ts'
 import { fileNameText } from '../sandbox/file-name.ts'
 import { fileCall, statFile, writeFile } from '../sandbox/files.ts'
 import { below, entryBelow, type SandboxPath } from '../sandbox/paths.ts'
 import type { Sandbox } from '../sandbox/sandbox.ts'
-import { tooLarge } from './too-large.ts'
+import { limitedBody } from './limited-body.ts'
 
 const MAX_ENTRIES = 100_000
 const LOOK_EVERY_ENTRIES = 64
@@ -34,7 +33,7 @@ export const receiveArchive = async (
     await fileCall(sandbox, { op: 'mkdir', root: directory.root, path: directory.path, parents: true }, { given: directory.given, signal })
   // Its types do not know this one.
   const unpack = extract({ filenameEncoding: NAME_ENCODING } as object)
-  const gate = limited(body, limit, fits)
+  const gate = limitedBody(body, limit, fits)
   gate.on('error', (error) => unpack.destroy(error))
   gate.pipe(unpack as unknown as Writable)
   try {
@@ -55,29 +54,6 @@ export const receiveArchive = async (
     gate.destroy()
   }
   return { files, bytes }
-}
-
-/** Passes a body on up to a limit; fails when there is more, when the disk is low, or when it breaks off. */
-const limited = (body: Readable, limit: number, fits: () => void): Transform => {
-  let bytes = 0
-  const look = lookWhileGrowing(fits)
-  const gate = new Transform({
-    transform(chunk: Buffer, _encoding, done) {
-      bytes += chunk.length
-      if (bytes > limit) return done(tooLarge(limit))
-      try {
-        look(bytes)
-      } catch (error) {
-        return done(error as Error)
-      }
-      done(null, chunk)
-    },
-  })
-  body.once('close', () => {
-    if (!body.readableEnded) gate.destroy(new BoxofficeError('INVALID_REQUEST', 'body: the connection closed before its end'))
-  })
-  body.pipe(gate)
-  return gate
 }
 
 const unpackEntry = async (context: Context, header: Header, content: AsyncIterable<Buffer>): Promise<number> => {

@@ -2,7 +2,9 @@ import type { IncomingMessage } from 'node:http'
 import { BoxofficeError, describeIssues } from '@boxoffice/protocol'
 import type { z } from 'zod'
 
+/** For the whole of a body, and for the next byte of it. */
 const BODY_WITHIN_MS = 60_000
+const BYTE_WITHIN_MS = 30_000
 
 const tooLarge = (limit: number): BoxofficeError => new BoxofficeError('PAYLOAD_TOO_LARGE', `body: at most ${limit} bytes`)
 
@@ -31,7 +33,9 @@ export const readBody = (incoming: IncomingMessage, limit: number): Promise<Buff
     }
     const onData = (chunk: Buffer): void => {
       bytes += chunk.length
+      timer.refresh()
       if (bytes > limit) fail(tooLarge(limit))
+      else if (performance.now() > until) late()
       else chunks.push(chunk)
     }
     const onEnd = (): void => {
@@ -39,7 +43,9 @@ export const readBody = (incoming: IncomingMessage, limit: number): Promise<Buff
       resolve(chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks))
     }
     const onClose = (): void => fail(new BoxofficeError('INVALID_REQUEST', 'body: the connection closed before its end'))
-    const timer = setTimeout(() => fail(new BoxofficeError('TIMEOUT', 'body: not received in time')), BODY_WITHIN_MS)
+    const late = (): void => fail(new BoxofficeError('TIMEOUT', 'body: not received in time'))
+    const until = performance.now() + BODY_WITHIN_MS
+    const timer = setTimeout(late, BYTE_WITHIN_MS)
     incoming.on('data', onData)
     incoming.on('end', onEnd)
     incoming.on('close', onClose)

@@ -15,10 +15,8 @@ import { pathOf } from './file-paths.ts'
 import { canBeHeld, holdBody } from './held-body.ts'
 import { matchesTag } from './ranges.ts'
 import { sendJson } from './respond.ts'
+import { UPLOAD_STALL_MS } from './stalled-client.ts'
 import { tooLarge } from './too-large.ts'
-
-/** A body that does not move for this long is given up. */
-const STALLED_AFTER_MS = 120_000
 
 /** From here on the rest of a body goes to the sandbox by a process of its own: a start of that costs less than what it spares. */
 const LARGE_BYTES = 32 * 1024 * 1024
@@ -100,14 +98,14 @@ export const store = async (
     // The mover has a clock of its own.
     if (move === 'under way') timer.refresh()
     else stalled()
-  }, STALLED_AFTER_MS)
+  }, UPLOAD_STALL_MS)
   let bytes = 0
   const look = lookWhileGrowing(fits)
   const moveRest = async (incoming: IncomingMessage, rest: number): Promise<void> => {
     const held = await holdBody(incoming)
     if (held === undefined) return
     move = 'under way'
-    const moved = await channel.move(held.socket, rest, STALLED_AFTER_MS)
+    const moved = await channel.move(held.socket, rest, UPLOAD_STALL_MS)
     move = moved === 'nothing' ? 'impossible' : 'over'
     if (moved === 'all' && held.untouched) return onEnd()
     if (moved === 'stalled') stalled()
@@ -179,8 +177,11 @@ const multipartFile = (incoming: IncomingMessage, signal: AbortSignal): Promise<
       return fail('body: not a valid multipart form')
     }
     let found: Readable | undefined
+    const timer = setTimeout(() => reject(new BoxofficeError('TIMEOUT', 'body: not received in time')), UPLOAD_STALL_MS)
+    incoming.once('close', () => clearTimeout(timer))
     parser.on('file', (name, file) => {
       if (name !== 'file') return void file.resume()
+      clearTimeout(timer)
       found = file
       resolve(file)
     })

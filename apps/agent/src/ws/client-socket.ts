@@ -213,7 +213,7 @@ export class ClientSocket implements AttachmentOwner {
     const claims = await this.#options.auth.authenticate(token, this.#options.sandboxId, this.#claims)
     if (this.#claims === undefined) this.#options.limits.wsOpen(claims)
     allowMessageBytes(this.#ws, LIMITS.messageBytes)
-    markAuthenticated(this.#options.socket)
+    markAuthenticated(this.#options.socket, { tenant: claims.tid, principal: claims.sub })
     await this.#accept(claims)
     this.#options.opened(claims, token)
   }

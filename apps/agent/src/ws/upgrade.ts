@@ -104,7 +104,7 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
     }
     const claims = await auth.authenticate(token, target.sandboxId)
     caller.claims = claims
-    markAuthenticated(request.socket)
+    markAuthenticated(request.socket, { tenant: claims.tid, principal: claims.sub })
     const sandbox = auth.sandbox(claims)
     if (sandbox.lost !== undefined) throw new BoxofficeError('SANDBOX_LOST', 'The sandbox is gone; negotiate again')
     limits.wsOpen(claims)

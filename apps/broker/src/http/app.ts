@@ -8,7 +8,7 @@ import type { Log } from '../log.ts'
 import type { Metrics } from '../metrics.ts'
 import type { Store } from '../store/store.ts'
 import { type AddressOf, type Connection, clientAddress } from './address.ts'
-import { authenticate, countFailures, credentialOf, requireOperator } from './auth.ts'
+import { authenticate, countFailures, credentialOf, holderOf, requireOperator } from './auth.ts'
 import { readJson, validate } from './body.ts'
 import { cors } from './cors.ts'
 import { refusalResponse } from './errors.ts'
@@ -72,7 +72,7 @@ async function serve(c: Context<Env>, route: AnyRoute, options: AppOptions, addr
     const limited = principal === null ? undefined : options.controlLimit.refusal(principal)
     await countFailures(options.authFailures, address, () => route.admit?.(known.credential, c.req.param('id') ?? ''))
     const socket = c.env?.incoming?.socket
-    if (route.auth !== 'none' && socket !== undefined) markAuthenticated(socket)
+    if (route.auth !== 'none' && socket !== undefined) markAuthenticated(socket, principal === null ? undefined : holderOf(principal))
     const rawBody = route.body === undefined ? undefined : await readJson(c.req, bodyLimit(route))
     if (typeof route.naming === 'function') naming = route.naming(rawBody)
     const body = route.body === undefined ? undefined : validate(route.body, rawBody)

@@ -1,3 +1,4 @@
+import type { Holder } from '@boxoffice/node-http'
 import { BoxofficeError, type RateLimit } from '@boxoffice/protocol'
 import { Credential } from '../access/credential.ts'
 import type { Principal, Principals } from '../access/principals.ts'
@@ -25,6 +26,9 @@ export async function authenticate(header: HeaderOf, principals: Principals): Pr
   const credential = credentialOf(header)
   return { ...(await principals.authenticate(credential.reveal())), credential }
 }
+
+/** Whose connection it is that the principal has authenticated on. */
+export const holderOf = ({ tenant, id }: Principal): Holder => ({ tenant, principal: id })
 
 /** Does what looks at a credential; one that is no good counts against the caller's address, whatever it was for [C-58]. */
 export async function countFailures<T>(failures: RateLimit, address: string, look: () => T | Promise<T>): Promise<T> {

@@ -16,6 +16,7 @@ export type ListenOptions = {
   port: number
   tls?: { cert: string; key: string } | undefined
   trustedProxies?: readonly string[]
+  maxConnections: number
 }
 
 /** What passes bytes on, and opens sockets. */
@@ -30,7 +31,7 @@ const DRAIN_MS = 10_000
 export async function listen(
   app: Hono<Env>,
   relay: Bytes,
-  { host, port, tls, trustedProxies = [] }: ListenOptions,
+  { host, port, tls, trustedProxies = [], maxConnections }: ListenOptions,
 ): Promise<{ port: number; close(): Promise<void> }> {
   const server = createServer(requireHost(listenerOf(app, relay)), tls)
   const close = drainable(server, tls === undefined ? 'connection' : 'secureConnection', DRAIN_MS)
@@ -42,7 +43,7 @@ export async function listen(
     server.emit('request', request, response)
   })
   refuseInEnvelope(server)
-  limitConnections(server, { trustedProxies })
+  limitConnections(server, { trustedProxies, total: maxConnections })
   await new Promise<void>((resolve, reject) => {
     server.once('error', (thrown: NodeJS.ErrnoException) => reject(cannotListen(thrown, host, port)))
     server.listen(port, host, resolve)

@@ -1,9 +1,9 @@
-import { tokenOf } from '@boxoffice/node-http'
+import { markAuthenticated, tokenOf } from '@boxoffice/node-http'
 import { BoxofficeError, fromUnknown, requestIdFrom, type SessionTokenClaims } from '@boxoffice/protocol'
 import { createMcpHandler, type JSONRPCRequest, Server, type ServerCapabilities, type ServerContext } from '@modelcontextprotocol/server'
 import { z } from 'zod'
 import { refusalResponse } from '../http/errors.ts'
-import { requireThere } from '../relay/admission.ts'
+import { holderOf, requireThere } from '../relay/admission.ts'
 import type { Credentials } from '../relay/credentials.ts'
 import type { Store } from '../store/store.ts'
 import type { Connected, McpServerRuntime } from './server-runtime.ts'
@@ -33,7 +33,7 @@ const AnyResult = z.looseObject({})
  * between two requests; what they ask is asked of the one connection that the broker has to the server.
  */
 export function createMcpEndpoint({ find, credentials, store }: EndpointOptions) {
-  const admit = async (request: Request): Promise<{ runtime: McpServerRuntime; connected: Connected; claims: SessionTokenClaims }> => {
+  const admit = async (request: Request, socket: object | undefined): Promise<{ runtime: McpServerRuntime; connected: Connected }> => {
     const name = nameIn(new URL(request.url).pathname)
     if (name === undefined) throw new BoxofficeError('NOT_FOUND', 'there is no such route; GET /openapi.json lists them')
     const authorization = request.headers.get('authorization') ?? undefined
@@ -41,6 +41,7 @@ export function createMcpEndpoint({ find, credentials, store }: EndpointOptions)
     const token = tokenOf({ ...(authorization && { authorization }), ...(apiKey && { 'x-api-key': apiKey }) })
     if (token === undefined) throw new BoxofficeError('UNAUTHENTICATED', 'a session token is required: Authorization: Bearer <token>')
     const { claims } = await credentials.check(token)
+    if (socket !== undefined) markAuthenticated(socket, holderOf({ claims }))
     const session = requireThere(await store.sessions.byId(claims.sid))
     if (claims.gen !== session.generation || claims.aud !== session.sandboxId)
       throw new BoxofficeError('UNAUTHENTICATED', 'the session token is for an earlier sandbox of its session; refresh it')
@@ -51,7 +52,7 @@ export function createMcpEndpoint({ find, credentials, store }: EndpointOptions)
     if (!(await mayExec(store, claims)))
       throw new BoxofficeError('CAPABILITY_DENIED', 'calling an MCP server takes the capability "exec"', { details: { required: 'exec' } })
     const { connected } = runtime
-    if (connected !== undefined) return { runtime, connected, claims }
+    if (connected !== undefined) return { runtime, connected }
     const { status, error_phase } = runtime.info()
     throw new BoxofficeError(
       'BACKEND_UNAVAILABLE',
@@ -62,10 +63,11 @@ export function createMcpEndpoint({ find, credentials, store }: EndpointOptions)
     )
   }
   return {
-    async fetch(request: Request): Promise<Response> {
+    /** `socket`: the connection of the request. */
+    async fetch(request: Request, socket?: object): Promise<Response> {
       const inbound = request.headers.get('x-request-id')
       try {
-        const { runtime, connected } = await admit(request)
+        const { runtime, connected } = await admit(request, socket)
         const handler = createMcpHandler(() => serverOf(runtime, connected), { maxRequestBodySize: MAX_BODY_BYTES })
         return await handler.fetch(request)
       } catch (thrown) {

@@ -50,7 +50,7 @@ export function createMcp({ settings, store, credentials, url, log, after, clock
   const endpoint = createMcpEndpoint({ find: (name) => servers.find(name), credentials, store })
   return {
     routes: mcpRoutes(servers, url, mayNameImageOf(settings)),
-    mount: { path: '/v1/mcp/servers', app: new Hono<Env>().all('*', (c) => endpoint.fetch(c.req.raw)) },
+    mount: { path: '/v1/mcp/servers', app: new Hono<Env>().all('*', (c) => endpoint.fetch(c.req.raw, c.env?.incoming?.socket)) },
     start: () => servers.start(),
     close: () => servers.close(),
   }

@@ -1,3 +1,4 @@
+import type { Holder } from '@boxoffice/node-http'
 import { BoxofficeError, type SessionTokenClaims } from '@boxoffice/protocol'
 import { agentOf } from '../agents/agent-of.ts'
 import { starting } from '../sessions/refusals.ts'
@@ -10,6 +11,9 @@ export type Passage = { claims: SessionTokenClaims; upstreamToken: string; sessi
 
 /** Who authenticated a socket before; a renewal must be of the same session [C-38]. */
 export type Bearer = Pick<SessionTokenClaims, 'sid'>
+
+/** Whose connection it is that the token was shown on. */
+export const holderOf = ({ claims: { tid, sub } }: Pick<Passage, 'claims'>): Holder => ({ tenant: tid, principal: sub })
 
 export interface Admission {
   /** Whether there is a session of this name, for who has no token yet. */

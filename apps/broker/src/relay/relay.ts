@@ -3,7 +3,7 @@ import type { Duplex } from 'node:stream'
 import { createOrigins, markAuthenticated, tokenOf } from '@boxoffice/node-http'
 import { fromUnknown, requestIdFrom } from '@boxoffice/protocol'
 import type { Log } from '../log.ts'
-import type { Admission } from './admission.ts'
+import { type Admission, holderOf } from './admission.ts'
 import { createConnections } from './connections.ts'
 import { unauthenticated } from './credentials.ts'
 import { refuseRetargeting } from './headers.ts'
@@ -45,7 +45,7 @@ export function createRelay({ admission, corsOrigins, metrics, log }: RelayOptio
     const token = tokenOf(incoming.headers)
     if (token === undefined) throw unauthenticated('a session token is required: Authorization: Bearer <token>')
     const passage = await admission.admit(sessionId, token)
-    markAuthenticated(incoming.socket)
+    markAuthenticated(incoming.socket, holderOf(passage))
     if (path === undefined) throw noRoute()
     await forward({ incoming, outgoing, passage, requestId, connections, path: sandboxPath(passage.session.sandboxId, path, query) })
   }

@@ -3,7 +3,7 @@ import { allowMessageBytes, markAuthenticated, terminateSoon } from '@boxoffice/
 import { BoxofficeError, CLOSE, fromUnknown, LIMITS, SUBPROTOCOL_LINES, TIMES } from '@boxoffice/protocol'
 import { WebSocket } from 'ws'
 import type { Log } from '../log.ts'
-import type { Passage } from './admission.ts'
+import { holderOf, type Passage } from './admission.ts'
 import { authTokenOf, mayBeAuth, readEarlyFrame } from './client-frames.ts'
 import { unauthenticated } from './credentials.ts'
 import { clientFrame, closePayload, FrameCutter, OPCODE, type Piece } from './frames.ts'
@@ -164,7 +164,7 @@ export class RelayedSocket {
     clearTimeout(this.#authLate)
     const passage = await admit(token)
     allowMessageBytes(this.#ws, LIMITS.messageBytes)
-    markAuthenticated(this.#client)
+    markAuthenticated(this.#client, holderOf(passage))
     const link = await open(passage, this.#aborter.signal)
     this.#claims = passage.claims
     // The agent answers the broker's token with the `auth_ok` that the client waits for.

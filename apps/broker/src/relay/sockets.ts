@@ -22,7 +22,7 @@ import {
 } from '@boxoffice/protocol'
 import { WebSocketServer } from 'ws'
 import type { Log } from '../log.ts'
-import type { Admission, Passage } from './admission.ts'
+import { type Admission, holderOf, type Passage } from './admission.ts'
 import type { Connections } from './connections.ts'
 import { unauthenticated } from './credentials.ts'
 import { refuseRetargeting } from './headers.ts'
@@ -105,7 +105,7 @@ export function createRelaySockets(options: RelaySocketsOptions): RelaySockets {
       return accept((relayed) => relayed.awaitAuth(), false)
     }
     const passage = await admission.admit(sessionId, token)
-    markAuthenticated(socket)
+    markAuthenticated(socket, holderOf(passage))
     const agent = await link(passage, signal)
     if (socket.destroyed) return void agent.connection.destroy()
     accept((relayed) => relayed.begin(passage.claims, agent))

@@ -9,6 +9,8 @@ const TLS_FLAGS: readonly Flag[] = [
   ['--tls-key <file>', 'its key'],
 ]
 
+const MAX_CONNECTIONS: Flag = ['--max-connections <count>', 'of each listener; default 8192']
+
 export const BROKER_FLAGS: readonly Flag[] = [
   ['--host <address>', 'where to listen; default 127.0.0.1'],
   ['--port <port>', "the broker's port; 0 for a free one; default 7070"],
@@ -20,6 +22,7 @@ export const BROKER_FLAGS: readonly Flag[] = [
   ['--agent-lost-after <seconds>', 'silence after which the sessions of an agent are given up; default 120'],
   ['--cors-origins <origins>', 'web origins that may call, with commas between'],
   ['--trusted-proxies <addresses>', 'whose X-Forwarded-For counts, with commas between'],
+  MAX_CONNECTIONS,
   ...TLS_FLAGS,
   ['--box-port <port>', 'serves the Box surface at the root of a port of its own; default: below /compat/box only'],
   ['--box-rpc-port <port>', 'the same, with the RPC at the root'],
@@ -70,6 +73,7 @@ export const AGENT_FLAGS: readonly Flag[] = [
   ...TLS_FLAGS,
   ['--cors-origins <origins>', 'web origins that may call, with commas between'],
   ['--trusted-proxies <addresses>', 'proxies and brokers, which connect for many clients, with commas between'],
+  MAX_CONNECTIONS,
   ...PROVIDER_FLAGS,
   ['--log-level <level>', 'silent, error, warn, info, debug or trace; default info'],
 ]

@@ -1,8 +1,10 @@
+import { markAuthenticated } from '@boxoffice/node-http'
 import { BoxofficeError, fromUnknown } from '@boxoffice/protocol'
 import { type Context, Hono } from 'hono'
 import type { ContentfulStatusCode } from 'hono/utils/http-status'
 import type { AddressOf } from '../../http/address.ts'
 import type { Env } from '../../http/app.ts'
+import { holderOf } from '../../http/auth.ts'
 import { readJson } from '../../http/body.ts'
 import type { Log } from '../../log.ts'
 import type { Metrics } from '../../metrics.ts'
@@ -90,6 +92,8 @@ function surface({ box, callers, addressOf, metrics, log }: BoxAppOptions) {
   app.onError((thrown, c) => refuse(c, thrown))
   const controlled = async (c: Context<Env>, answer: (caller: BoxCaller, body: unknown) => Promise<Response>): Promise<Response> => {
     const caller = await callers.controller((name) => c.req.header(name), addressOf(c))
+    const socket = c.env?.incoming?.socket
+    if (socket !== undefined) markAuthenticated(socket, holderOf(caller.principal))
     let body: unknown
     return box
       .guard(

@@ -85,7 +85,7 @@ export function createBox(options: BoxOptions): Box {
           handle: () => {},
           upgrade: (request, socket, head) => sockets.upgrade(request, socket, head, { base: '', rpcAtRoot: name === 'boxRpcPort' }),
         }
-        const server = await listen(app, atRoot, { host: settings.host, port, tls: settings.tls, trustedProxies: settings.trustedProxies })
+        const server = await listen(app, atRoot, { ...settings, port })
         stack.defer(() => server.close())
         ports[name] = server.port
       }

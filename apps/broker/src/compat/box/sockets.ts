@@ -1,9 +1,10 @@
 import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
-import { OpenSockets, rawAnswer } from '@boxoffice/node-http'
+import { markAuthenticated, OpenSockets, rawAnswer } from '@boxoffice/node-http'
 import { BoxofficeError, fromUnknown, PROCESS_LIMITS, SUBPROTOCOL_MCP } from '@boxoffice/protocol'
 import { type WebSocket, WebSocketServer } from 'ws'
 import type { DataplaneClient } from '../../agents/dataplane-client.ts'
+import { holderOf } from '../../http/auth.ts'
 import type { Log } from '../../log.ts'
 import type { LineSocket } from '../../relay/line-socket.ts'
 import type { Callers } from './callers.ts'
@@ -53,11 +54,15 @@ export function createBoxSockets({ box, callers, dataplane, corsOrigins, log }: 
       throw new BoxofficeError('FORBIDDEN', `the origin ${origin.slice(0, 200)} is not in cors_origins`)
   }
 
-  const callerOf = (request: IncomingMessage): Promise<BoxCaller> =>
-    callers.controller((name) => {
+  const callerOf = async (request: IncomingMessage): Promise<BoxCaller> => {
+    const headerOf = (name: string): string | undefined => {
       const value = request.headers[name.toLowerCase()]
       return Array.isArray(value) ? value[0] : value
-    }, request.socket.remoteAddress ?? 'unknown')
+    }
+    const caller = await callers.controller(headerOf, request.socket.remoteAddress ?? 'unknown')
+    markAuthenticated(request.socket, holderOf(caller.principal))
+    return caller
+  }
 
   const rpc = async (request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> => {
     const caller = await callerOf(request)

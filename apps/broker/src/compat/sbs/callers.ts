@@ -1,10 +1,11 @@
+import { markAuthenticated } from '@boxoffice/node-http'
 import { newRequestId, type PrincipalLimit, type RateLimit } from '@boxoffice/protocol'
 import type { Context } from 'hono'
 import { Credential } from '../../access/credential.ts'
 import { type Principal, type Principals, ROOT_TENANT } from '../../access/principals.ts'
 import type { AddressOf } from '../../http/address.ts'
 import type { Env } from '../../http/app.ts'
-import { authenticate, countFailures } from '../../http/auth.ts'
+import { authenticate, countFailures, holderOf } from '../../http/auth.ts'
 import type { StepCaller } from './steps.ts'
 
 /** Finds who calls; throws the refusal of whom is not let in. */
@@ -18,6 +19,8 @@ export const knownCallers =
   async (c) => {
     const address = addressOf(c)
     const principal = await countFailures(authFailures, address, () => authenticate((name) => c.req.header(name), principals))
+    const socket = c.env?.incoming?.socket
+    if (socket !== undefined) markAuthenticated(socket, holderOf(principal))
     const limited = controlLimit.refusal(principal)
     if (limited !== undefined) throw limited
     return callerAs(principal, address)
