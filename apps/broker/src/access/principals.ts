@@ -14,8 +14,8 @@ export type Identity = {
   capabilities: readonly Capability[] | null
 }
 
-/** Who authenticated, and with what. */
-export type Principal = Identity & { credential: Credential }
+/** Who authenticated, and with what. `requireValid`: 401 when the credential has been revoked since; not for the product's own callers. */
+export type Principal = Identity & { credential: Credential; requireValid?: () => Promise<void> }
 
 /** The tenant of the deployment itself: its operators make keys for every tenant. */
 export const ROOT_TENANT = 'default'
@@ -65,6 +65,11 @@ export class Principals {
     if (this.#tokens !== undefined) return this.#tokens.verify(credential)
     // A session token never is one [4-33].
     throw new BoxofficeError('UNAUTHENTICATED', 'a token is no server credential here: no identity provider is configured; send an API key')
+  }
+
+  /** 401 when the credential has been revoked since it was authenticated; a token of an identity provider is good for its request. */
+  async requireValid(credential: string): Promise<void> {
+    if (!JWT.test(credential)) await this.#ofKey(credential)
   }
 
   async #ofKey(key: string): Promise<Identity> {

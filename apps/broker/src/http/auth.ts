@@ -24,7 +24,8 @@ export function credentialOf(header: HeaderOf): Credential {
 /** The principal behind a request. */
 export async function authenticate(header: HeaderOf, principals: Principals): Promise<Principal> {
   const credential = credentialOf(header)
-  return { ...(await principals.authenticate(credential.reveal())), credential }
+  const identity = await principals.authenticate(credential.reveal())
+  return { ...identity, credential, requireValid: () => principals.requireValid(credential.reveal()) }
 }
 
 /** Whose connection it is that the principal has authenticated on. */

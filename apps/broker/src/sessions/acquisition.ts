@@ -91,6 +91,7 @@ export class Acquisition {
     const replayed = recorded ? await this.#isFinished(recorded) : false
     const deadline = performance.now() + request.wait * 1000
     let made: string | undefined
+    let waited = false
     for (;;) {
       const live = await this.#live(principal, request)
       if (live === undefined) {
@@ -99,13 +100,14 @@ export class Acquisition {
         const chosen = profile ?? this.#profile('default', request.overrides)
         grants.requirePossible(request.wanted, chosen, { principal, decision })
         const created = await this.#createOnce({ principal, request, profile: chosen, decision, origin, deadline })
+        waited = true
         // Somebody else was first, perhaps with the scope too.
         if (created === undefined) decision = await this.#decision(principal, request)
         made = created ?? made
         continue
       }
       // Somebody else may have claimed it since; the claim is in the database before the session is [C-02].
-      const current = decision.access === 'claimable' ? await this.#decision(principal, request) : decision
+      if (decision.access === 'claimable' && live.id !== made) decision = await this.#decision(principal, request)
       if (request.mode === 'create_only' && live.id !== made && !(await this.#isRepeated(principal, repeatable, live))) throw exists(live)
       if (live.state === 'provisioning' && request.mode === 'get') throw starting(live)
       const warnings = profileMismatches(live, profile, request)
@@ -113,6 +115,7 @@ export class Acquisition {
       const session = await this.#withMounts(ready, request, warnings)
       if (session === undefined) continue
       warnings.push(...placementMismatches(session, request))
+      const current = waited || session !== live ? await this.#decidedAgain(principal, request) : decision
       const repeat = repeatable && !recorded ? recordOf(principal, repeatable, session.id, now()) : null
       return { session, decision: current, isNew: session.id === made, warnings, replayed, repeat }
     }
@@ -121,6 +124,12 @@ export class Acquisition {
   /** The session was released while it starts: nobody waits for the agent any longer. */
   cancel(sessionId: string): void {
     this.#options.provisioner.cancel(sessionId)
+  }
+
+  /** After a wait, which may have been long: 401 or 403 when the key or the access of the caller has gone meanwhile. */
+  async #decidedAgain(principal: Principal, request: NegotiateRequest): Promise<Decided> {
+    await principal.requireValid?.()
+    return this.#decision(principal, request)
   }
 
   /** 403 when the caller may not use the scope. */

@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, expect, test } from 'vitest'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import type { FakeAgent } from '../support/fake-agent.ts'
 import { gate, type Refusal, startTestBroker, type TestBroker } from '../support/test-broker.ts'
 
@@ -106,6 +106,52 @@ test('[4-14] no agent, or none with a provider: 503 that says so, and no row', a
   } finally {
     await empty.stop()
   }
+})
+
+describe('[C-01, C-57] access that is lost while its caller waits for a sandbox', () => {
+  /** The sandbox of `t` is being made until the gate opens. */
+  const held = () => {
+    const ready = gate<undefined>()
+    agent.hooks.create = () => ready.promise
+    return { open: () => ready.open(undefined), begun: agent.until(() => agent.calls.some((call) => call.startsWith('PUT'))) }
+  }
+
+  test.each(['makes it', 'finds it being made'])('a key that is revoked, of who %s: 401 and no token', async (how) => {
+    const user = await broker.principal('user')
+    const spare = await broker.principal('user')
+    const { open, begun } = held()
+    const first = how === 'makes it' ? undefined : spare.ensure('t')
+    if (first !== undefined) await begun
+    const waiting = user.refused(ensure('t'))
+    await begun
+    expect((await broker.delete(`/v1/keys/${user.keyId}`)).status).toBe(204)
+    open()
+    expect(await waiting).toMatchObject({ status: 401, body: { error: { code: 'UNAUTHENTICATED' } } })
+    await first
+    // The session is its principal's, who has another key.
+    expect((await spare.negotiate(ensure('t'))).status).toBe(200)
+    expect(agent.created).toBe(1)
+  })
+
+  test('a member that is left out: 403 and no token', async () => {
+    const [owner, member] = [await broker.principal('owner'), await broker.principal('member')]
+    const { open, begun } = held()
+    const made = owner.ensure('t')
+    await begun
+    const { body } = await owner.refused(ensure('t'), noWait)
+    const members = (principals: string[]) =>
+      owner.send('PUT', `/v1/sandbox/sessions/${String(body.error.details?.session_id)}/members`, { principals })
+    expect((await members(['member'])).status).toBe(200)
+    const asked = agent.calls.length
+    const waiting = member.refused(ensure('t'))
+    // A second one of the member is answered after the first has begun to wait.
+    expect((await member.refused(ensure('t'), noWait)).status).toBe(423)
+    expect((await members([])).status).toBe(200)
+    open()
+    expect(await waiting).toMatchObject({ status: 403, body: { error: { code: 'FORBIDDEN' } } })
+    expect((await made).session_id).toBe(body.error.details?.session_id)
+    expect(agent.calls.slice(asked).filter((call) => call.startsWith('PUT'))).toEqual([])
+  })
 })
 
 test('[2.5] releasing a session that starts cancels it; what the agent made nevertheless is destroyed', async () => {
