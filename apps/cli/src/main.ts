@@ -3,7 +3,7 @@ import { createProgram } from './program.ts'
 import { endWithReader } from './terminal/broken-pipe.ts'
 import { failureLine } from './terminal/failure.ts'
 
-const program = createProgram()
+const program = await createProgram(process.argv[2])
 // These have something to bring to an end.
 if (!['exec', 'shell', 'up', 'broker', 'agent'].includes(process.argv[2] ?? '')) endWithReader()
 try {

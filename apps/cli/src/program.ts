@@ -1,40 +1,30 @@
 import { Command } from 'commander'
-import { agentCommand } from './commands/agent.ts'
-import { agentsCommand } from './commands/agents.ts'
-import { brokerCommand } from './commands/broker.ts'
-import { cpCommand } from './commands/cp.ts'
-import { doctorCommand } from './commands/doctor.ts'
-import { envCommand } from './commands/env.ts'
-import { execCommand } from './commands/exec.ts'
-import { keysCommand } from './commands/keys.ts'
-import { lsCommand } from './commands/ls.ts'
-import { sessionsCommand } from './commands/sessions.ts'
-import { shellCommand } from './commands/shell.ts'
-import { upCommand } from './commands/up.ts'
 
-/** The whole command line. What a command needs to run is imported when it runs. */
-export const createProgram = (): Command => {
+/** In the order of `--help`. */
+const COMMANDS: Readonly<Record<string, () => Promise<Command>>> = {
+  up: async () => (await import('./commands/up.ts')).upCommand(),
+  broker: async () => (await import('./commands/broker.ts')).brokerCommand(),
+  agent: async () => (await import('./commands/agent.ts')).agentCommand(),
+  exec: async () => (await import('./commands/exec.ts')).execCommand(),
+  shell: async () => (await import('./commands/shell.ts')).shellCommand(),
+  cp: async () => (await import('./commands/cp.ts')).cpCommand(),
+  ls: async () => (await import('./commands/ls.ts')).lsCommand(),
+  sessions: async () => (await import('./commands/sessions.ts')).sessionsCommand(),
+  keys: async () => (await import('./commands/keys.ts')).keysCommand(),
+  env: async () => (await import('./commands/env.ts')).envCommand(),
+  agents: async () => (await import('./commands/agents.ts')).agentsCommand(),
+  doctor: async () => (await import('./commands/doctor.ts')).doctorCommand(),
+}
+
+/** The command line, or as much of it as a line that begins with `first` needs: a command by itself, else all of them. */
+export const createProgram = async (first: string | undefined): Promise<Command> => {
   const program = new Command('boxoffice')
     .description('Short-lived tickets to long-lived sandboxes')
     .version('0.1.0')
     // What follows a command's name belongs to it: `boxoffice exec ls -l` needs no --.
     .enablePositionalOptions()
-  for (const command of [
-    upCommand(),
-    brokerCommand(),
-    agentCommand(),
-    execCommand(),
-    shellCommand(),
-    cpCommand(),
-    lsCommand(),
-    sessionsCommand(),
-    keysCommand(),
-    envCommand(),
-    agentsCommand(),
-    doctorCommand(),
-  ]) {
-    program.addCommand(command)
-  }
+  const named = first !== undefined && Object.hasOwn(COMMANDS, first) ? COMMANDS[first] : undefined
+  for (const make of named === undefined ? Object.values(COMMANDS) : [named]) program.addCommand(await make())
   for (const command of [program, ...program.commands, ...program.commands.flatMap((command) => command.commands)])
     command.exitOverride().configureOutput({ outputError: (message, write) => write(usageLine(message)) })
   return program

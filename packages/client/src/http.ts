@@ -28,8 +28,7 @@ export const send = async (fetch: Fetch, url: string, request: HttpRequest): Pro
       // Redirects would carry the credential to wherever an answer points.
       redirect: 'error',
       ...(json === undefined ? {} : { body: JSON.stringify(json) }),
-      ...(body === undefined ? {} : { body }),
-      ...(body instanceof ReadableStream ? { duplex: 'half' } : {}),
+      ...(body === undefined ? {} : { body, ...(body instanceof ReadableStream ? { duplex: 'half' } : {}) }),
       ...(signal === undefined ? {} : { signal }),
     } as RequestInit)
   } catch (error) {

@@ -1,5 +1,6 @@
 import { isCode, type Run, type Command as SandboxCommand } from '@boxoffice/client'
 import { Command } from 'commander'
+import { lightNetwork } from '../network/light-network.ts'
 import { type ConnectionFlags, connectTo, withConnection } from '../settings/connection.ts'
 import { openSession } from '../settings/open-session.ts'
 import { collectEnvironment, type SandboxFlags, withSandbox } from '../settings/sandbox.ts'
@@ -30,7 +31,7 @@ export const execCommand = (): Command =>
     .action(async (argv: string[], flags: ExecFlags) => await leave(await exec(commandOf(argv, flags), flags)))
 
 const exec = async (command: SandboxCommand, flags: ExecFlags): Promise<number> => {
-  using client = connectTo(flags)
+  using client = connectTo(flags, lightNetwork())
   const hasInput = flags.interactive === true || !process.stdin.isTTY
   const session = await openSession(client, flags.thread, flags.profile)
   const run = await session.exec.start(command, {

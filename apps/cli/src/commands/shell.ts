@@ -1,6 +1,7 @@
 import { once } from 'node:events'
 import { isCode, type Shell } from '@boxoffice/client'
 import { Command } from 'commander'
+import { lightNetwork } from '../network/light-network.ts'
 import { type ConnectionFlags, connectTo, withConnection } from '../settings/connection.ts'
 import { openSession } from '../settings/open-session.ts'
 import { collectEnvironment, type SandboxFlags, withSandbox } from '../settings/sandbox.ts'
@@ -23,7 +24,7 @@ export const shellCommand = (): Command =>
     .action(async (argv: string[], flags: ShellFlags) => await leave(await openShell(argv, flags)))
 
 const openShell = async (argv: string[], flags: ShellFlags): Promise<number> => {
-  using client = connectTo(flags)
+  using client = connectTo(flags, lightNetwork())
   const session = await openSession(client, flags.thread, flags.profile)
   const shell = await session.shell({
     ...terminalSize(),

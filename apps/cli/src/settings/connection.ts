@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { type Client, connect } from '@boxoffice/client'
+import { type Client, type ConnectOptions, connect } from '@boxoffice/client'
 import type { Command } from 'commander'
 import { z } from 'zod'
 import { readConfigFile } from './config-file.ts'
@@ -48,9 +48,10 @@ export const resolveConnection = (flags: ConnectionFlags, env: NodeJS.ProcessEnv
 const withScheme = (broker: unknown): string =>
   typeof broker === 'string' && !broker.includes('://') && URL.canParse(`http://${broker}`) ? `; did you mean http://${broker}?` : ''
 
-export const connectTo = (flags: ConnectionFlags): Client => {
+/** `network`: in the place of the runtime's own. */
+export const connectTo = (flags: ConnectionFlags, network: Pick<ConnectOptions, 'fetch' | 'WebSocket'> = {}): Client => {
   const { broker, apiKey } = resolveConnection(flags)
-  return connect(broker, { apiKey })
+  return connect(broker, { apiKey, ...network })
 }
 
 /** The key of a broker on this machine, as `up` left it; only ever sent to this machine. */
