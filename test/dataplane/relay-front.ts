@@ -1,7 +1,7 @@
 import { createPrivateKey } from 'node:crypto'
 import type { TestPlane } from '../../apps/agent/test/support/dataplane.ts'
 import { quiet } from '../../apps/agent/test/support/sandbox.ts'
-import { ISSUER } from '../../apps/agent/test/support/tokens.ts'
+import { AGENT_PUBLIC_KEY, ISSUER } from '../../apps/agent/test/support/tokens.ts'
 import { listen } from '../../apps/broker/src/http/server.ts'
 import { createAdmission } from '../../apps/broker/src/relay/admission.ts'
 import { Credentials } from '../../apps/broker/src/relay/credentials.ts'
@@ -41,7 +41,7 @@ export const startRelayFront = async ({ sandbox, issuer, origin, corsOrigins }: 
       credentials: new Credentials({ verify, keys, issuer: tokens, now }),
       store: {
         sessions: { byId: async (id) => sessionOf(id) },
-        agents: { byId: async (id) => ({ id, dataplaneUrl: origin, relay: 'auto' }) as AgentRecord },
+        agents: { byId: async (id) => ({ id, dataplaneUrl: origin, relay: 'auto', publicKey: AGENT_PUBLIC_KEY }) as AgentRecord },
       },
       exposed: false,
     }),

@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { Duplex } from 'node:stream'
+import { keyThumbprint } from '@boxoffice/node-http'
 import { type ManagedProcess, newSandboxId, newSessionId, type Profile, type SessionTokenClaims } from '@boxoffice/protocol'
 import { Registry } from 'prom-client'
 import { createDiskFloor, type DiskFloor } from '../../src/disk/disk-floor.ts'
@@ -14,7 +15,7 @@ import { createRevocationStore, type RevocationStore } from '../../src/http/revo
 import type { SandboxDirectory } from '../../src/sandbox/sandbox.ts'
 import { createJournal, type Journal } from '../../src/uplink/journal.ts'
 import { quiet, TestSandbox } from './sandbox.ts'
-import { createTestIssuer, ISSUER, type TestIssuer } from './tokens.ts'
+import { AGENT_PUBLIC_KEY, createTestIssuer, ISSUER, type TestIssuer } from './tokens.ts'
 
 /** What something before a dataplane has to know of it. */
 export type TestPlane = { sandbox: TestSandbox; issuer: TestIssuer; origin: string; corsOrigins: string[] }
@@ -77,7 +78,7 @@ export class TestDataplane {
       keys: createKeySource({ load: () => Promise.resolve(issuer.jwks) }),
       revocations,
       issuer: () => ISSUER,
-      thumbprint: 'of-this-agent',
+      thumbprint: keyThumbprint(AGENT_PUBLIC_KEY),
       now,
       corsOrigins: options.corsOrigins ?? [],
       limits: createDataplaneLimits(options.rates ?? {}),

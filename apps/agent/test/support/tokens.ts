@@ -3,6 +3,8 @@ import { CAPABILITIES, type Jwks, type SessionTokenClaims } from '@boxoffice/pro
 import { SignJWT } from 'jose'
 
 export const ISSUER = 'http://broker.test'
+/** The key that the agent under test has proved; nothing is signed with it here. */
+export const AGENT_PUBLIC_KEY = 'key-of-this-agent'
 
 type KeyPair = { publicKey: KeyObject; privateKey: KeyObject }
 
