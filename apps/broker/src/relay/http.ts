@@ -187,9 +187,13 @@ class Forwarding {
 /** A body that has come with its head, as those of commands do, needs no stream; null for none. Undefined while more is to come. */
 function wholeBody(incoming: IncomingMessage): Buffer | null | undefined {
   if (!hasBody(incoming)) return null
-  if (!incoming.complete || incoming.headers['transfer-encoding'] !== undefined || incoming.readableLength > WITH_HEAD_BYTES)
+  const length = Number(incoming.headers['content-length'])
+  // Node says `complete` only after we were asked, also of a body that is all there.
+  if (incoming.headers['transfer-encoding'] !== undefined || !(length <= WITH_HEAD_BYTES) || incoming.readableLength !== length)
     return undefined
-  return incoming.read() as Buffer | null
+  const body = incoming.read() as Buffer
+  incoming.resume()
+  return body
 }
 
 function writeBody(socket: Borrowed['connection']['socket'], chunk: Buffer, chunked: boolean): void {

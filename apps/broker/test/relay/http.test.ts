@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import { createServer, request as httpRequest, type IncomingMessage } from 'node:http'
-import { type AddressInfo, connect } from 'node:net'
+import { type AddressInfo, connect, createServer as createTcpServer, type Socket } from 'node:net'
 import type { ErrorEnvelope, NegotiateResponse } from '@boxoffice/protocol'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { startCapture } from '../support/capture-dataplane.ts'
@@ -250,6 +250,37 @@ describe('[4-152] bodies', () => {
       expect(String((await once(socket, 'data'))[0])).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `))
     } else expect(first).toMatch(/^HTTP\/1\.1 401 /)
     socket.destroy()
+  })
+
+  test('[4-152] a command whose body comes with its head reaches the agent in one piece', async () => {
+    const pieces: string[] = []
+    const agentSide = createTcpServer((socket) => {
+      socket.on('data', (piece: Buffer) => {
+        pieces.push(String(piece))
+        socket.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}')
+      })
+      socket.on('error', () => {})
+    })
+    agentSide.listen(0, '127.0.0.1')
+    await once(agentSide, 'listening')
+    const own = await startTestBroker()
+    const client: Socket = connect(Number(new URL(own.url).port), '127.0.0.1')
+    try {
+      const { port } = agentSide.address() as AddressInfo
+      await (await own.startAgent()).register({ dataplane_url: `http://127.0.0.1:${port}` })
+      const { session_id, token } = await own.ensure('t', { relay: 'always' })
+      const head = `POST /v1/sandbox/relay/${session_id}/v1/exec HTTP/1.1\r\nHost: b\r\nAuthorization: Bearer ${token}\r\n`
+      // The connection is kept, and the second request is one piece as well.
+      for (const body of ['{"argv":["a"]}', '{"argv":["b"]}']) {
+        client.write(`${head}Content-Length: ${body.length}\r\n\r\n${body}`)
+        expect(String((await once(client, 'data'))[0])).toMatch(/^HTTP\/1\.1 200 /)
+      }
+      expect(pieces.map((piece) => piece.split('\r\n\r\n')[1])).toEqual(['{"argv":["a"]}', '{"argv":["b"]}'])
+    } finally {
+      client.destroy()
+      await own.stop()
+      agentSide.close()
+    }
   })
 
   test('a client that goes away takes its request with it', async () => {
