@@ -324,7 +324,8 @@ async function run(
     ...boxPorts,
     ...(apiKeyCreated === undefined ? {} : { apiKeyCreated }),
   }
-  const serveSteps = (options: { host: string; port: number }) => listenForSteps({ ...options, steps: stepsWith('sbs'), log })
+  const serveSteps = (options: { host: string; port: number }) =>
+    listenForSteps({ ...options, maxConnections: settings.maxConnections, steps: stepsWith('sbs'), log })
   return { started, reaper, effects, rotation, serveSteps, box }
 }
 

@@ -101,7 +101,7 @@ const readPem = (path: string, name: string): string => {
   }
 }
 
-export function cannotListen(thrown: NodeJS.ErrnoException, host: string, port: number): StartError {
+function cannotListen(thrown: NodeJS.ErrnoException, host: string, port: number): StartError {
   if (thrown.code === 'EADDRINUSE')
     return new StartError(`port ${port} on ${host} is in use; choose another with --port, or --port 0 for a free one`)
   if (thrown.code === 'EACCES')

@@ -36,3 +36,27 @@ test.each([
   for (let i = 0; i < 5; i++) expect((await other.get('/v1/profiles', { connection: 'close' })).status).toBe(200)
   await expect.poll(() => held.filter((socket) => socket.closed).length).toBeGreaterThan(0)
 })
+
+test('[3-25, 2.1] the listener of `sbs run`, where nobody authenticates: the oldest of too many connections goes, doubled headers are 400', async () => {
+  broker = await startTestBroker({ maxConnections: 16 })
+  const steps = await broker.broker.serveSteps({ host: '127.0.0.1', port: 0 })
+  try {
+    const { hostname, port } = new URL(steps.url)
+    const dial = async (): Promise<Socket> => {
+      const socket = connect(Number(port), hostname).on('error', () => {})
+      sockets.push(socket)
+      await once(socket, 'connect')
+      return socket
+    }
+    const held: Socket[] = []
+    for (let i = 0; i < 16; i++) held.push((await dial()).resume())
+    const next = await dial()
+    await expect.poll(() => held.findIndex((socket) => !socket.closed)).toBe(1)
+    next.write(`GET /docs HTTP/1.1\r\nHost: ${hostname}\r\nHost: other\r\n\r\n`)
+    const [answer] = (await once(next, 'data')) as [Buffer]
+    expect(answer.toString()).toMatch(/^HTTP\/1\.1 400 /)
+    expect((await fetch(`${steps.url}/docs`)).status).toBe(200)
+  } finally {
+    await steps.close()
+  }
+})

@@ -1,62 +1,57 @@
-import { createServer, type RequestListener } from 'node:http'
-import type { AddressInfo } from 'node:net'
-import { drainable } from '@boxoffice/node-http'
-import { getRequestListener } from '@hono/node-server'
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { rawAnswer } from '@boxoffice/node-http'
 import { isLoopback } from '../../config.ts'
 import { clientAddress } from '../../http/address.ts'
-import { cannotListen } from '../../http/server.ts'
+import { type Bytes, listen } from '../../http/server.ts'
 import type { Log } from '../../log.ts'
 import { createStepsApp } from './app.ts'
 import { anyCaller, ownCaller } from './callers.ts'
 import type { Steps } from './steps.ts'
 
 export type StepsListener = { url: string; close(): Promise<void> }
-export type StepsListenOptions = { host: string; port: number; steps: Steps; log: Log }
-
-const DRAIN_MS = 5000
+export type StepsListenOptions = { host: string; port: number; maxConnections: number; steps: Steps; log: Log }
 
 /** The surface at the root of a listener of its own, without authentication; its end is the end of every session [3-25, 3-64]. */
-export async function listenForSteps({ host, port, steps, log }: StepsListenOptions): Promise<StepsListener> {
+export async function listenForSteps({ host, port, maxConnections, steps, log }: StepsListenOptions): Promise<StepsListener> {
   const app = createStepsApp({ steps, callerOf: anyCaller(clientAddress([])), base: '', log })
-  const listener = getRequestListener(app.fetch as (request: Request) => Response | Promise<Response>)
-  const own = ownPagesOnly(listener)
-  const server = createServer(isLoopback(host) ? localNamesOnly(own) : own)
-  const drain = drainable(server, 'connection', DRAIN_MS)
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', (thrown: NodeJS.ErrnoException) => reject(cannotListen(thrown, host, port)))
-    server.listen(port, host, resolve)
-  })
+  const server = await listen(app, refusals(isLoopback(host)), { host, port, maxConnections })
   return {
-    url: `http://${host.includes(':') ? `[${host}]` : host}:${(server.address() as AddressInfo).port}`,
+    url: `http://${host.includes(':') ? `[${host}]` : host}:${server.port}`,
     async close() {
-      const drained = drain()
+      const drained = server.close()
       await steps.closeAll(ownCaller())
       await drained
     },
   }
 }
 
-/** A page of the web whose name was made to mean this machine is not let in: nothing else asks who it is. */
-const localNamesOnly =
-  (listener: RequestListener): RequestListener =>
-  (request, response) => {
-    const name = URL.parse(`http://${request.headers.host ?? ''}`)?.hostname
-    if (name !== undefined && isLoopback(name)) return listener(request, response)
-    response.writeHead(400, { 'content-type': 'application/json', connection: 'close' }).end('{"detail":"Invalid host header"}')
-  }
+type Refusal = { status: number; detail: string }
+
+/** Takes the requests that are not for the app; no socket is. */
+const refusals = (localOnly: boolean): Bytes => ({
+  owns: (request) => refusalOf(request, localOnly) !== undefined,
+  handle(request: IncomingMessage, response: ServerResponse) {
+    const { status, detail } = refusalOf(request, localOnly) ?? NO_SOCKETS
+    response.writeHead(status, { 'content-type': 'application/json', connection: 'close' }).end(JSON.stringify({ detail }))
+  },
+  upgrade: (_request, socket) =>
+    rawAnswer(socket, NO_SOCKETS.status, { 'Content-Type': 'application/json' }, JSON.stringify({ detail: NO_SOCKETS.detail })),
+})
+
+const NO_SOCKETS: Refusal = { status: 404, detail: 'Not Found' }
 
 const READS: ReadonlySet<string | undefined> = new Set(['GET', 'HEAD'])
 const OWN_SITES: ReadonlySet<unknown> = new Set([undefined, 'same-origin', 'none'])
 
 /**
- * A page of the web needs no answer to do harm: a browser sends its POST before it asks whether the page may read the answer. What
- * changes something is for this listener's own pages, and for programs, which send neither header [3-25].
+ * Nothing else asks who it is, so pages of the web are kept out [3-25]: one whose name was made to mean this machine; and one that needs
+ * no answer to do harm, for a browser sends its POST before it asks whether the page may read the answer. What changes something is for
+ * this listener's own pages, and for programs, which send neither header.
  */
-const ownPagesOnly =
-  (listener: RequestListener): RequestListener =>
-  (request, response) => {
-    const { origin, host, 'sec-fetch-site': site } = request.headers
-    if (READS.has(request.method) || (OWN_SITES.has(site) && (origin === undefined || origin === `http://${host}`)))
-      return listener(request, response)
-    response.writeHead(403, { 'content-type': 'application/json', connection: 'close' }).end('{"detail":"Not for pages of another origin"}')
-  }
+function refusalOf({ method, headers }: IncomingMessage, localOnly: boolean): Refusal | undefined {
+  const { origin, host, 'sec-fetch-site': site } = headers
+  const name = URL.parse(`http://${host ?? ''}`)?.hostname
+  if (localOnly && (name === undefined || !isLoopback(name))) return { status: 400, detail: 'Invalid host header' }
+  if (READS.has(method) || (OWN_SITES.has(site) && (origin === undefined || origin === `http://${host}`))) return undefined
+  return { status: 403, detail: 'Not for pages of another origin' }
+}
