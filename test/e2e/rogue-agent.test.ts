@@ -1,4 +1,5 @@
-import { readFile, stat } from 'node:fs/promises'
+import { copyFile, mkdtemp, readFile, rm, stat } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { openIdentity } from '../../apps/agent/src/uplink/identity.ts'
@@ -60,6 +61,48 @@ test('[C-50] an agent that starts again on its data directory is the same one', 
   expect(second.agentId).toBe(agentId)
   await second.agent.close()
   await first[Symbol.asyncDispose]()
+})
+
+test('[C-50] a copied data directory is refused while the agent that it is of lives, costs it no session, and takes over after it', async () => {
+  await using parts = new AsyncDisposableStack()
+  const broker = await startTestBroker()
+  parts.defer(() => broker.stop())
+  const settings = { brokerUrl: broker.url, enrollToken: broker.enrollToken }
+  const first = parts.use(await startAgent(settings))
+  const mine = await broker.ensure('mine')
+
+  const dataDir = await mkdtemp(join(tmpdir(), 'bxo-copy-'))
+  parts.defer(() => rm(dataDir, { recursive: true, force: true }))
+  for (const name of ['install-id', 'agent-key.pem', 'broker-trust.json']) await copyFile(join(first.dataDir, name), join(dataDir, name))
+  // The other machine has none of the sandboxes; this one would find them.
+  const copy = parts.use(await startAgent({ ...settings, dataDir }, { candidates: [] }))
+  expect(copy.agentId).toBeUndefined()
+  const seen = await broker.get<{ agents: { id: string; public_url: string }[] }>('/v1/agents')
+  expect(seen.body.agents).toMatchObject([{ id: first.agentId, public_url: first.url }])
+  expect(await broker.ensure('mine')).toMatchObject({ session_id: mine.session_id, sandbox: { id: mine.sandbox.id } })
+
+  await first.agent.close()
+  const url = async () =>
+    (await broker.get<{ agents: { public_url: string }[] }>('/v1/agents')).body.agents.map(({ public_url }) => public_url)
+  await expect.poll(url, { timeout: 60_000 }).toEqual([copy.url])
+})
+
+test('[C-50] an install of before keeps its sessions and gets no key of another one while it is heard', async () => {
+  await using parts = new AsyncDisposableStack()
+  const broker = await startTestBroker()
+  parts.defer(() => broker.stop())
+  const agent = parts.use(await startAgent({ brokerUrl: broker.url, enrollToken: broker.enrollToken }))
+  const mine = await broker.ensure('mine')
+  expect((await broker.post(`/v1/agents/${agent.agentId}/rekey`)).status).toBe(204)
+  const installId = (await readFile(join(agent.dataDir, 'install-id'), 'utf8')).trim()
+  const plain = registrationOf({ install_id: installId, instance_id: 'badbadbadbad', control_url: agent.controlUrl })
+  const proof = proofBy(newAgentKey(), await askChallenge(broker.url, broker.enrollToken), plain)
+  // 403 where the agent has been faster, and has pinned its own key again.
+  expect([403, 409]).toContain((await broker.as(broker.enrollToken).post('/v1/agents/register', { ...plain, proof })).status)
+  const audited = async () => (await broker.get<{ entries: unknown[] }>('/v1/audit?event=agent.register')).body.entries.length
+  await expect.poll(audited, { timeout: 60_000 }).toBe(2)
+  expect((await broker.as(broker.enrollToken).post('/v1/agents/register', plain)).status).toBe(403)
+  expect((await broker.ensure('mine')).sandbox.id).toBe(mine.sandbox.id)
 })
 
 test('[C-50] an agent restarts with the one-use token that it has spent; another one is refused and ends', async () => {

@@ -314,7 +314,17 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
     const controlTls = isLoopback(hostOf(config.controlListen)) ? undefined : tls
     const { server: control, drain: drainControl } = httpServer(
       controlTls,
-      getRequestListener(createControlApp({ manager, revocations, onKeys, untold, verify, log }).fetch),
+      getRequestListener(
+        createControlApp({
+          manager,
+          revocations,
+          onKeys,
+          untold,
+          instance: { install_id: installId, instance_id: instanceId },
+          verify,
+          log,
+        }).fetch,
+      ),
       config,
     )
     const controlUrl = await listen(control, hostOf(config.controlListen), portOf(config.controlListen), controlTls)

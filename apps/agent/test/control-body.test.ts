@@ -19,6 +19,7 @@ const post = async (bytes: number, length: 'told' | 'chunked'): Promise<{ status
     revocations,
     onKeys: async () => {},
     untold: () => undefined,
+    instance: { install_id: 'of-this-test', instance_id: '0123456789ab' },
     verify,
     log: silent,
   })

@@ -9,6 +9,7 @@ import { Threads } from './access/threads.ts'
 import { type AgentClient, httpAgentClient } from './agents/agent-client.ts'
 import { createDataplaneClient } from './agents/dataplane-client.ts'
 import { Enrollment } from './agents/enrollment.ts'
+import { InstallPresence } from './agents/install-presence.ts'
 import { Inventory } from './agents/inventory.ts'
 import { LostAgents } from './agents/lost-agents.ts'
 import { Placement } from './agents/placement.ts'
@@ -202,8 +203,9 @@ async function run(
   const inventory = new Inventory({ store, ledger, effects, now })
   const enrollment = new Enrollment(enrollToken, store.enrollTokens, now)
   const proofs = new AgentProofs(() => issuer.issuer, monotonic)
+  const presence = new InstallPresence({ client, silence, silentAfterMs: settings.agentTimeout * 1000 })
   const registry = new AgentRegistry({
-    ...{ store, keys, issuer, enrollment, profiles, silence, proofs, log, now, exposed: isExposed(settings) },
+    ...{ store, keys, issuer, enrollment, profiles, silence, proofs, presence, log, now, exposed: isExposed(settings) },
     inventory,
     journal: new JournalIntake({ store, now }),
     tokenTtlSeconds: settings.tokenTtl,

@@ -93,6 +93,8 @@ export const RegisterAgentRequest = z.object({
   version: z.string(),
   /** Required once the install has registered with a key. */
   proof: AgentProof.optional(),
+  /** That of the present registration, if there is one: it is the same process that comes again. */
+  agent_token: z.string().max(256).optional(),
 })
 export type RegisterAgentRequest = z.infer<typeof RegisterAgentRequest>
 
@@ -145,7 +147,7 @@ export const AgentInstructions = z.object({
   broker_time_ms: z.number().optional(),
   /** All keys that count now: a token of another one is refused [C-49]. */
   jwks: Jwks.optional(),
-  /** Control tokens for this agent name its key (`cnf.jkt`); brokers of before do not say. */
+  /** Control tokens for this agent name its key (`cnf.jkt`); brokers of before do not say. False: the broker has pinned none. */
   control_tokens_bound: z.boolean().optional(),
   /** Entries of the agent's journal up to this number are stored. */
   journal_seq: z.number().int().nonnegative().optional(),

@@ -15,6 +15,7 @@ import { Profile } from './profiles.ts'
  *   GET    /control/v1/sandboxes/{id}/workspace-usage?max_entries=   → WorkspaceUsage
  *   DELETE /control/v1/workspaces/{workspace_id}       → 204, also when it is not there; 409 while a sandbox uses it
  *   POST   /control/v1/revocations                     Revocations → 204
+ *   GET    /control/v1/instance                       → AgentInstance
  *   PUT    /control/v1/keys                            Jwks → 204; keys that are not among them count no more [C-49]
  */
 export const CreateSandboxRequest = z.object({
@@ -46,6 +47,10 @@ export const SandboxRecord = z.object({
   from_pool: z.boolean(),
 })
 export type SandboxRecord = z.infer<typeof SandboxRecord>
+
+/** Which start of which install answers. */
+export const AgentInstance = z.object({ install_id: z.string(), instance_id: z.string() })
+export type AgentInstance = z.infer<typeof AgentInstance>
 
 /** The sandbox has ended, and its last event has this number in the journal of this instance, which the broker has not acknowledged. */
 export const SandboxUntold = z.object({ instance_id: z.string().max(64), journal_seq: z.number().int().positive() })

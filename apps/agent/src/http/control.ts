@@ -1,4 +1,5 @@
 import {
+  type AgentInstance,
   BoxofficeError,
   CreateSandboxRequest,
   describeIssues,
@@ -27,12 +28,14 @@ export type ControlOptions = {
   onKeys: (jwks: Jwks) => Promise<void>
   /** What the broker has still to hear of a sandbox; undefined for nothing. */
   untold: (sandboxId: string) => SandboxUntold | undefined
+  /** Which start of which install this is. */
+  instance: AgentInstance
   verify: VerifyControlToken
   log: Logger
 }
 
 /** The control API for the broker (`packages/protocol/src/control.ts`); every route needs a control token. */
-export const createControlApp = ({ manager, revocations, onKeys, untold, verify, log }: ControlOptions): Hono =>
+export const createControlApp = ({ manager, revocations, onKeys, untold, instance, verify, log }: ControlOptions): Hono =>
   new Hono()
     .use(authenticated(verify))
     .use(limited)
@@ -71,6 +74,7 @@ export const createControlApp = ({ manager, revocations, onKeys, untold, verify,
       revocations.apply(await parse(c, Revocations))
       return c.body(null, 204)
     })
+    .get('/control/v1/instance', (c) => c.json(instance))
     .put('/control/v1/keys', async (c) => {
       await onKeys(await parse(c, Jwks))
       return c.body(null, 204)

@@ -74,6 +74,8 @@ export const createUplink = ({
   const firstTry = Promise.withResolvers<void>()
   let tried = false
   let known = false
+  /** The broker has pinned no key of this agent, though it could: registering again brings it. */
+  let unpinned = false
   let running: Promise<void> = Promise.resolve()
   let failing = false
 
@@ -82,8 +84,10 @@ export const createUplink = ({
     await onInstructions(instructions).catch((err: unknown) => log.error({ err }, 'what the broker asked for failed'))
   }
 
-  const enroll = async (): Promise<void> => {
-    const registered = await register({ broker, request: inventory, onFailure: triedOnce, untilRefused: !known, log, signal })
+  /** Tells, while the broker still takes it, that the same process comes again. */
+  const enroll = async (token?: string): Promise<void> => {
+    const request = (): RegisterAgentRequest => ({ ...inventory(), ...(token === undefined ? {} : { agent_token: token }) })
+    const registered = await register({ broker, request, onFailure: triedOnce, untilRefused: !known, log, signal })
     known = true
     identity = { id: registered.agent_id, token: registered.agent_token }
     await onRegistered(registered)
@@ -110,7 +114,13 @@ export const createUplink = ({
   const beat = async (agent: { id: string; token: string }, partial: boolean): Promise<void> => {
     try {
       // Not waited for: what takes long to remove must not hold up what is to be told next.
-      void follow(await report(agent, partial, signal))
+      const instructions = await report(agent, partial, signal)
+      void follow(instructions)
+      if (instructions.control_tokens_bound !== false) unpinned = false
+      else if (!unpinned) {
+        unpinned = true
+        await enroll(agent.token)
+      }
       if (failing) log.info('the broker hears us again')
       failing = false
     } catch (err) {

@@ -34,6 +34,16 @@ describe('registration', () => {
     expect(agents.broker.registrations[1]?.instance_id).toBe(agents.broker.registrations[0]?.instance_id)
   })
 
+  test('[C-50] comes again, once, with its token when the broker says that it has pinned no key', async () => {
+    agents.broker.bound = false
+    await agents.begin()
+    const again = await agents.broker.registered(2)
+    expect(again).toMatchObject({ agent_token: agents.broker.agentToken, instance_id: agents.broker.registrations[0]?.instance_id })
+    agents.broker.heartbeats.length = 0
+    await agents.broker.heartbeat(() => agents.broker.heartbeats.length >= 3)
+    expect(agents.broker.registrations).toHaveLength(2)
+  })
+
   test('ends at the start when the broker refuses the enroll token', async () => {
     agents.broker.refuses = { status: 401 }
     await expect(agents.begin()).rejects.toThrow(/refused the enroll token; .*--enroll-token/)

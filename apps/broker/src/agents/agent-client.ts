@@ -2,6 +2,7 @@ import { Agent as HttpAgent, request as httpRequest, type IncomingMessage } from
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'
 import { readAtMost } from '@boxoffice/node-http'
 import {
+  AgentInstance,
   BoxofficeError,
   type CreateSandboxRequest,
   ErrorEnvelope,
@@ -34,6 +35,8 @@ export interface AgentClient {
   removeWorkspace(agent: AgentRecord, workspaceId: string): Promise<void>
   /** What a sandbox's workspace holds; the count ends at one entry above `maxEntries`. */
   workspaceUsage(agent: AgentRecord, sandboxId: string, maxEntries: number): Promise<WorkspaceUsage>
+  /** Which start of which install answers at the agent's URL; undefined when the answer says nothing of it. */
+  instance(agent: AgentRecord, signal: AbortSignal): Promise<{ status: number; instance: AgentInstance | undefined }>
   revoke(agent: AgentRecord, revocations: Revocations): Promise<void>
   /** Tells all keys that count from now on, by a control token that was signed with one that counted before. */
   replaceKeys(agent: AgentRecord, jwks: Jwks, token: string, signal: AbortSignal): Promise<void>
@@ -72,6 +75,10 @@ export function httpAgentClient(tokens: ControlTokens): AgentClient {
     removeWorkspace: (agent, id) => call(agent, 'DELETE', `/control/v1/workspaces/${encodeURIComponent(id)}`, {}),
     workspaceUsage: (agent, id, maxEntries) =>
       call(agent, 'GET', `${path(id)}/workspace-usage?max_entries=${maxEntries}`, { answer: WorkspaceUsage }),
+    async instance(agent, signal) {
+      const { status, text } = await authenticated(agents, { agent, method: 'GET', path: '/control/v1/instance', tokens, signal })
+      return { status, instance: status === 200 ? AgentInstance.safeParse(parseJson(text)).data : undefined }
+    },
     revoke: (agent, revocations) => call(agent, 'POST', '/control/v1/revocations', { body: revocations }),
     replaceKeys: (agent, jwks, token, signal) => call(agent, 'PUT', '/control/v1/keys', { body: jwks, token, signal }),
     close: () => {

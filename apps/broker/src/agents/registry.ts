@@ -21,6 +21,7 @@ import type { AgentRecord, Store } from '../store/store.ts'
 import type { TokenIssuer } from '../tokens/issuer.ts'
 import type { SigningKeys } from '../tokens/keys.ts'
 import { type Enrollment, hashSecret, notEnrolled, sameSecret } from './enrollment.ts'
+import type { InstallPresence } from './install-presence.ts'
 import type { Inventory } from './inventory.ts'
 import type { AgentProofs } from './proof.ts'
 import type { AgentSilence } from './silence.ts'
@@ -39,6 +40,7 @@ export type RegistryOptions = {
   heartbeatSeconds: number
   silence: AgentSilence
   proofs: AgentProofs
+  presence: InstallPresence
   log: Log
   now: () => number
 }
@@ -73,7 +75,7 @@ export class AgentRegistry {
    * before. Gives the agent a credential of its own, once per registration.
    */
   async register(enrollToken: string, request: RegisterAgentRequest, origin: Origin): Promise<RegisterAgentResponse> {
-    const { store, keys, issuer, enrollment, proofs, silence, log, now, tokenTtlSeconds } = this.#options
+    const { store, keys, issuer, enrollment, proofs, presence, silence, log, now, tokenTtlSeconds } = this.#options
     const enrollTokenId = await enrollment.admit(enrollToken)
     const publicKey = proofs.keyOf(request)
     // Without one nothing would say that it is the install that has spent the token which comes again.
@@ -99,7 +101,9 @@ export class AgentRegistry {
       lastSeenAt: now(),
     }
     const data = enrollTokenId === null ? null : { enroll_token_id: enrollTokenId }
-    const registered = await store.agents.register(agent, [
+    const present = await store.agents.byInstall(agent.installId)
+    if (present !== undefined && !isSame(present, agent, request.agent_token)) await presence.requireGone(present, agent)
+    const registered = await store.agents.register(agent, present, [
       auditEntry('agent.register', { ...origin, caller: agent.installId }, { ts: now(), data }),
     ])
     if (registered.outcome === 'another_key') {
@@ -109,6 +113,7 @@ export class AgentRegistry {
         'this install has registered with another key; if its key was lost, an operator runs: boxoffice agents rekey <agent id>',
       )
     }
+    if (registered.outcome === 'changed') throw new BoxofficeError('BINDING_CONFLICT', 'this install has just registered; register again')
     if (registered.outcome !== 'registered') throw notEnrolled(registered.outcome)
     agent.id = registered.id
     silence.heard(agent.id, agent.lastSeenAt)
@@ -189,6 +194,16 @@ export class AgentRegistry {
       control_tokens_bound: agent.publicKey !== null,
     }
   }
+}
+
+/**
+ * Whether it is the present instance that comes again, or one that has nothing to take over: another key than the pinned one is refused
+ * by the store. A key alone may be a copy's; the token is in the memory of one process.
+ */
+function isSame(present: AgentRecord, newcomer: AgentRecord, agentToken: string | undefined): boolean {
+  if (agentToken !== undefined && sameSecret(hashSecret(agentToken), present.tokenHash)) return true
+  if (present.publicKey === null) return false
+  return present.publicKey !== newcomer.publicKey || present.instanceId === newcomer.instanceId
 }
 
 const unknownAgent = (): BoxofficeError => new BoxofficeError('UNAUTHENTICATED', 'the agent token is not valid any more; register again')

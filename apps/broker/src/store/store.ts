@@ -210,18 +210,22 @@ export type RegisterOutcome =
   | { outcome: 'registered'; id: string }
   /** The install has registered with another key before. */
   | { outcome: 'another_key' }
+  /** It has registered once more since `before`. */
+  | { outcome: 'changed' }
   /** What the enroll token has become. */
   | { outcome: 'revoked' | 'expired' | 'spent' }
 
 export interface AgentStore {
   /**
    * Inserts, or replaces all but the id of the agent with the same `installId`, and spends the enroll token unless it is the one by
-   * which this install with this key came before. Otherwise nothing is written.
+   * which this install with this key came before. Otherwise nothing is written. `before` is the install's record as the caller has
+   * judged it.
    */
-  register(agent: AgentRecord, audit: readonly AuditEntry[]): Promise<RegisterOutcome>
+  register(agent: AgentRecord, before: AgentRecord | undefined, audit: readonly AuditEntry[]): Promise<RegisterOutcome>
   /** False when there is no such agent. */
   forgetKey(id: string, audit: readonly AuditEntry[]): Promise<boolean>
   byId(id: string): Promise<AgentRecord | undefined>
+  byInstall(installId: string): Promise<AgentRecord | undefined>
   list(): Promise<AgentRecord[]>
   seen(id: string, now: number, provider: ProviderReport): Promise<void>
 }

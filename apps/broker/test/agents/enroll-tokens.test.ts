@@ -76,7 +76,8 @@ describe('[C-50] an enroll token', () => {
     const { token } = await create({ one_use: true })
     const { body } = await install('lost').register(token)
     await broker.post(`/v1/agents/${body.agent_id}/rekey`)
-    expect(await install('lost').outcome(token)).toBe('403 enroll_token_spent')
+    const { status, body: refused } = await install('lost').register(token, { instance_id: 'bbbbbbbbbbbb' })
+    expect([status, refused.error?.details?.reason]).toEqual([403, 'enroll_token_spent'])
   })
 
   test('has an end for new installs, not for those that it has enrolled', async () => {

@@ -12,7 +12,8 @@ afterEach(() => broker.stop())
 const key = newAgentKey()
 const plain = registrationOf({ install_id: 'install-of-this-test' })
 const challenge = () => askChallenge(broker.url, broker.enrollToken)
-const register = (request: RegisterAgentRequest) => broker.as(broker.enrollToken).post<{ agent_id: string }>('/v1/agents/register', request)
+const register = (request: RegisterAgentRequest) =>
+  broker.as(broker.enrollToken).post<{ agent_id: string; agent_token: string }>('/v1/agents/register', request)
 const proven = async (request = plain, by = key): Promise<RegisterAgentRequest> => ({
   ...request,
   proof: proofBy(by, await challenge(), request),
@@ -31,8 +32,9 @@ describe('[C-50] the key of an install', () => {
 
   test('an install of before registers without one until it has one', async () => {
     const { body } = await register(plain)
-    expect((await register(plain)).body.agent_id).toBe(body.agent_id)
-    expect((await register(await proven())).body.agent_id).toBe(body.agent_id)
+    const again = (await register({ ...plain, agent_token: body.agent_token })).body
+    expect(again.agent_id).toBe(body.agent_id)
+    expect((await register(await proven({ ...plain, agent_token: again.agent_token }))).body.agent_id).toBe(body.agent_id)
     expect(await statusOf(plain)).toBe(403)
   })
 
@@ -50,7 +52,7 @@ describe('[C-50] the key of an install', () => {
     expect(await statusOf(await proven(plain, next))).toBe(403)
     expect((await broker.post(path)).status).toBe(204)
     expect((await broker.post('/v1/agents/agt_unknown/rekey')).status).toBe(404)
-    expect((await register(await proven(plain, next))).body.agent_id).toBe(body.agent_id)
+    expect((await register(await proven({ ...plain, instance_id: 'ba9876543210' }, next))).body.agent_id).toBe(body.agent_id)
     expect(await statusOf(await proven())).toBe(403)
   })
 })

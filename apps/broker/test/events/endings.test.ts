@@ -116,9 +116,10 @@ test('[2.4] a broker that is restarted before the agent has told all goes on wai
   await broker.release(session.session_id)
   await broker.broker.settled()
   const { installId, instanceId } = agent
+  const agentToken = agent.registration.agent_token
   await broker.stop()
   broker = await startTestBroker({ dataDir })
-  agent = await broker.startAgent({ heartbeat: false, installId, instanceId })
+  agent = await broker.startAgent({ heartbeat: false, installId, instanceId, agentToken })
   const reader = await follow(session.session_id, 3)
   await agent.heartbeat([], [exit(1, session)])
   expect(await reader.ended).toBe('ended')

@@ -2,6 +2,7 @@ import { randomBytes, randomUUID } from 'node:crypto'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import {
+  type AgentInstance,
   type AgentInstructions,
   CreateSandboxRequest,
   type JournalEntry,
@@ -43,6 +44,8 @@ export type FakeAgentOptions = {
   enrollToken: string
   installId?: string
   instanceId?: string
+  /** Of an earlier registration, by what stands for the same process. */
+  agentToken?: string
   suspend?: ('freeze' | 'stop')[]
   available?: boolean
   providerName?: string
@@ -116,6 +119,7 @@ export async function startFakeAgent(options: FakeAgentOptions) {
       applyRevocations(body as Revocations)
       return reply(204)
     }
+    if (kind === 'instance') return reply(200, { install_id: installId, instance_id: instanceId } satisfies AgentInstance)
     if (kind === 'keys') {
       brokerKeys = createLocalJWKSet(body as Jwks)
       return reply(204)
@@ -207,6 +211,9 @@ export async function startFakeAgent(options: FakeAgentOptions) {
 
   const providerReport = () => ({ ...provider, suspend: options.suspend ?? (['freeze', 'stop'] as ('freeze' | 'stop')[]) })
 
+  /** It says that the same process comes again. */
+  const agentToken = () => registration?.agent_token ?? options.agentToken
+
   async function register(fields: Partial<RegisterAgentRequest> = {}, enrollToken = options.enrollToken): Promise<Response> {
     const response = await post('/v1/agents/register', enrollToken, {
       install_id: installId,
@@ -218,6 +225,7 @@ export async function startFakeAgent(options: FakeAgentOptions) {
       sandboxes: reports(),
       clock: new Date().toISOString(),
       version: '0.0.0',
+      ...(agentToken() === undefined ? {} : { agent_token: agentToken() }),
       ...fields,
     })
     if (response.ok) {

@@ -50,10 +50,11 @@ export function sqliteAgents(db: Db, write: Write, { audit: appendAudit, enrollT
   const known = new Map<string, AgentRecord>()
   let version: unknown
   return {
-    register: async (agent, audit) =>
+    register: async (agent, judged, audit) =>
       write.vital((): RegisterOutcome => {
         const before = byInstall.get(agent.installId)
         if (before !== undefined && before.public_key !== null && before.public_key !== agent.publicKey) return { outcome: 'another_key' }
+        if (before?.token_hash !== judged?.tokenHash) return { outcome: 'changed' }
         const id = before?.id ?? agent.id
         const spent = spend(agent, id, before)
         if (spent !== 'ok') return { outcome: spent }
@@ -80,6 +81,10 @@ export function sqliteAgents(db: Db, write: Write, { audit: appendAudit, enrollT
       const read = toAgent(row)
       known.set(id, read)
       return read
+    },
+    byInstall: async (installId) => {
+      const row = byInstall.get(installId)
+      return row && toAgent(row)
     },
     list: async () => list.all().map(toAgent),
     seen: async (id, now, provider) =>
