@@ -122,7 +122,7 @@ export class Client {
       const { actor, capabilities } = options
       const relayed = { ...targetOf(options), mode: 'get', relay: 'always', actor, capabilities, startWithinMs: 0 } as const
       const relay = () => this.#negotiate({ ...relayed, signal: AbortSignal.timeout(RELAY_WITHIN_MS) })
-      return sessionFrom(answer, this.#runtime, { actor, relay: options.relay === 'never' ? undefined : relay })
+      return sessionFrom(answer, this.#runtime, { actor, capabilities, relay: options.relay === 'never' ? undefined : relay })
     } catch (error) {
       const { bootstrap, allowHosts = [] } = this.#options
       const threadId = options.threadId ?? (options.scope.type === 'thread' ? options.scope.id : undefined)

@@ -40,8 +40,10 @@ export type SessionDetails = {
 type ReleaseOptions = { keepWorkspace?: boolean; signal?: AbortSignal }
 const RELEASE: OptionNames<ReleaseOptions> = { keepWorkspace: true, signal: true }
 
-/** For whom tokens are renewed, and how to go through the relay, where that is wanted. */
-type Wishes = { actor?: Actor | undefined; relayed?: (() => Promise<Way>) | undefined }
+/** For whom and with what tokens are renewed. */
+type Renewal = { actor?: Actor | undefined; capabilities?: readonly Capability[] | undefined }
+/** And how to go through the relay, where that is wanted. */
+type Wishes = Renewal & { relayed?: (() => Promise<Way>) | undefined }
 
 /** A thread's sandbox, and the right to use it. It holds no timer and no connection: those belong to the runs and shells that it starts. */
 export class Session {
@@ -65,7 +67,12 @@ export class Session {
   /** Called when the session has fallen back to the relay, because its agent cannot be reached directly. */
   onModeChange: ((mode: SessionDetails['mode']) => void) | undefined
 
-  constructor(negotiated: MvpNegotiateResponse, details: SessionDetails, runtime: SessionRuntime, { actor, relayed }: Wishes = {}) {
+  constructor(
+    negotiated: MvpNegotiateResponse,
+    details: SessionDetails,
+    runtime: SessionRuntime,
+    { actor, capabilities, relayed }: Wishes = {},
+  ) {
     const { controlPlane, fetch, WebSocket, reconnectWindowMs, signal } = runtime
     this.id = negotiated.session_id
     this.threadId = negotiated.thread_id
@@ -80,7 +87,11 @@ export class Session {
     this.#dataplane = createDataplane({
       ways: createWays({ negotiated: wayOf(negotiated), relayed, onChange: ({ mode }) => this.onModeChange?.(mode) }),
       token: createSessionToken(negotiated, () =>
-        controlPlane.json(`${path(this.id)}/refresh`, { method: 'POST', json: { actor } }, RefreshResponse),
+        controlPlane.json(
+          `${path(this.id)}/refresh`,
+          { method: 'POST', json: { actor, requested_capabilities: capabilities } },
+          RefreshResponse,
+        ),
       ),
       fetch,
       WebSocket,
@@ -149,7 +160,7 @@ export class Session {
 export const sessionFrom = (
   answer: MvpNegotiateResponse,
   runtime: SessionRuntime,
-  { actor, relay }: { actor?: Actor | undefined; relay?: (() => Promise<MvpNegotiateResponse>) | undefined } = {},
+  { relay, ...renewal }: Renewal & { relay?: (() => Promise<MvpNegotiateResponse>) | undefined } = {},
 ): Session => {
   const full = NegotiateResponse.safeParse(answer).data
   const details = {
@@ -159,7 +170,7 @@ export const sessionFrom = (
     mode: full?.dataplane.mode,
   }
   const relayed = relay && (async () => relayOf(answer, await relay()))
-  return new Session(answer, details, runtime, { actor, relayed })
+  return new Session(answer, details, runtime, { ...renewal, relayed })
 }
 
 const wayOf = (answer: MvpNegotiateResponse): Way => ({

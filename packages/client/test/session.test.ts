@@ -14,7 +14,7 @@ describe('a session', () => {
     expect(JSON.parse(String(request?.body))).toEqual({ thread_id: 'thread-1', mode: 'ensure', profile: 'default', labels: { a: 'b' } })
   })
 
-  test('[4-70, 4-75] is negotiated for any scope, by an actor, with what it is to be allowed; renewals stay with the actor', async ({
+  test('[4-70, 4-75] is negotiated for any scope, by an actor, with what it is to be allowed; renewals stay with both', async ({
     server,
   }) => {
     const actor = { type: 'human', id: 'usr_1' } as const
@@ -39,7 +39,7 @@ describe('a session', () => {
       labels: { a: 'b' },
     })
     await session.refresh()
-    expect(JSON.parse(String(server.requests.at(-1)?.body))).toEqual({ actor })
+    expect(JSON.parse(String(server.requests.at(-1)?.body))).toEqual({ actor, requested_capabilities: ['exec'] })
   })
 
   test('[4-84] a heartbeat says until when its lease is', async ({ server, session }) => {

@@ -44,6 +44,9 @@ export const NEGOTIATE_MODES = ['get', 'ensure', 'attach_only', 'create_only'] a
 export const Actor = z.object({ type: z.enum(['human', 'agent']), id: ScopeId })
 export type Actor = z.infer<typeof Actor>
 
+/** Names of capabilities, their aliases, and names that nobody knows. */
+const RequestedCapabilities = z.array(z.string().min(1).max(64)).max(64)
+
 /** `POST /v1/sandbox/sessions` in both shapes: `thread_id` (MVP) or `scope` (full). Unknown fields are ignored [4-18]. */
 export const NegotiateRequest = z
   .object({
@@ -56,7 +59,7 @@ export const NegotiateRequest = z
     /** Default: the caller. */
     actor: Actor.optional(),
     /** Default: everything that policy allows; `[]` for nothing. Names that nobody knows are ignored with a warning, and refused alone [C-56]. */
-    requested_capabilities: z.array(z.string().min(1).max(64)).max(64).optional(),
+    requested_capabilities: RequestedCapabilities.optional(),
     /** A sandbox id; used only when it is the sandbox that the scope has anyhow [C-22]. */
     sandbox_hint: z.string().max(256).optional(),
     /** `auto` or the name of a provider [4-79]. */
@@ -144,8 +147,13 @@ export type NegotiateResponse = z.infer<typeof NegotiateResponse>
 export const RefreshResponse = z.object({ token: z.string(), expires_at: z.string() })
 export type RefreshResponse = z.infer<typeof RefreshResponse>
 
-/** `POST …/{id}/refresh` and `POST …/{id}/refresh-token`. Default actor: the one that the caller negotiated for last. */
-export const RefreshRequest = z.object({ actor: Actor.optional() })
+/** `POST …/{id}/refresh` and `POST …/{id}/refresh-token`. */
+export const RefreshRequest = z.object({
+  /** Default: the one that the caller negotiated for last. */
+  actor: Actor.optional(),
+  /** As in the request that the token came with. Default: all of the actor's grant, which is never exceeded [C-57]. */
+  requested_capabilities: RequestedCapabilities.optional(),
+})
 export type RefreshRequest = z.infer<typeof RefreshRequest>
 
 /** What `POST …/{id}/refresh-token` answers [4-83]. */

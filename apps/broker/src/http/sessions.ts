@@ -9,6 +9,7 @@ import {
   RefreshTokenResponse,
 } from '@boxoffice/protocol'
 import { z } from 'zod'
+import { readWanted } from '../access/capabilities.ts'
 import type { DataplaneOf } from '../relay/choice.ts'
 import { hashBody } from '../sessions/idempotency.ts'
 import type { SessionService } from '../sessions/service.ts'
@@ -86,7 +87,7 @@ const mvpRoutes = (sessions: SessionService, body: z.ZodType<NegotiateRequest>, 
     async handle({ principal, id, body, origin }) {
       return {
         status: 200,
-        json: wire.toRefreshResponse(await sessions.refresh(principal, id, { actor: body.actor, movesLease: true }, origin)),
+        json: wire.toRefreshResponse(await sessions.refresh(principal, id, toRefresh(body, true), origin)),
       }
     },
   }),
@@ -116,7 +117,7 @@ const fullRoutes = (sessions: SessionService): AnyRoute[] => [
     async handle({ principal, id, body, origin }) {
       return {
         status: 200,
-        json: wire.toRefreshTokenResponse(await sessions.refresh(principal, id, { actor: body.actor, movesLease: false }, origin)),
+        json: wire.toRefreshTokenResponse(await sessions.refresh(principal, id, toRefresh(body, false), origin)),
       }
     },
   }),
@@ -147,6 +148,10 @@ const mountsAreOperators = (): BoxofficeError =>
   new BoxofficeError('FORBIDDEN', 'workspace.host_path: takes an operator key; leave workspace out to get one that is made for the scope', {
     details: { field: 'workspace.host_path' },
   })
+
+const toRefresh = ({ actor, requested_capabilities: names }: RefreshRequest, movesLease: boolean) => ({
+  ...{ actor, movesLease, asked: readWanted(names).capabilities },
+})
 
 function idempotencyKey(key: string | undefined): string | null {
   if (key === undefined) return null

@@ -62,9 +62,13 @@ export class Grants {
     return this.#evaluate(session, asked, policy, { asks: wanted.capabilities, isNew })
   }
 
-  /** A token with the actor's grant, evaluated anew; never wider than the widest that it has asked for. */
-  async renew(session: LiveSession, asked: Asked): Promise<Issuance> {
-    return this.#evaluate(session, asked, this.#policy(session.profile, asked.decision), {})
+  /**
+   * A token with what of `atMost` the actor's grant has, evaluated anew; null is all of it. Never wider than the widest that the actor
+   * has asked for: what is outside is left out, not refused.
+   */
+  async renew(session: LiveSession, asked: Asked, atMost: Capabilities | null): Promise<Issuance> {
+    const issuance = await this.#evaluate(session, asked, this.#policy(session.profile, asked.decision), {})
+    return atMost === null ? issuance : { ...issuance, capabilities: intersect(issuance.capabilities, atMost) }
   }
 
   /** For whom a caller acts that does not say: for whom it negotiated last, else itself. */

@@ -1,7 +1,7 @@
 import { type Actor, BoxofficeError, type RelayPreference, type SandboxOverrides, type Scope } from '@boxoffice/protocol'
 import { resolveActor } from '../access/actor.ts'
 import { type AccessMode, type Authorizer, type Decision, mayRelease } from '../access/authorizer.ts'
-import type { Wanted } from '../access/capabilities.ts'
+import type { Capabilities, Wanted } from '../access/capabilities.ts'
 import type { Members } from '../access/members.ts'
 import type { Principal } from '../access/principals.ts'
 import { agentOf } from '../agents/agent-of.ts'
@@ -65,8 +65,11 @@ export type Grant = {
 
 export type SessionView = { session: Session; agent: AgentRecord | undefined; token: IssuedToken | null }
 
-/** `actor`: for whom the token is; undefined: as the caller negotiated last. */
-type RefreshOptions = { actor: Actor | undefined; movesLease: boolean }
+/**
+ * `actor`: for whom the token is; undefined: as the caller negotiated last. `asked`: what the token that is renewed was asked for with;
+ * null: all of the actor's grant.
+ */
+type RefreshOptions = { actor: Actor | undefined; asked: Capabilities | null; movesLease: boolean }
 
 type Renewal = RefreshOptions & { principal: Principal; decision: Decision; event: AuditEvent; origin: Origin }
 
@@ -128,18 +131,26 @@ export class SessionService {
     const { session, decision } = await this.#load(principal, id)
     if (session.state === 'terminated') throw ended(session)
     if (!withToken || !isPlaced(session)) return { session, agent: await store.agents.byId(session.agentId), token: null }
-    return this.#renew(session, { principal, decision, actor: undefined, event: 'sandbox.session.read', origin, movesLease: false })
+    return this.#renew(session, {
+      principal,
+      decision,
+      actor: undefined,
+      asked: null,
+      event: 'sandbox.session.read',
+      origin,
+      movesLease: false,
+    })
   }
 
   /**
    * A new token; the old one stays good until its own end [4-30, 4-32]. An MVP client, which has no heartbeat, says by it that it
    * still needs its session [C-51]: where `movesLease`, and only for sessions that such a client made.
    */
-  async refresh(principal: Principal, id: string, { actor, movesLease }: RefreshOptions, origin: Origin): Promise<IssuedToken> {
+  async refresh(principal: Principal, id: string, { actor, asked, movesLease }: RefreshOptions, origin: Origin): Promise<IssuedToken> {
     const { session, decision } = await this.#load(principal, id)
     const placed = requirePlaced(session)
     const renewed = await this.#renew(placed, {
-      ...{ principal, decision, actor, event: 'sandbox.session.refresh', origin },
+      ...{ principal, decision, actor, asked, event: 'sandbox.session.refresh', origin },
       movesLease: movesLease && placed.shape === 'mvp',
     })
     requirePlaced(renewed.session)
@@ -208,12 +219,12 @@ export class SessionService {
   }
 
   /** A token for whom the caller acts for, evaluated anew [C-57]. */
-  async #renew(session: PlacedSession, { principal, decision, actor: claimed, event, origin, movesLease }: Renewal) {
+  async #renew(session: PlacedSession, { principal, decision, actor: claimed, asked, event, origin, movesLease }: Renewal) {
     const { ledger, grants, store } = this.#options
     const actor = claimed?.id ?? (await grants.actorOf(session, principal))
     // Who acts for somebody else needs the right to it each time.
     resolveActor(principal, claimed ?? { type: principal.actorType, id: actor })
-    const issuance = await grants.renew(session, { principal, actor, decision })
+    const issuance = await grants.renew(session, { principal, actor, decision }, asked)
     const { record } = issuance
     const audit = (after: Session, token: IssuedToken | null) => [this.#entry(event, { ...origin, actor }, after, token)]
     const { token, agent, change } = await this.#issue(session, issuance, async (sign): Promise<Change> => {

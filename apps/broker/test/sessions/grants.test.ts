@@ -155,6 +155,29 @@ describe('[C-57] asking for less takes nothing from other tokens', () => {
     expect(await pushes()).toBe(0)
   })
 
+  test.each([
+    [['fs_read'], ['fs_read']],
+    [
+      ['fs_read', 'exec'],
+      ['fs_read', 'exec'],
+    ],
+    [['execute', 'fly'], ['exec']],
+    [['fs_read', 'shell'], ['fs_read']],
+    [['shell'], []],
+    [[], []],
+  ])(
+    'a refresh that says %j has no more than that of the actor’s grant, which stays as it is',
+    async (requested_capabilities, expected) => {
+      const { session_id } = (await ask(['fs_read', 'exec'])).body
+      const { body } = await broker.refresh(session_id, { requested_capabilities })
+      expect(capsOf(body.token)).toEqual(expected)
+      const { credentials, token } = (await broker.refreshToken(session_id, { requested_capabilities })).body
+      expect([capsOf(token), credentials.granted_capabilities]).toEqual([expected, expected])
+      expect(await refreshed(session_id)).toEqual(['fs_read', 'exec'])
+      expect(await pushes()).toBe(0)
+    },
+  )
+
   test('of requests that make the session together, the widest is granted', async () => {
     const asks = [['fs_read'], ['exec'], ['fs_read', 'shell'], ['fs_write']]
     const answers = await Promise.all(asks.map((asked) => ask(asked)))
@@ -248,7 +271,10 @@ describe('[C-57] policy that allows less', () => {
     await broker.refresh(made.session_id)
     await broker.broker.settled()
     expect(pushes()).toBe(1)
+    const exec = { requested_capabilities: ['exec'] }
+    expect((await broker.refreshToken(made.session_id, exec)).body.credentials.granted_capabilities).toEqual([])
     await restart(['fs_read', 'exec', 'shell'])
+    expect((await broker.refreshToken(made.session_id, exec)).body.credentials.granted_capabilities).toEqual(['exec'])
     expect((await broker.refreshToken(made.session_id)).body.credentials.granted_capabilities).toEqual(['fs_read', 'exec'])
   })
 })
