@@ -59,6 +59,7 @@ import { LastLook } from './sessions/last-look.ts'
 import { SessionLedger } from './sessions/ledger.ts'
 import { Provisioner } from './sessions/provisioner.ts'
 import { Reaper } from './sessions/reaper.ts'
+import { resumeEndings } from './sessions/resume-endings.ts'
 import { SessionService } from './sessions/service.ts'
 import { isLive } from './sessions/session.ts'
 import { TenantUsage } from './sessions/tenant-usage.ts'
@@ -312,6 +313,7 @@ async function run(
   issuer.issuer = await store.brokers.issuer(url, !settings.sharedDataDir || settings.publicUrl !== undefined)
   if (url.startsWith('http:') && !isLoopback(new URL(url).hostname))
     log.warn({ public_url: url }, 'the public URL is not https: credentials cross the network in the clear unless a TLS proxy is in front')
+  await resumeEndings({ store, effects, log, now })
   reaper.start()
   parts.defer(() => reaper.stop())
   await reaper.run()

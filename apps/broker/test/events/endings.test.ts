@@ -126,6 +126,26 @@ test('[2.4] a broker that is restarted before the agent has told all goes on wai
   expect(reader.types()).toEqual(['exec.exit', ...LAST])
 })
 
+test('[2.4] a broker that ends before the agent has answered asks it again when it is back, however long it was away', async () => {
+  silent()
+  const session = await broker.ensure('t')
+  await broker.release(session.session_id)
+  await agent.until(() => agent.calls.some((call) => call.startsWith('DELETE')))
+  const { installId, instanceId, sandboxes } = agent
+  await broker.stop()
+  const now = () => Date.now() + 600_000
+  broker = await startTestBroker({ dataDir }, { now })
+  agent = await broker.startAgent({ heartbeat: false, installId, instanceId, sandboxes })
+  agent.hooks.untold = () => 1
+  const reader = await follow(session.session_id, 3)
+  await agent.until(() => agent.calls.includes(`DELETE /control/v1/sandboxes/${session.sandbox.id}`))
+  await broker.broker.settled()
+  await broker.broker.reap()
+  await agent.heartbeat([], [exit(1, session)])
+  expect(await reader.ended).toBe('ended')
+  expect(reader.types()).toEqual(['exec.exit', ...LAST])
+})
+
 test('[2.4] an expiry and its release while the agent is silent are told in their order', async () => {
   const held = silent()
   const session = await broker.ensure('t', { profile: 'hour' })

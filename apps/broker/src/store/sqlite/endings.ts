@@ -30,6 +30,8 @@ export function sqliteEndings(db: Db, write: Write, appendEvents: AppendEvents):
     'SELECT session_id, agent_id, events FROM session_endings WHERE agent_id = ? AND instance_id = ? AND journal_seq <= ?',
   )
   const due = db.prepare<[number, number], Row>('SELECT session_id, agent_id, events FROM session_endings WHERE due_at <= ? LIMIT ?')
+  const postpone = db.prepare<[number, number]>('UPDATE session_endings SET due_at = ? WHERE due_at < ?')
+  const unanswered = db.prepare('SELECT session_id FROM session_endings WHERE instance_id IS NULL').pluck()
   const place = db.prepare<[string, string]>('SELECT seq FROM agent_journals WHERE agent_id = ? AND instance_id = ?').pluck()
 
   const finish = ({ session_id: id, events }: Row, gap = false): void => {
@@ -61,6 +63,10 @@ export function sqliteEndings(db: Db, write: Write, appendEvents: AppendEvents):
           if (untold === undefined || (stored ?? 0) >= untold.seq) finish(row)
           else waitFor.run(untold.instanceId, untold.seq, sessionId)
         })
+      },
+      resume: async (until) => {
+        await write.vital(() => void postpone.run(until, until))
+        return unanswered.all() as string[]
       },
       finishDue: async (now) => {
         while (due.all(now, 1).length > 0)
