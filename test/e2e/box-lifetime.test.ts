@@ -75,6 +75,11 @@ describe('local: Box sessions with a TTL of 2 s', () => {
     expect((await box.exec('small', 'echo fits > note')).status).toBe(200)
     expect(refusalOf(await box.exec('small', fill))).toEqual([503, 'capacity'])
     expect(await isThere('small')).toBe(false)
+    // One that would never end is stopped, and answered.
+    await box.create('slow', { workspace_quota_mb: 1 })
+    const slow = await box.exec('slow', 'while :; do head -c 100000 /dev/zero >> big; sleep 0.05; done', { timeout_sec: 170 })
+    expect(refusalOf(slow)).toEqual([503, 'capacity'])
+    expect(await isThere('slow')).toBe(false)
     await box.create('filled', { workspace_quota_mb: 1 })
     await box.start('filled', { command: 'sh', args: ['-c', `${fill}; cat`] })
     await eventually('it is refused', async () => (await box.exec('filled', 'true')).status === 503)

@@ -21,9 +21,7 @@ import type { Reserve } from './capacity/room.ts'
 import { type AgentConfig, hostOf, isLocal, isLoopback, portOf } from './config.ts'
 import { openDataDirectory } from './data-directory.ts'
 import { createDiskFloor } from './disk/disk-floor.ts'
-import { createDiskGuard } from './disk/disk-guard.ts'
-import { openHeldFile } from './disk/held-file.ts'
-import { Holds } from './disk/holds.ts'
+import { startDiskGuards } from './disk/guards.ts'
 import { createAccessJournal } from './http/access-journal.ts'
 import { createDataplane } from './http/app.ts'
 import { createControlApp } from './http/control.ts'
@@ -38,7 +36,6 @@ import { providerCandidates } from './providers/candidates.ts'
 import { type Candidate, createProviderSlot, type ProviderSlot } from './providers/slot.ts'
 import { recoveringError } from './sandbox/end.ts'
 import { createLayout } from './sandbox/layout.ts'
-import type { LiveSandbox } from './sandbox/live-sandbox.ts'
 import { createSandboxManager, type SandboxManager } from './sandbox/manager.ts'
 import { openRecovery, type Recovery } from './sandbox/recovery.ts'
 import { claimOwners, createUids } from './sandbox/uids.ts'
@@ -124,7 +121,8 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
     )
     teardown.defer(() => slot.close())
 
-    const disk = createDiskFloor({ dataDirectory: directory.path, engineDirectory: () => slot.provider?.engineDirectory })
+    const engineDirectory = () => slot.provider?.engineDirectory
+    const disk = createDiskFloor({ dataDirectory: directory.path, engineDirectory })
     const layout = await createLayout(directory.path)
     teardown.defer(() => layout.close())
     const uids = createUids(installId, config.sameUser)
@@ -255,16 +253,8 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
     teardown.defer(() => watch.close())
     await watch.start()
 
-    const heldFile = openHeldFile(directory.path, (err) => log.warn({ err }, 'which sandboxes are on hold could not be kept'))
-    const guard = createDiskGuard({
-      directories: () => [directory.path, slot.provider?.engineDirectory ?? []].flat(),
-      sandboxes: () => manager.running(),
-      holds: new Holds<LiveSandbox>(heldFile, log),
-      left: heldFile.left,
-      log,
-    })
-    teardown.defer(() => guard.close())
-    guard.start()
+    const guards = startDiskGuards({ manager, dataDirectory: directory.path, engineDirectory, log })
+    teardown.defer(() => guards.close())
 
     const dataplane = createDataplane({
       sandboxes: manager,
@@ -277,6 +267,7 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
       limits: createDataplaneLimits(config.dataplaneRates),
       access: createAccessJournal(journal, manager),
       disk,
+      quotas: guards.quotas,
       log,
       metrics,
     })

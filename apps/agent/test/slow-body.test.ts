@@ -3,6 +3,7 @@ import { PassThrough } from 'node:stream'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { readBody } from '../src/http/body.ts'
 import { limitedBody } from '../src/http/limited-body.ts'
+import { tooLarge } from '../src/http/too-large.ts'
 
 beforeEach(() => {
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] })
@@ -54,7 +55,7 @@ test('[2.1] a body that comes to its end in time is read', async () => {
 
 test('[2.1] an archive has 120 s for its next byte; what the sandbox does not take is not the client’s slowness', async () => {
   const body = new PassThrough()
-  const gate = limitedBody(body, 10_000_000, () => {})
+  const gate = limitedBody(body, { bytes: 10_000_000, refused: () => tooLarge(10_000_000) }, () => {})
   const outcome = new Promise<unknown>((resolve) => gate.once('error', resolve))
   const state = () => Promise.race([outcome, new Promise((resolve) => setImmediate(() => resolve('pending')))])
   const byte = async (): Promise<void> => {

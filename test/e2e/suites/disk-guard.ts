@@ -12,12 +12,13 @@ const MiB = 1024 ** 2
 const DISK = { mib: 96, inodes: 20_000 }
 /** What the agent keeps free: 5 %. */
 const FLOOR = { bytes: (DISK.mib * MiB) / 20, inodes: DISK.inodes / 20 }
+const QUOTA = 10 * MiB
 /** Slow enough for a machine that is busy: two seconds of a writer take less than the floor. */
 const PAUSE = 'sleep 0.05'
 
-const isHeld = (reply: Reply) =>
+const isHeld = (reply: Reply, reason = 'disk_low') =>
   expect(expectRefusal(reply, 507, 'QUOTA_EXCEEDED')).toMatchObject({
-    details: { reason: 'disk_low' },
+    details: { reason },
     message: expect.stringMatching('on hold'),
   })
 
@@ -33,6 +34,7 @@ export const diskGuardSuite = (provider: ProviderName): void => {
         provider,
         agentArgs: ['--data-dir', join(disk.path, 'agent')],
         brokerArgs: ['--data-dir', join(disk.path, 'broker')],
+        config: { profiles: [{ name: 'default' }, { name: 'limited', workspace_quota_mb: QUOTA / MiB }] },
       })
       tenant = await brokerApi(stack.brokerUrl).ensure('tenant')
     })
@@ -115,6 +117,47 @@ export const diskGuardSuite = (provider: ProviderName): void => {
       expect((await dataplane(writer, 'DELETE', '/files?path=d&recursive=true')).status).toBe(204)
       await rm(fill, { recursive: true })
       await eventually('it is held no more', async () => (await wake(writer, id)).status === 204)
+      await kill(writer, id)
+    })
+
+    test('[2-119] is stopped above workspace_quota_mb until something is deleted; uploads that do not fit are refused', async () => {
+      const writer = await brokerApi(stack.brokerUrl).ensure('limited', { profile: 'limited' })
+      const write = `while :; do head -c 262144 /dev/zero >> data; ${PAUSE}; done`
+      const upload = (path: string, bytes: number, fields: RequestInit = {}) =>
+        request(`${writer.sandbox.http_base_url}/files/upload?path=${path}`, {
+          method: 'POST',
+          headers: { authorization: `Bearer ${writer.token}` },
+          body: new Uint8Array(bytes),
+          ...fields,
+        })
+      const expectFull = (reply: Reply) =>
+        expect(expectRefusal(reply, 507, 'QUOTA_EXCEEDED').details).toEqual({ reason: 'workspace_quota', limit: 'workspace_quota_mb' })
+      const remove = async (path: string) => expect((await dataplane(writer, 'DELETE', `/files?path=${path}`)).status).toBe(204)
+
+      expect((await upload('one', 0.8 * QUOTA)).status).toBe(200)
+      expectFull(await upload('two', 0.8 * QUOTA))
+      const pieces = new ReadableStream({
+        start(stream) {
+          for (let n = 0; n < 8; n++) stream.enqueue(new Uint8Array(QUOTA / 10))
+          stream.close()
+        },
+      })
+      expectFull(await upload('two', 0, { body: pieces, duplex: 'half' } as RequestInit))
+      expect((await upload('one', 0.7 * QUOTA)).status).toBe(200)
+      await remove('one')
+
+      // Who waits for the end of a command hears of it, and the command ends.
+      isHeld(await exec(writer, write), 'workspace_quota')
+      isHeld(await upload('one', 1), 'workspace_quota')
+      await remove('data')
+      await eventually('a command runs again', async () => (await exec(writer, 'true')).status === 200)
+
+      const id = await begin(writer, write)
+      await held(writer, id)
+      isHeld(await exec(writer, 'true'), 'workspace_quota')
+      expect((await exec(tenant, 'echo works')).body).toMatchObject({ stdout: 'works\n' })
+      await remove('data')
+      await eventually('the writer goes on', async () => (await dataplane(writer, 'GET', '/files/stat?path=data')).status === 200)
       await kill(writer, id)
     })
   })

@@ -4,6 +4,12 @@ import { RETRY_AFTER_SECONDS } from './disk-floor.ts'
 /** Why the processes of a sandbox are stopped: the disk is low and it is among those that filled it, or its workspace is over its quota. */
 export type HoldReason = 'disk_low' | 'workspace_quota'
 
+/** What would end with more in the workspace than `workspace_quota_mb` allows; `given` is the client's path. */
+export const overQuota = (given: string): BoxofficeError =>
+  new BoxofficeError('QUOTA_EXCEEDED', `${JSON.stringify(given)} does not fit into workspace_quota_mb; delete something first`, {
+    details: { reason: 'workspace_quota', limit: 'workspace_quota_mb' },
+  })
+
 /** A sandbox as far as a hold is concerned. */
 export type Holdable = { readonly held?: HoldReason | undefined }
 
@@ -22,7 +28,7 @@ export const requireNotHeld = (sandbox: Holdable): void => {
 export const heldError = ({ held }: Holdable): BoxofficeError | undefined => {
   if (held === undefined) return undefined
   return new BoxofficeError('QUOTA_EXCEEDED', WHY[held], {
-    details: { reason: held },
+    details: { reason: held, ...(held === 'disk_low' ? {} : { limit: 'workspace_quota_mb' }) },
     // A disk has room again when anybody deletes something; a workspace only when its own user does.
     ...(held === 'disk_low' ? { retryAfter: RETRY_AFTER_SECONDS } : {}),
   })

@@ -23,6 +23,8 @@ type Hold<S> = {
   off: () => void
 }
 
+export type HoldsOptions<S> = { file: HeldFile; isThere: (sandbox: S) => boolean; log: Logger }
+
 /** New processes of a tree that forks while it is stopped turn up in the next pass. */
 const PASSES = 20
 /** A hold without processes ends so long after the last of them. */
@@ -35,11 +37,14 @@ const EMPTY_MS = 10_000
 export class Holds<S extends Stoppable> {
   readonly #held = new Map<S, Hold<S>>()
   readonly #file: HeldFile
+  readonly #isThere: (sandbox: S) => boolean
   readonly #log: Logger
   #last: Promise<unknown> = Promise.resolve()
 
-  constructor(file: HeldFile, log: Logger) {
+  /** `isThere`: not one that has ended, which tells nobody of its end any more. */
+  constructor({ file, isThere, log }: HoldsOptions<S>) {
     this.#file = file
+    this.#isThere = isThere
     this.#log = log
   }
 
@@ -60,9 +65,9 @@ export class Holds<S extends Stoppable> {
         known.reasons.add(reason)
         return
       }
-      const inside = await sandbox.inside()
-      if (inside === undefined) return
-      const stoppedBefore = new Set(adopted ? [] : inside.others.filter((pid) => stateOfPid(pid) === 'stopped'))
+      const others = (await sandbox.inside())?.others ?? []
+      if (!this.#isThere(sandbox)) return
+      const stoppedBefore = new Set(adopted ? [] : others.filter((pid) => stateOfPid(pid) === 'stopped'))
       const off = sandbox.onEnd(() => this.#drop(sandbox))
       this.#held.set(sandbox, { sandbox, reasons: new Set([reason]), taken, stoppedBefore, emptySince: undefined, off })
       sandbox.held = reason
@@ -77,10 +82,7 @@ export class Holds<S extends Stoppable> {
   release(sandbox: S, reason: HoldReason): Promise<void> {
     return this.#exclusive(async () => {
       const hold = this.#held.get(sandbox)
-      if (hold === undefined || !hold.reasons.delete(reason)) return
-      const [other] = hold.reasons
-      sandbox.held = other
-      if (other === undefined) await this.#letGo(hold, 'there is room again')
+      if (hold !== undefined) await this.#end(hold, reason, 'there is room again')
     })
   }
 
@@ -95,7 +97,7 @@ export class Holds<S extends Stoppable> {
         if ((await stopAll(hold.sandbox)) > 0) hold.emptySince = undefined
         else hold.emptySince ??= performance.now()
         if (hold.emptySince !== undefined && performance.now() - hold.emptySince > EMPTY_MS)
-          await this.#letGo(hold, 'none of its processes is left')
+          await this.#end(hold, 'disk_low', 'none of its processes is left')
       }
     })
   }
@@ -127,8 +129,14 @@ export class Holds<S extends Stoppable> {
     await this.#exclusive(async () => {})
   }
 
-  async #letGo(hold: Hold<S>, why: string): Promise<void> {
-    const { sandbox } = hold
+  async #end(hold: Hold<S>, reason: HoldReason, why: string): Promise<void> {
+    const { sandbox, reasons } = hold
+    if (!reasons.delete(reason)) return
+    const [other] = reasons
+    if (other !== undefined) {
+      sandbox.held = other
+      return
+    }
     this.#drop(sandbox)
     await continueAll(sandbox, hold.stoppedBefore)
     this.#save()

@@ -22,6 +22,7 @@ import { Query } from './query.ts'
 import { refuse } from './respond.ts'
 import type { RevocationStore } from './revocations.ts'
 import { createRouter, parseTarget } from './router.ts'
+import type { UploadQuotas } from './upload-limit.ts'
 
 export type DataplaneOptions = {
   sandboxes: SandboxDirectory
@@ -41,6 +42,8 @@ export type DataplaneOptions = {
   /** Told of who comes and who is refused. */
   access: AccessJournal
   disk: DiskFloor
+  /** Of workspaces, where they are counted. */
+  quotas?: UploadQuotas
   log: Logger
   metrics: Registry
 }
@@ -129,6 +132,7 @@ export const createDataplane = (options: DataplaneOptions): Dataplane => {
       limits,
       answers,
       disk: options.disk,
+      quotas: options.quotas,
       log,
     })
   }

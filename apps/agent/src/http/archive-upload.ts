@@ -6,6 +6,7 @@ import { fileCall, statFile, writeFile } from '../sandbox/files.ts'
 import { below, entryBelow, type SandboxPath } from '../sandbox/paths.ts'
 import type { Sandbox } from '../sandbox/sandbox.ts'
 import { limitedBody } from './limited-body.ts'
+import type { UploadLimit } from './upload-limit.ts'
 
 const MAX_ENTRIES = 100_000
 const LOOK_EVERY_ENTRIES = 64
@@ -24,7 +25,7 @@ type Context = {
 export const receiveArchive = async (
   sandbox: Sandbox,
   directory: SandboxPath,
-  { body, limit, fits, signal }: { body: Readable; limit: number; fits: () => void; signal: AbortSignal },
+  { body, limit, fits, signal }: { body: Readable; limit: UploadLimit; fits: () => void; signal: AbortSignal },
 ): Promise<{ files: number; bytes: number }> => {
   const context: Context = { sandbox, directory, signal, real: new Set() }
   let files = 0

@@ -6,6 +6,7 @@ import type { Sandbox } from '../sandbox/sandbox.ts'
 import type { AnswerBudget } from './answer-budget.ts'
 import type { DataplaneLimits } from './dataplane-limits.ts'
 import type { Query } from './query.ts'
+import type { UploadQuotas } from './upload-limit.ts'
 
 /** One authorised request on a sandbox. Handlers work on Node's own streams: bytes pass without another layer. */
 export type Call = {
@@ -26,6 +27,8 @@ export type Call = {
   readonly limits: DataplaneLimits
   readonly answers: AnswerBudget
   readonly disk: DiskFloor
+  /** Undefined where workspaces are not counted. */
+  readonly quotas: UploadQuotas | undefined
   readonly log: Logger
 }
 

@@ -1,8 +1,9 @@
 import { BoxofficeError, EXEC_ID_PATTERN, ExecRequest, type ExecSummary, LIMITS, Signal } from '@boxoffice/protocol'
 import { z } from 'zod'
-import { requireNotHeld } from '../disk/held.ts'
+import { heldError, requireNotHeld } from '../disk/held.ts'
 import { toExitFields } from '../sandbox/exit.ts'
 import { parseMeta } from '../sandbox/meta.ts'
+import type { Sandbox } from '../sandbox/sandbox.ts'
 import { assertCommandSize } from '../sandbox/start.ts'
 import { OutputPage, ProcessList, ProcessRecord } from '../supervisor/payloads.ts'
 import type { AnswerLease } from './answer-budget.ts'
@@ -12,7 +13,7 @@ import { killCause } from './ended.ts'
 import { largeOutputs } from './large-answer.ts'
 import { sendJson, sendNothing, sendResult } from './respond.ts'
 import type { Route } from './router.ts'
-import { type CapturedResult, readExec, runExec } from './run.ts'
+import { type CapturedResult, type Run, readExec, runExec } from './run.ts'
 import { ANSWER_STALL_MS, cutStalledClient } from './stalled-client.ts'
 
 const SIGNAL_BODY_BYTES = 4096
@@ -44,10 +45,29 @@ const postExec = async (call: Call): Promise<void> => {
     run.leave()
     return sendJson(outgoing, 202, { exec_id: run.execId, state: ended ? 'exited' : 'running' })
   }
-  const result = await run.result
+  const result = await resultWithin(sandbox, run)
   answer?.hold(bytesOf(result))
   if (denied !== undefined) throw withResult(denied, result)
   await sendResult(outgoing, 200, result)
+}
+
+/** Its result; 507 where the workspace goes over its quota meanwhile: the command is stopped then, and nobody else would say so. */
+const resultWithin = async (sandbox: Sandbox, run: Run): Promise<CapturedResult> => {
+  if (sandbox.profile.workspace_quota_mb === 0) return run.result
+  const { promise, reject } = Promise.withResolvers<never>()
+  const refuse = (): void => {
+    if (sandbox.held === 'workspace_quota') reject(heldError(sandbox))
+  }
+  const off = sandbox.onHeld?.(refuse)
+  refuse()
+  try {
+    return await Promise.race([run.result, promise])
+  } catch (error) {
+    run.leave()
+    throw error
+  } finally {
+    off?.()
+  }
 }
 
 /** Until the answer is out, or its client has gone. */

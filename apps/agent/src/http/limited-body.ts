@@ -2,20 +2,20 @@ import { type Readable, Transform } from 'node:stream'
 import { BoxofficeError } from '@boxoffice/protocol'
 import { lookWhileGrowing } from '../disk/disk-floor.ts'
 import { UPLOAD_STALL_MS } from './stalled-client.ts'
-import { tooLarge } from './too-large.ts'
+import type { UploadLimit } from './upload-limit.ts'
 
 /**
- * Passes a body on up to `limit` bytes; fails when there is more, when the disk is low (`fits` throws), when it breaks off, or when the
+ * Passes a body on up to `limit`; fails when there is more, when the disk is low (`fits` throws), when it breaks off, or when the
  * client sends nothing for 120 s. Its owner destroys it.
  */
-export const limitedBody = (body: Readable, limit: number, fits: () => void): Transform => {
+export const limitedBody = (body: Readable, limit: UploadLimit, fits: () => void): Transform => {
   let bytes = 0
   const look = lookWhileGrowing(fits)
   const gate = new Transform({
     transform(chunk: Buffer, _encoding, done) {
       timer.refresh()
       bytes += chunk.length
-      if (bytes > limit) return done(tooLarge(limit))
+      if (bytes > limit.bytes) return done(limit.refused())
       try {
         look(bytes)
       } catch (error) {

@@ -17,6 +17,7 @@ import { matchesTag } from './ranges.ts'
 import { sendJson } from './respond.ts'
 import { UPLOAD_STALL_MS } from './stalled-client.ts'
 import { tooLarge } from './too-large.ts'
+import { type UploadLimit, uploadLimit } from './upload-limit.ts'
 
 /** From here on the rest of a body goes to the sandbox by a process of its own: a start of that costs less than what it spares. */
 const LARGE_BYTES = 32 * 1024 * 1024
@@ -27,10 +28,10 @@ export const upload = async (call: Call): Promise<void> => {
   const path = pathOf(call, query.required('path'))
   const archive = query.get('archive')
   if (archive !== undefined && archive !== 'tar') throw new BoxofficeError('INVALID_REQUEST', 'archive: must be tar')
-  const limit = sandbox.profile.max_upload_bytes
+  const most = sandbox.profile.max_upload_bytes
   const multipart = /^multipart\/form-data\b/i.test(incoming.headers['content-type'] ?? '')
   const announced = announcedLength(incoming)
-  if (!multipart && announced !== undefined && announced > limit) throw tooLarge(limit)
+  if (!multipart && announced !== undefined && announced > most) throw tooLarge(most)
   const fits = (bytes?: number): void => {
     requireNotHeld(sandbox)
     disk.require(path.given, path.root, bytes)
@@ -38,13 +39,16 @@ export const upload = async (call: Call): Promise<void> => {
   fits(announced)
   await sandbox.ready(signal)
   const options = archive === undefined ? await writeOptions(call, notRoot(path)) : undefined
+  const limit = await uploadLimit(call, path, announced)
   const body = multipart ? await multipartFile(incoming, signal) : incoming
   if (options === undefined) {
     const { files, bytes } = await receiveArchive(sandbox, path, { body, limit, fits, signal })
+    if (announced === undefined) call.quotas?.expect(sandbox, bytes)
     return sendJson(outgoing, 200, { path: path.shown, size: bytes, created: true, files })
   }
   const size = multipart ? undefined : announced
   const result = await store(sandbox, path, { body, limit, fits, options: { ...options, ...(size === undefined ? {} : { size }) } })
+  if (announced === undefined) call.quotas?.expect(sandbox, result.size)
   // What was moved has not passed through here, so nobody knows where the next request begins.
   if (result.moved) outgoing.setHeader('Connection', 'close')
   sendJson(outgoing, 200, { path: path.shown, size: result.size, created: result.created })
@@ -88,7 +92,7 @@ const condition = async (
 export const store = async (
   sandbox: Sandbox,
   path: SandboxPath,
-  { body, limit, fits, options }: { body: Readable; limit: number; fits: () => void; options: WriteOptions },
+  { body, limit, fits, options }: { body: Readable; limit: UploadLimit; fits: () => void; options: WriteOptions },
 ): Promise<{ created: boolean; size: number; moved: boolean }> => {
   const { channel, result } = await writeFile(sandbox, path, options)
   const sent = Promise.withResolvers<void>()
@@ -120,7 +124,7 @@ export const store = async (
     timer.refresh()
     countRead(chunk.length)
     bytes += chunk.length
-    if (bytes > limit) return sent.reject(tooLarge(limit))
+    if (bytes > limit.bytes) return sent.reject(limit.refused())
     try {
       look(bytes)
     } catch (error) {

@@ -39,7 +39,8 @@ const STOP_GRACE_MS = 1000
 export class LiveSandbox implements Sandbox {
   readonly activity = createActivity()
   readonly workspacePath: string
-  held: HoldReason | undefined
+  readonly #heldListeners = new Set<(reason: HoldReason) => void>()
+  #held: HoldReason | undefined
   readonly #parts: LiveSandboxParts
   readonly #life = new AbortController()
   readonly #listeners = new Set<(end: End) => void>()
@@ -90,6 +91,13 @@ export class LiveSandbox implements Sandbox {
   /** Whether the supervisor can be spoken to right now. */
   get linked(): boolean {
     return this.#link?.connected ?? false
+  }
+  get held(): HoldReason | undefined {
+    return this.#held
+  }
+  set held(reason: HoldReason | undefined) {
+    this.#held = reason
+    if (reason !== undefined) for (const listener of [...this.#heldListeners]) listener(reason)
   }
   get directory(): string {
     return this.#parts.directory
@@ -171,6 +179,11 @@ export class LiveSandbox implements Sandbox {
     const end = this.#end
     if (end !== undefined) queueMicrotask(() => this.#tell(end))
     return () => this.#listeners.delete(listener)
+  }
+
+  onHeld(listener: (reason: HoldReason) => void): () => void {
+    this.#heldListeners.add(listener)
+    return () => this.#heldListeners.delete(listener)
   }
 
   suspend(mode: 'freeze' | 'stop'): Promise<void> {

@@ -41,6 +41,7 @@ const ASKED_ONE_BY_ONE = 16
 
 /** Holds every sandbox of this agent: makes, finds, suspends, wakes and ends them. */
 export interface SandboxManager extends SandboxDirectory {
+  get(id: string): LiveSandbox | undefined
   readonly pool: Pool
   readonly workspaces: Workspaces
   /** The session's sandbox, made if there is none yet; the same one for any number of callers. */

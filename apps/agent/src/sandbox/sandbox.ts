@@ -30,6 +30,8 @@ export interface Sandbox {
   readonly lost: { reason: string } | undefined
   /** Set while its processes are stopped for what they write; nothing is started in it then, and nothing uploaded. */
   readonly held?: HoldReason | undefined
+  /** Calls back when that begins. Returns an unsubscribe function. */
+  onHeld?(listener: (reason: HoldReason) => void): () => void
   /** Tells those who follow its session what has happened in it, `ageMs` ago. */
   note(fact: JournalFact, ageMs?: number): void
   /**

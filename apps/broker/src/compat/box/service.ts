@@ -104,7 +104,9 @@ export class BoxService {
       })
       .catch(async (thrown: unknown) => {
         // Dead: the next request gets a new one [2-34]. This one is not run twice.
-        if (thrown instanceof BoxofficeError && thrown.code === 'SANDBOX_LOST') await this.#drop(caller, session)
+        // Over its quota: the agent has stopped the command [2-119].
+        const over = thrown instanceof BoxofficeError && thrown.details?.reason === 'workspace_quota'
+        if (over || (thrown instanceof BoxofficeError && thrown.code === 'SANDBOX_LOST')) await this.#drop(caller, session)
         throw thrown
       })
     if (result.reason === 'sandbox_lost') {
