@@ -204,8 +204,8 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
         ...{ sandboxes: [...sandboxes, ...ended], partial: partial || manager.isRecovering },
       }
     }
-    // The certificate of a TLS listener is for the name that clients know.
-    const dataplaneUrl = (): string | undefined => config.dataplaneUrl ?? (overrides.besideBroker && tls === undefined ? url : undefined)
+    // With TLS its address is not in the certificate; the broker beside it knows the certificate itself.
+    const dataplaneUrl = (): string | undefined => config.dataplaneUrl ?? (overrides.besideBroker ? url : undefined)
     const inventory = (): RegisterAgentRequest => ({
       install_id: installId,
       instance_id: instanceId,

@@ -38,7 +38,7 @@ import { documentationRoutes } from './http/openapi.ts'
 import { operationRoutes } from './http/operations.ts'
 import { profileRoutes } from './http/profiles.ts'
 import { scopeRoutes } from './http/scopes.ts'
-import { listen } from './http/server.ts'
+import { listen, ownAgentTls } from './http/server.ts'
 import { sessionRoutes } from './http/sessions.ts'
 import { signingKeyRoutes } from './http/signing-keys.ts'
 import { threadRoutes } from './http/threads.ts'
@@ -86,6 +86,8 @@ export type BrokerOverrides = {
   log?: Log
   stepsLog?: Log
   eventTimes?: Partial<typeof EVENT_TIMES>
+  /** The agent of `boxoffice up` is in this process, and shows the same certificate. */
+  besideAgent?: boolean
 }
 
 export type StartOptions = {
@@ -224,12 +226,13 @@ async function run(
   const eventTimes = { ...EVENT_TIMES, ...overrides.eventTimes }
   const feed = new EventFeed(store.events, eventTimes.pollMs)
 
-  const dataplane = createDataplaneClient({ store, issuer, now, monotonic })
+  const agentTls = overrides.besideAgent && settings.tls !== undefined ? ownAgentTls(settings.tls.cert) : undefined
+  const dataplane = createDataplaneClient({ store, issuer, now, monotonic, agentTls })
   parts.defer(() => dataplane.close())
   const verify = sessionTokenVerifier({ keys, issuer: () => issuer.issuer, now })
   const credentials = new Credentials({ verify, keys, issuer, now })
 
-  const probe = new RelayProbe({ placement, issuer, log, monotonic })
+  const probe = new RelayProbe({ placement, issuer, log, monotonic, agentTls })
   parts.defer(() => probe.close())
 
   let url = ''
@@ -298,7 +301,7 @@ async function run(
   if (!settings.sharedDataDir) await store.brokers.forget(null)
   const relay = createRelay({
     admission: createAdmission({ credentials, store, exposed: isExposed(settings) }),
-    ...{ corsOrigins: settings.corsOrigins, metrics, log },
+    ...{ corsOrigins: settings.corsOrigins, metrics, log, agentTls },
   })
   parts.defer(() => relay.close())
   const server = await listen(app, box?.upgrading(relay) ?? relay, settings)

@@ -2,6 +2,7 @@ import { execFileSync, spawnSync } from 'node:child_process'
 import { createHash, randomBytes } from 'node:crypto'
 import { chmodSync, mkdirSync, readFileSync, readlinkSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { stat } from 'node:fs/promises'
+import { get } from 'node:https'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
@@ -85,6 +86,23 @@ describe('boxoffice up', () => {
     const env = { ...secure.env, NODE_EXTRA_CA_CERTS: at('cert.pem') }
     expect(await run(['exec', '--', 'echo', 'private'], { env })).toMatchObject({ code: 0, stdout: 'private\n' })
     expect(await run(['exec', '--', 'true'], { env: secure.env })).toMatchObject({ code: 125 })
+  })
+
+  test('[11] relays to its own listener with TLS too, whatever the certificate and the public URL say', async () => {
+    const at = (name: string) => join(up.directory, `named-${name}`)
+    const subject = ['-subj', '/CN=boxoffice.invalid', '-addext', 'subjectAltName=DNS:boxoffice.invalid']
+    const files = ['-keyout', at('key.pem'), '-out', at('cert.pem')]
+    execFileSync('openssl', ['req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-days', '1', ...subject, ...files], { stdio: 'ignore' })
+    const tls = ['--tls-cert', at('cert.pem'), '--tls-key', at('key.pem')]
+    const secure = await startUp([...tls, '--agent-public-url', 'https://boxoffice.invalid:1', '--relay', 'always'])
+    onTestFinished(async () => void (await secure.stop()))
+    // The client has no such luck with the name: it does not check it.
+    const env = { ...secure.env, NODE_TLS_REJECT_UNAUTHORIZED: '0', NODE_NO_WARNINGS: '1' }
+    expect(await run(['exec', '--', 'echo', 'relayed'], { env })).toMatchObject({ code: 0, stdout: 'relayed\n' })
+    const ready = await new Promise<number | undefined>((resolve, reject) => {
+      get(`${secure.ready.broker_url}/readyz`, { rejectUnauthorized: false }, ({ statusCode }) => resolve(statusCode)).on('error', reject)
+    })
+    expect(ready).toBe(200)
   })
 
   test('[9] without isolation is refused where others can reach the broker, though not the agent', async () => {

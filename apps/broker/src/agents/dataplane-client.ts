@@ -16,6 +16,7 @@ import {
 } from '@boxoffice/protocol'
 import type { z } from 'zod'
 import { requireThere } from '../relay/admission.ts'
+import type { AgentTls } from '../relay/agent-tls.ts'
 import { type LineSocket, type LineSocketHandlers, openLineSocket } from '../relay/line-socket.ts'
 import { refusalOf } from '../relay/link.ts'
 import { sandboxPath } from '../relay/target.ts'
@@ -31,6 +32,7 @@ export type DataplaneClientOptions = {
   now: () => number
   /** Milliseconds that never jump. */
   monotonic: () => number
+  agentTls?: AgentTls
 }
 
 /** The broker's own use of the dataplane, for the surfaces that run things for their callers: the same routes as every client's. */
@@ -90,8 +92,8 @@ type KnownToken = { token: string; expiresAt: number; kid: string }
 /** Where a session is, and a token for it. `refused` is told that the agent does not take it: the next access brings another one. */
 export type Access = KnownToken & { session: PlacedSession; agent: AgentRecord; refused: () => void }
 
-export function createDataplaneClient({ store, issuer, now, monotonic }: DataplaneClientOptions): DataplaneClient {
-  const upstream = createUpstream()
+export function createDataplaneClient({ store, issuer, now, monotonic, agentTls }: DataplaneClientOptions): DataplaneClient {
+  const upstream = createUpstream(agentTls)
   const tokens = new Map<string, KnownToken>()
 
   const tokenFor = (session: PlacedSession): KnownToken => {
@@ -173,7 +175,15 @@ export function createDataplaneClient({ store, issuer, now, monotonic }: Datapla
         get: (processId, options) => json(id, { method: 'GET', path: processPath(processId), ...options }, ManagedProcess),
         stop: (processId, options) => done(id, { method: 'DELETE', path: processPath(processId), ...options }),
         attach: (processId, handlers, { takeover = false, signal } = {}) =>
-          openLineSocket({ access: () => access(id), path: `${processPath(processId)}/ws`, handlers, takeover, signal, monotonic }),
+          openLineSocket({
+            access: () => access(id),
+            path: `${processPath(processId)}/ws`,
+            handlers,
+            takeover,
+            signal,
+            monotonic,
+            agentTls,
+          }),
       },
       files: {
         upload: (path, content, { mode, overwrite, signal } = {}) =>

@@ -6,6 +6,7 @@ import { drainable, hasBody, limitConnections, refuseInEnvelope, refuseUnparsed,
 import { BoxofficeError, fromUnknown, newRequestId } from '@boxoffice/protocol'
 import { getRequestListener, RequestError } from '@hono/node-server'
 import type { Hono } from 'hono'
+import { type AgentTls, trustOwnAgent } from '../relay/agent-tls.ts'
 import type { Relay } from '../relay/relay.ts'
 import { StartError } from '../start-error.ts'
 import type { Env } from './app.ts'
@@ -80,7 +81,20 @@ function createServer(listener: RequestListener, tls: ListenOptions['tls']): Ser
   try {
     return createHttpsServer({ ...options, ...pems }, listener)
   } catch (thrown) {
-    throw new StartError('settings --tls-cert and --tls-key: the files are not a certificate and its key in PEM', { cause: thrown })
+    throw notPem(thrown)
+  }
+}
+
+const notPem = (cause: unknown): StartError =>
+  new StartError('settings --tls-cert and --tls-key: the files are not a certificate and its key in PEM', { cause })
+
+/** For an agent that shows the certificate of this file too. */
+export function ownAgentTls(path: string): AgentTls {
+  const pem = readPem(path, 'cert')
+  try {
+    return trustOwnAgent(pem)
+  } catch (thrown) {
+    throw notPem(thrown)
   }
 }
 

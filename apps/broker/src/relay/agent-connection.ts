@@ -1,5 +1,6 @@
 import { connect, type OnReadOpts, type Socket, type TcpSocketConnectOpts } from 'node:net'
 import { connect as connectTls } from 'node:tls'
+import type { AgentTls } from './agent-tls.ts'
 import { ReadBuffer } from './read-buffers.ts'
 
 /** Who a connection is for at the moment. */
@@ -22,13 +23,13 @@ export class AgentConnection {
   #reader: Reader | undefined
   #whole = false
 
-  constructor({ secure, options }: Address) {
+  constructor({ secure, options }: Address, tls: AgentTls) {
     const onread: OnReadOpts = { buffer: () => this.#buffer.bytes, callback: (read) => this.#onRead(read) }
     const all = { ...options, noDelay: true, onread }
     if (secure) {
       const servername =
         'host' in options && options.host !== undefined && !/^[\d.]+$|:/.test(options.host) ? { servername: options.host } : {}
-      this.socket = connectTls({ ...all, ...servername })
+      this.socket = connectTls({ ...all, ...servername, ...tls })
     } else this.socket = connect(all as TcpSocketConnectOpts)
     this.socket.on('error', () => {})
     this.socket.once('end', () => {

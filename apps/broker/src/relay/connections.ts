@@ -1,6 +1,7 @@
 import { CONNECT_TIMEOUT_MS } from '../agents/slow-connect.ts'
 import type { AgentRecord } from '../store/store.ts'
 import { type Address, AgentConnection } from './agent-connection.ts'
+import type { AgentTls } from './agent-tls.ts'
 import { DialFailed } from './upstream.ts'
 
 /** Where an agent's dataplane is. */
@@ -37,7 +38,7 @@ const KEPT_SECONDS = 5
 /** So much earlier than the agent, not to meet its closing with a request. */
 const KEPT_LESS_MS = 1000
 
-export function createConnections(): Connections {
+export function createConnections(tls: AgentTls): Connections {
   const endpoints = new Map<string, Endpoint>()
   let closed = false
   const endpointOf = (url: string): Endpoint => {
@@ -75,7 +76,7 @@ export function createConnections(): Connections {
     },
     async dial({ dataplaneUrl }) {
       const endpoint = endpointOf(dataplaneUrl)
-      const connection = new AgentConnection(endpoint.address)
+      const connection = new AgentConnection(endpoint.address, tls)
       await connected(connection, endpoint.address.secure)
       connection.socket.once('close', () => {
         const at = endpoint.idle.indexOf(connection)

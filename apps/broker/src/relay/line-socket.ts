@@ -11,6 +11,7 @@ import {
 } from '@boxoffice/protocol'
 import { WebSocket } from 'ws'
 import type { Access } from '../agents/dataplane-client.ts'
+import type { AgentTls } from './agent-tls.ts'
 import { refusalOf } from './link.ts'
 import { sandboxPath } from './target.ts'
 
@@ -42,6 +43,7 @@ export type LineSocketOptions = {
   signal: AbortSignal | undefined
   /** Milliseconds that never jump. */
   monotonic: () => number
+  agentTls?: AgentTls
 }
 
 /** How long a lost connection is mended for: an agent restarts within. */
@@ -116,7 +118,7 @@ class MendingLineSocket implements LineSocket {
   }
 
   async #connect(takeover: boolean): Promise<void> {
-    const { access, path } = this.#options
+    const { access, path, agentTls } = this.#options
     const { session, agent, token, expiresAt, refused } = await access()
     const search = new URLSearchParams({ takeover: String(takeover) })
     if (this.#run !== undefined) {
@@ -125,6 +127,7 @@ class MendingLineSocket implements LineSocket {
     }
     const ws = new WebSocket(urlOf(agent.dataplaneUrl, sandboxPath(session.sandboxId, path.slice(1), `?${search}`)), [SUBPROTOCOL_LINES], {
       headers: { authorization: `Bearer ${token}`, 'x-request-id': newRequestId() },
+      ...agentTls,
       perMessageDeflate: false,
       followRedirects: false,
       maxPayload: PROCESS_LIMITS.lineBytes + 1024,

@@ -2,6 +2,7 @@ import type { Placement } from '../agents/placement.ts'
 import type { Log } from '../log.ts'
 import type { AgentRecord } from '../store/store.ts'
 import type { TokenIssuer } from '../tokens/issuer.ts'
+import type { AgentTls } from './agent-tls.ts'
 import { sandboxPath } from './target.ts'
 import { createUpstream, type Upstream } from './upstream.ts'
 
@@ -10,6 +11,7 @@ export type RelayProbeOptions = {
   issuer: Pick<TokenIssuer, 'probe'>
   log: Log
   monotonic: () => number
+  agentTls?: AgentTls
 }
 
 /** What the relay can reach; both empty when there is nothing to say. */
@@ -24,11 +26,12 @@ const KEPT_MS = { reached: 10_000, missed: 2000 }
 /** Whether agents answer where the relay dials them: `GET D/ping` at their dataplane URL, asked when somebody asks, and kept for a moment. */
 export class RelayProbe {
   readonly #options: RelayProbeOptions
-  readonly #upstream: Upstream = createUpstream()
+  readonly #upstream: Upstream
   readonly #known = new Map<string, { until: number; reached: Promise<boolean>; missed: boolean }>()
 
   constructor(options: RelayProbeOptions) {
     this.#options = options
+    this.#upstream = createUpstream(options.agentTls)
   }
 
   /** Not ready when no agent that may be relayed to answers; a warning when only some do. */

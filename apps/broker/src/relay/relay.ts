@@ -4,6 +4,7 @@ import { createOrigins, markAuthenticated, tokenOf } from '@boxoffice/node-http'
 import { fromUnknown, requestIdFrom } from '@boxoffice/protocol'
 import type { Log } from '../log.ts'
 import { type Admission, holderOf } from './admission.ts'
+import type { AgentTls } from './agent-tls.ts'
 import { createConnections } from './connections.ts'
 import { unauthenticated } from './credentials.ts'
 import { refuseRetargeting } from './headers.ts'
@@ -13,7 +14,7 @@ import { refuse } from './respond.ts'
 import { createRelaySockets } from './sockets.ts'
 import { isAlias, isRelayed, noRoute, parseTarget, sandboxPath } from './target.ts'
 
-export type RelayOptions = { admission: Admission; corsOrigins: readonly string[]; metrics: RelayMetrics; log: Log }
+export type RelayOptions = { admission: Admission; corsOrigins: readonly string[]; metrics: RelayMetrics; log: Log; agentTls?: AgentTls }
 
 /**
  * The dataplane through the broker (contract 3.11): same paths, same frames, for a server of `node:http` that belongs to the caller.
@@ -32,8 +33,8 @@ export interface Relay {
   close(): void
 }
 
-export function createRelay({ admission, corsOrigins, metrics, log }: RelayOptions): Relay {
-  const connections = createConnections()
+export function createRelay({ admission, corsOrigins, metrics, log, agentTls }: RelayOptions): Relay {
+  const connections = createConnections(agentTls)
   const origins = createOrigins(corsOrigins)
   const sockets = createRelaySockets({ admission, origins, connections, metrics, log })
 

@@ -4,6 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { BoxofficeError } from '@boxoffice/protocol'
 import { failSlowConnect } from '../agents/slow-connect.ts'
 import type { AgentRecord } from '../store/store.ts'
+import type { AgentTls } from './agent-tls.ts'
 
 /** Where an agent's dataplane is, as `node:http` wants it. */
 type Endpoint = { secure: boolean; basePath: string; options: RequestOptions }
@@ -21,8 +22,8 @@ export type UpstreamRequest = Pick<RequestOptions, 'method' | 'path' | 'headers'
 /** Waits before the second and the third dial: a restarting agent is back within them, more often than not. */
 const DIAL_AGAIN_MS = [50, 250] as const
 
-export function createUpstream(): Upstream {
-  const pools = { http: new HttpAgent({ keepAlive: true, maxFreeSockets: 256 }), https: new HttpsAgent({ keepAlive: true }) }
+export function createUpstream(tls: AgentTls): Upstream {
+  const pools = { http: new HttpAgent({ keepAlive: true, maxFreeSockets: 256 }), https: new HttpsAgent({ keepAlive: true, ...tls }) }
   const endpoints = new Map<string, Endpoint>()
   const endpointOf = (url: string): Endpoint => {
     const known = endpoints.get(url)

@@ -29,7 +29,7 @@ const up = async (flags: Record<string, unknown>): Promise<void> => {
   await serve(
     async (stack) => {
       const brokerLog = log.child({ part: 'broker' })
-      const broker = createBroker({ ...settings.broker, enrollToken, createApiKey: true }, { log: brokerLog })
+      const broker = createBroker({ ...settings.broker, enrollToken, createApiKey: true }, { log: brokerLog, besideAgent: true })
       stack.defer(() => broker.close())
       const agentStarted = Promise.withResolvers<void>()
       const { url: brokerUrl, localUrl, apiKeyCreated, boxPort, boxRpcPort } = await broker.start({ agentStarted: agentStarted.promise })
