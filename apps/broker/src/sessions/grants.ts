@@ -85,10 +85,8 @@ export class Grants {
   /** The principal has lost its access: whatever it holds, also for others, opens nothing any more. */
   async withdraw(session: LiveSession, principalId: string): Promise<void> {
     const { store } = this.#options
-    const own = (await store.grants.find(session.id, principalId)) ?? this.#unrecorded(session, principalId, principalId)
-    const forOthers = (await store.grants.by(session.id, principalId)).filter(({ actor }) => actor !== principalId)
-    const records = [own, ...forOthers].map((record) => this.#narrowed(record, []))
-    await store.grants.withdraw(records)
+    const own = this.#unrecorded(session, principalId, principalId)
+    const records = await store.grants.withdraw(own, (record) => this.#narrowed(record, []))
     this.#push(session, records)
   }
 

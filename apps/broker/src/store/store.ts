@@ -167,7 +167,10 @@ export type GrantRecord = {
   capabilities: readonly Capability[] | null
   /** What policy has allowed tokens that were issued after `narrowedAt`. */
   carried: readonly Capability[]
-  /** Tokens with `iat` ≤ `narrowedAt` (Unix seconds) grant no more than this; null: nothing was narrowed [C-57]. */
+  /**
+   * Tokens with `iat` ≤ `narrowedAt` (Unix seconds) grant no more than this; null: nothing was narrowed [C-57]. What was narrowed later
+   * than the record that is put knows stays.
+   */
   narrowedTo: readonly Capability[] | null
   narrowedAt: number | null
 }
@@ -176,13 +179,14 @@ export interface GrantStore {
   find(sessionId: string, actor: string): Promise<GrantRecord | undefined>
   /** The one that the principal negotiated last. */
   lastBy(sessionId: string, principal: string): Promise<GrantRecord | undefined>
-  /** All that the principal negotiated. */
-  by(sessionId: string, principal: string): Promise<GrantRecord[]>
   /** Those of an agent's sessions that were narrowed after `since` (Unix seconds). */
   narrowedOn(agentId: string, since: number): Promise<GrantRecord[]>
   put(grants: readonly GrantRecord[], audit: readonly AuditEntry[]): Promise<void>
-  /** The same for grants that open nothing any more; works on a full disk. */
-  withdraw(grants: readonly GrantRecord[]): Promise<void>
+  /**
+   * Replaces all that the principal negotiated, or `own` where it has no record of its own, by what `narrow` makes of it, in one
+   * transaction; gives what it has made. Works on a full disk.
+   */
+  withdraw(own: GrantRecord, narrow: (grant: GrantRecord) => GrantRecord): Promise<GrantRecord[]>
 }
 
 export type AgentRecord = {

@@ -37,14 +37,20 @@ export function sqliteGrants(db: Db, write: Write, appendAudit: AppendAudit): { 
   // Of two requests at once, each has read the row without what the other asks for.
   const put: PutGrant = (grant) => {
     const held = read(find.get(grant.sessionId, grant.actor))
-    upsert.run(toRow({ ...grant, capabilities: held === undefined ? grant.capabilities : widest(held.capabilities, grant.capabilities) }))
+    upsert.run(
+      toRow(held === undefined ? grant : { ...laterNarrowed(held, grant), capabilities: widest(held.capabilities, grant.capabilities) }),
+    )
+  }
+  const withdrawn = (own: GrantRecord, narrow: (grant: GrantRecord) => GrantRecord): GrantRecord[] => {
+    const forOthers = by.all(own.sessionId, own.principal).map(toGrant)
+    const known = read(find.get(own.sessionId, own.actor)) ?? own
+    return [known, ...forOthers.filter(({ actor }) => actor !== own.actor)].map(narrow)
   }
   return {
     put,
     store: {
       find: async (sessionId, actor) => read(find.get(sessionId, actor)),
       lastBy: async (sessionId, principal) => read(lastBy.get(sessionId, principal)),
-      by: async (sessionId, principal) => by.all(sessionId, principal).map(toGrant),
       narrowedOn: async (agentId, since) => narrowedOn.all(since, agentId).map(toGrant),
       put: async (grants, audit) =>
         write(() => {
@@ -52,16 +58,24 @@ export function sqliteGrants(db: Db, write: Write, appendAudit: AppendAudit): { 
           appendAudit(audit)
         }),
       // Agents are told in any case; the held write is what a later report of theirs would repeat.
-      withdraw: async (grants) =>
+      withdraw: async (own, narrow) =>
         write.vital(
           () => {
+            const grants = withdrawn(own, narrow)
             for (const grant of grants) put(grant)
+            return grants
           },
-          { hold: () => {}, release: () => {} },
+          { hold: () => withdrawn(own, narrow), release: () => {} },
         ),
     },
   }
 }
+
+/** The grant, but with what has been narrowed since it was read. */
+const laterNarrowed = (held: GrantRecord, grant: GrantRecord): GrantRecord =>
+  held.narrowedAt !== null && held.narrowedAt > (grant.narrowedAt ?? 0)
+    ? { ...grant, narrowedTo: held.narrowedTo, narrowedAt: held.narrowedAt }
+    : grant
 
 const toRow = (grant: GrantRecord): Row => ({
   session_id: grant.sessionId,
