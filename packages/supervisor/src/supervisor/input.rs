@@ -2,7 +2,7 @@
 
 use rustix::io::Errno;
 
-use super::Supervisor;
+use super::{READ, Supervisor};
 use crate::channel::{Interest, Job};
 use crate::fault::Fault;
 use crate::poll::{Happened, Token};
@@ -21,7 +21,7 @@ impl Supervisor {
             return;
         };
         let mut scratch = std::mem::take(&mut self.scratch);
-        let alive = match rustix::io::read(fd, &mut scratch[..]) {
+        let alive = match rustix::io::read(fd, &mut scratch[..READ]) {
             Ok(0) => false,
             Ok(count) => self.channel_input(number, &scratch[..count]).is_ok(),
             Err(Errno::AGAIN | Errno::INTR) => true,

@@ -6,7 +6,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connec
 
 use std::time::Duration;
 
-use super::Supervisor;
+use super::{READ, Supervisor};
 use crate::channel::{Channel, Interest, Job};
 use crate::message::{Hello, Spare, Welcome};
 use crate::poll::{Happened, Token};
@@ -116,7 +116,7 @@ impl Supervisor {
         }
         let Some(fd) = &self.control.fd else { return };
         let mut scratch = std::mem::take(&mut self.scratch);
-        let outcome = match rustix::io::read(fd, &mut scratch[..]) {
+        let outcome = match rustix::io::read(fd, &mut scratch[..READ]) {
             Ok(0) => Err(None),
             Ok(count) => self.control_input(&scratch[..count]).map_err(Some),
             Err(Errno::AGAIN | Errno::INTR) => Ok(()),

@@ -32,7 +32,11 @@ use crate::spawn::Spawner;
 use crate::sys::{self, setup};
 use crate::timers::{Timer, Timers};
 
+/// What is read at once.
 const READ: usize = 64 << 10;
+/// From this size on the allocator maps memory (`tune_allocator`): nothing writes zeros to it, so a page costs nothing before it is
+/// read into. Most supervisors read a few hundred bytes in their life.
+const SCRATCH: usize = 128 << 10;
 
 pub struct Supervisor {
     config: Config,
@@ -133,7 +137,7 @@ impl Supervisor {
             dirty: Vec::new(),
             spent: Vec::new(),
             grown: records::Grown::default(),
-            scratch: vec![0; READ],
+            scratch: vec![0; SCRATCH],
             spawner,
             marks: Marks::new(c),
             shutdown: None,
@@ -157,7 +161,7 @@ impl Supervisor {
             let token = event.token;
             // A defect met on one connection or process costs that one, not PID 1.
             if catch_unwind(AssertUnwindSafe(|| self.handle(event))).is_err() {
-                self.scratch.resize(READ, 0);
+                self.scratch.resize(SCRATCH, 0);
                 self.drop_source(token);
             }
         }

@@ -2,7 +2,7 @@
 
 use rustix::io::Errno;
 
-use super::Supervisor;
+use super::{READ, Supervisor};
 use crate::channel::Interest;
 use crate::poll::Token;
 use crate::process::Process;
@@ -113,7 +113,7 @@ impl Supervisor {
         let Some(fd) = self.sinks.get(&number) else {
             return;
         };
-        match rustix::io::read(fd, &mut self.scratch[..]) {
+        match rustix::io::read(fd, &mut self.scratch[..READ]) {
             Ok(1..) | Err(Errno::AGAIN | Errno::INTR) => {}
             Ok(0) | Err(_) => {
                 self.sinks.remove(&number);
