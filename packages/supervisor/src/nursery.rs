@@ -10,6 +10,7 @@
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
+use rustix::process::{WaitOptions, wait};
 use serde::Deserialize;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -30,6 +31,9 @@ enum Message {
     Drop { drop: String },
 }
 
+/// How many launchers have the same instance of `/proc` (root.rs). Each instance costs memory in every control group there is.
+const LAUNCHERS_PER_PROC: u32 = 16;
+
 struct Nursling {
     child: Child,
     groups: Vec<PathBuf>,
@@ -44,6 +48,8 @@ struct Nursling {
 #[derive(Default)]
 struct Nursery {
     own_root: bool,
+    made: u32,
+    /// Those that wait or begin. One that has become a sandbox is none any more: thousands may live.
     nurslings: BTreeMap<String, Nursling>,
     input: Vec<u8>,
 }
@@ -113,6 +119,11 @@ impl Nursery {
 
     fn make(&mut self, name: String, mut order: serde_json::Value) {
         order["own_root"] = self.own_root.into();
+        if self.own_root && self.made.is_multiple_of(LAUNCHERS_PER_PROC) {
+            // Where the kernel refuses it, launchers have the host's.
+            let _ = root::renew_proc();
+        }
+        self.made = self.made.wrapping_add(1);
         let groups =
             order["groups"].as_array().into_iter().flatten().filter_map(|group| Some(group.as_str()?.into())).collect();
         let mut command = Command::new("/proc/self/exe");
@@ -160,22 +171,26 @@ impl Nursery {
             one.told = true;
             tell(&json!({ "inner": name, "pid": pid }));
         }
+        if one.says.is_none() && one.rest.is_none() {
+            self.nurslings.remove(name);
+        }
     }
 
     /// Takes note of those that have ended. A sandbox's control groups are the agent's to remove.
     fn reap(&mut self) {
-        self.nurslings.retain(|name, one| {
-            if matches!(one.child.try_wait(), Ok(None)) {
-                return true;
-            }
+        while let Ok(Some((pid, _))) = wait(WaitOptions::NOHANG) {
+            let pid = pid.as_raw_nonzero().get().cast_unsigned();
+            let ended = self.nurslings.iter().find(|(_, one)| one.child.id() == pid);
+            // A sandbox's monitor: its end is the agent's to notice.
+            let Some(name) = ended.map(|(name, _)| name.clone()) else { continue };
+            let Some(one) = self.nurslings.remove(&name) else { continue };
             if one.rest.is_some() {
                 remove(&one.groups);
                 tell(&json!({ "gone": name }));
             } else if !one.told {
                 tell(&json!({ "inner": name, "pid": null }));
             }
-            false
-        });
+        }
     }
 
     fn close(&mut self) {

@@ -5,7 +5,7 @@
 use rustix::fs::{CWD, FileType, Mode, OFlags, chmod, makedev, mknodat, open};
 use rustix::io::Errno;
 use rustix::mount::{
-    MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_bind_recursive, mount_change,
+    MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_bind_recursive, mount_change, mount_move,
     mount_remount, unmount,
 };
 use rustix::process::{chdir, pivot_root};
@@ -20,6 +20,8 @@ use crate::sys::namespaces::leave_mounts;
 
 /// Where the new root is made; every Linux has it, and bubblewrap does the same.
 const BASE: &str = "/tmp";
+/// Where launchers find a `/proc` that few others use, once `renew_proc` has put one there.
+const FRESH_PROC: &str = "/.proc";
 const OLD: &str = "/.host";
 const OLD_IN_BASE: &str = "/tmp/.host";
 
@@ -75,6 +77,7 @@ fn fill(program: &Path, paths: &[PathBuf]) -> io::Result<()> {
     create_dir_all(BASE)?;
     // Without what is mounted below it: new ones can be mounted only where one is seen as a whole.
     create_dir_all("/proc")?;
+    create_dir_all(FRESH_PROC)?;
     mount_bind("/.host/proc", "/proc")?;
     // One that lies in another comes after it, and is there already then.
     for path in paths.iter().map(PathBuf::as_path).chain([program]).collect::<BTreeSet<_>>() {
@@ -101,9 +104,20 @@ fn fill(program: &Path, paths: &[PathBuf]) -> io::Result<()> {
     Ok(mount_remount("/dev", MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID, c"")?)
 }
 
-/// The terminals of one sandbox, in the root of the process that is to become it.
+/// Puts a new instance of proc in the place of the one before, for the launchers to come; those that are there keep theirs. In
+/// `/proc/sys/user` each user namespace has entries of its own under the same names, and the kernel looks through all that one
+/// instance has had.
+pub fn renew_proc() -> Result<(), Errno> {
+    // There is none at first.
+    let _ = unmount(FRESH_PROC, UnmountFlags::DETACH);
+    mount("proc", FRESH_PROC, "proc", MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC, None)
+}
+
+/// The terminals of one sandbox, and the newest `/proc`, in the root of the process that is to become it.
 pub fn mount_terminals() -> Result<(), Errno> {
     leave_mounts()?;
+    // Without it the host's is there.
+    let _ = mount_move(FRESH_PROC, "/proc");
     let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
     mount("devpts", "/dev/pts", "devpts", flags, c"newinstance,ptmxmode=0666,mode=620")
 }

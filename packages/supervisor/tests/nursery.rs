@@ -154,7 +154,8 @@ fn those_that_wait_see_the_paths_they_were_given_and_devices_of_their_own() {
         let (names, found) = text.lines().next().unwrap().split_once(" : ").unwrap();
         for name in names.split(' ') {
             assert!(
-                ["bin", "dev", "lib", "lib64", "proc", "tmp", "usr"].contains(&name) || outermost.contains(&name),
+                [".proc", "bin", "dev", "lib", "lib64", "proc", "tmp", "usr"].contains(&name)
+                    || outermost.contains(&name),
                 "{name}"
             );
         }
@@ -164,6 +165,26 @@ fn those_that_wait_see_the_paths_they_were_given_and_devices_of_their_own() {
         assert!(text.contains("\nptmx\n"), "{text}");
         assert!(text.contains("--dev-bind /dev /dev"), "{text}");
     }
+}
+
+/// For who may mount proc. Linux before 5.8 has one instance of it for all.
+#[test]
+fn sixteen_at_a_time_have_one_proc_and_those_after_them_another() {
+    let mut nursery = Nursery::start();
+    let log = log_file("proc");
+    let mut instances = Vec::new();
+    for at in 0..17 {
+        let name = at.to_string();
+        nursery.make(&name, &order(&log));
+        nursery.run(&name, r#"printf '{ "child-pid": %d }' $(stat -c %d /proc) >&3"#);
+        instances.push(nursery.hear()["pid"].as_u64().unwrap());
+    }
+    if !Command::new("unshare").args(["--mount", "mount", "-t", "proc", "proc", "/proc"]).status().unwrap().success() {
+        return;
+    }
+    let (first, others) = instances.split_at(16);
+    assert!(first.iter().all(|instance| *instance == first[0]), "{first:?}");
+    assert_ne!(first[0], others[0]);
 }
 
 #[test]

@@ -49,8 +49,9 @@ export const openRecovery = async ({ manager, revocations, dataDirectory, log }:
       // What has been made since the start is no stray.
       const made = new Set(manager.reports().map(({ sandbox_id: id }) => id))
       const unknown = new Set(handles.filter(({ id }) => !made.has(id)))
+      const byId = new Map(handles.map((handle) => [handle.id, handle]))
       for (const file of files.filter(({ sandbox_id: id }) => manager.isAwaited(id))) {
-        const handle = handles.find(({ id }) => id === file.sandbox_id)
+        const handle = byId.get(file.sandbox_id)
         if (handle !== undefined) unknown.delete(handle)
         await manager
           .adopt(file, handle)
