@@ -37,3 +37,4 @@ choose_node
 install_packages
 install_dependencies
 build_supervisor
+"$root/.tools/node" --disable-warning=ExperimentalWarning deploy/package/bundle.ts
