@@ -4,7 +4,7 @@ import { chmodSync, mkdirSync, readFileSync, readlinkSync, statSync, symlinkSync
 import { stat } from 'node:fs/promises'
 import { get } from 'node:https'
 import { createServer } from 'node:net'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { run, start, startInTerminal, startUp, type Up } from './support/program.ts'
 
@@ -295,6 +295,40 @@ describe('boxoffice cp, ls', () => {
     expect(readFileSync(join(back, 'sub/big')).equals(readFileSync(join(source, 'sub/big')))).toBe(true)
     expect(readlinkSync(join(back, 'link'))).toBe('sub/big')
     expect((await stat(join(back, 'sub/empty'))).isDirectory()).toBe(true)
+  })
+
+  test('carry names that are not UTF-8 both ways, byte for byte', async () => {
+    const bytes = (text: string): Buffer => Buffer.from(text, 'latin1')
+    const [odd, long] = ['caf\xe9', `${'\xff\xc3\xa9/'.repeat(40)}deep`]
+    const source = join(up.directory, 'odd')
+    mkdirSync(bytes(`${source}/${dirname(long)}`), { recursive: true })
+    writeFileSync(bytes(`${source}/${odd}`), 'odd')
+    writeFileSync(bytes(`${source}/${long}`), 'long')
+    symlinkSync(bytes(odd), bytes(`${source}/link\xfe`))
+    expect(await boxoffice(['cp', source, 'odd:tree'])).toMatchObject({ code: 0, stderr: '' })
+    const read = "cd tree && cat $'caf\\xe9' $'link\\xfe' && readlink $'link\\xfe' | od -An -tx1"
+    expect((await boxoffice(['exec', '--thread', 'odd', '--', 'bash', '-c', read])).stdout).toMatch(/^oddodd 63 61 66 e9 0a\n$/)
+
+    const back = join(up.directory, 'odd-back')
+    expect(await boxoffice(['cp', 'odd:tree', back])).toMatchObject({ code: 0, stderr: '' })
+    expect(readFileSync(bytes(`${back}/${long}`), 'utf8')).toBe('long')
+    expect(readlinkSync(bytes(`${back}/link\xfe`), { encoding: 'buffer' })).toEqual(bytes(odd))
+
+    // One file, by the text of its name: it keeps its bytes.
+    expect(await boxoffice(['cp', 'odd:tree/caf\u{10fee9}', `${up.directory}/`])).toMatchObject({ code: 0, stderr: '' })
+    expect(readFileSync(bytes(`${up.directory}/${odd}`), 'utf8')).toBe('odd')
+    expect(await boxoffice(['cp', join(up.directory, 'caf\u{10fee9}'), 'odd:again/'])).toMatchObject({ code: 0, stderr: '' })
+    const listed = JSON.parse((await boxoffice(['ls', '--json', 'odd:again'])).stdout) as { files: { path: string }[] }
+    expect(listed.files.map(({ path }) => path)).toEqual(['again/caf\u{10fee9}'])
+    // What Node makes of such an argument.
+    for (const args of [
+      [join(up.directory, 'caf\ufffd'), 'odd:x'],
+      ['odd:again/caf\u{10fee9}', join(up.directory, 'new\ufffd')],
+    ])
+      expect(await boxoffice(['cp', ...args])).toMatchObject({
+        code: 1,
+        stderr: expect.stringMatching(/the name is not UTF-8; write each/),
+      })
   })
 
   test('say what is wrong', async () => {

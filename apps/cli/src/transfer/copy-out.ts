@@ -6,6 +6,7 @@ import { pipeline } from 'node:stream/promises'
 import type { FileStream } from '@boxoffice/client'
 import { type Progress, startProgress } from '../terminal/progress.ts'
 import type { Copy } from './copy-in.ts'
+import { bytesOf, type LocalPath, pathOf, pathOfArgument } from './local-path.ts'
 import { unpackInto } from './unpack.ts'
 
 /** Copies a file or a directory of the sandbox to this machine. A file appears whole or not at all. */
@@ -24,27 +25,28 @@ export const copyOut = async ({ files, from, to, signal }: Copy): Promise<void> 
   }
   const content = await files.stream(from, { signal })
   const progress = startProgress(basename(from), content.size)
-  const partial = join(dirname(target), `.${basename(target)}.${process.pid}.part`)
+  const partial = bytesOf(join(dirname(target), `.${basename(target)}.${process.pid}.part`))
   try {
-    await mkdir(dirname(target), { recursive: true })
+    await mkdir(bytesOf(dirname(target)), { recursive: true })
     await pipeline(counted(content, progress), createWriteStream(partial), { signal })
     await chmod(partial, Number.parseInt(source.mode, 8) & 0o777)
-    await rename(partial, target)
+    await rename(partial, bytesOf(target))
   } finally {
     progress.stop()
     await rm(partial, { force: true })
   }
 }
 
-const targetPath = async (from: string, to: string): Promise<string> => {
+const targetPath = async (from: string, argument: string): Promise<LocalPath> => {
+  const to = pathOfArgument(argument)
   const isDirectory =
     to.endsWith('/') ||
-    (await stat(to).then(
+    (await stat(bytesOf(to)).then(
       (found) => found.isDirectory(),
       () => false,
     ))
   // `cp t:. here` fills `here` itself: there is no name to keep.
-  const name = basename(from)
+  const name = pathOf(basename(from))
   return isDirectory && name !== '.' && name !== '..' && name !== '' ? join(to, name) : to
 }
 

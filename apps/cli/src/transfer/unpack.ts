@@ -5,22 +5,19 @@ import type { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { extract, type Header } from 'tar-stream'
 import { UsageError } from '../settings/usage-error.ts'
-
-/** Paths are held with one character for each byte: those of a sandbox need not be UTF-8. */
-const PATH_ENCODING = 'latin1'
+import { bytesOf, type LocalPath, textOf } from './local-path.ts'
 
 /**
- * Unpacks what a sandbox sent, and trusts none of it: nothing is written outside `directory`, nor through a link below it.
+ * Unpacks what a sandbox sent, and trusts none of it: nothing is written outside `root`, nor through a link below it.
  * Links are made last, so that no entry of the archive can be written through one of them. Hard links and special files are
  * left out; set-uid bits are dropped. Names are taken byte for byte, UTF-8 or not.
  */
-export const unpackInto = async (directory: string, archive: Readable, signal: AbortSignal): Promise<void> => {
-  await mkdir(directory, { recursive: true })
-  const root = asBytes(directory)
+export const unpackInto = async (root: LocalPath, archive: Readable, signal: AbortSignal): Promise<void> => {
+  await mkdir(bytesOf(root), { recursive: true })
   const links: { path: string; target: string }[] = []
   const modes: { path: string; mode: number }[] = []
   // Its types do not know this one.
-  const entries = extract({ filenameEncoding: PATH_ENCODING } as object)
+  const entries = extract({ filenameEncoding: 'latin1' } as object)
   // An archive that breaks off ends whatever waits for the rest of an entry.
   const broken = new AbortController()
   const reading = AbortSignal.any([signal, broken.signal])
@@ -69,22 +66,18 @@ const targetOf = ({ linkname, pax }: Header): string => {
 }
 
 /** A path as it is held here, of text. What the decoder gives is so already, but for pax headers. */
-const asBytes = (path: string): string => Buffer.from(path).toString(PATH_ENCODING)
-
-const bytesOf = (path: string): Buffer => Buffer.from(path, PATH_ENCODING)
-
-const shown = (path: string): string => bytesOf(path).toString()
+const asBytes = (path: string): LocalPath => Buffer.from(path).toString('latin1')
 
 /** Where an entry goes; refuses names that leave `root` and parents that are links. */
 const placeFor = async (root: string, name: string): Promise<string> => {
   const parts = name.split('/').filter((part) => part !== '' && part !== '.')
   if (parts.includes('..') || name.includes('\0') || (sep === '\\' && name.includes('\\'))) {
-    throw new UsageError(`the archive holds ${JSON.stringify(shown(name))}, which would leave ${shown(root)}; nothing more was written`)
+    throw new UsageError(`the archive holds ${JSON.stringify(textOf(name))}, which would leave ${textOf(root)}; nothing more was written`)
   }
   let parent = root
   for (const part of parts.slice(0, -1)) {
     parent = join(parent, part)
-    if (await isLink(parent)) throw new UsageError(`${shown(parent)} is a link; remove it first, nothing is written through it`)
+    if (await isLink(parent)) throw new UsageError(`${textOf(parent)} is a link; remove it first, nothing is written through it`)
   }
   return join(root, ...parts)
 }
@@ -97,7 +90,7 @@ const isLink = async (path: string): Promise<boolean> => {
 const removeUnlessDirectory = async (path: string): Promise<void> => {
   const found = await lstat(bytesOf(path)).catch(() => undefined)
   if (found === undefined) return
-  if (found.isDirectory()) throw new UsageError(`${shown(path)} is a directory here and a file there; remove it first`)
+  if (found.isDirectory()) throw new UsageError(`${textOf(path)} is a directory here and a file there; remove it first`)
   await rm(bytesOf(path))
 }
 
