@@ -203,7 +203,7 @@ async function run(
   const sessions = new SessionService({ store, ledger, acquisition, authorizer, grants, members, issuer, now })
   const principals = new Principals(store.keys, settings.apiKey, oidcOf(settings, outbound, keys, { now, monotonic }))
   const metrics = new Metrics(store)
-  const inventory = new Inventory({ store, ledger, effects, now })
+  const inventory = new Inventory({ store, ledger, effects, log, now })
   const enrollment = new Enrollment(enrollToken, store.enrollTokens, now)
   const proofs = new AgentProofs(() => issuer.issuer, monotonic)
   const presence = new InstallPresence({ client, silence, silentAfterMs: settings.agentTimeout * 1000 })

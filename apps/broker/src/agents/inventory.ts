@@ -1,17 +1,23 @@
 import type { AgentInstructions, SandboxReport } from '@boxoffice/protocol'
 import { systemOrigin } from '../audit/audit.ts'
 import { sessionEntry } from '../audit/session-entry.ts'
+import type { Log } from '../log.ts'
 import type { SessionEffects } from '../sessions/effects.ts'
 import type { ChangeOptions, SessionLedger } from '../sessions/ledger.ts'
 import { isLive, isPlaced, type PlacedSession, type Session } from '../sessions/session.ts'
 import type { AgentRecord, Store } from '../store/store.ts'
 
-export type InventoryOptions = { store: Store; ledger: SessionLedger; effects: SessionEffects; now: () => number }
+export type InventoryOptions = { store: Store; ledger: SessionLedger; effects: SessionEffects; log: Log; now: () => number }
 
 type Decisions = AgentInstructions['decisions']
 
 /** A session this young may be missing from a report that was already on its way when its sandbox was made. */
 const YOUNG_MS = 10_000
+/**
+ * For so long after a registration a complete report that knows none of the agent's earlier sessions is not believed: it may be of an
+ * instance elsewhere, or of a data directory that is not the one. The next complete report after it decides.
+ */
+const DOUBT_MS = 10_000
 /** Activity is written when it moved by more than this; the timers it feeds are minutes long. */
 const ACTIVITY_STEP_MS = 1000
 const BUSY_STEP_MS = 10_000
@@ -26,11 +32,12 @@ export class Inventory {
 
   /** `complete`: the report lists all sandboxes, so a session whose sandbox is not in it has lost it. */
   async reconcile(agent: AgentRecord, reports: readonly SandboxReport[], complete: boolean): Promise<Decisions> {
-    const { store, effects, now } = this.#options
+    const { store, effects, log, now } = this.#options
     const decisions: Decisions = []
     // Before anything is written: what follows may take long, and the report gets no younger by it.
     const readAt = now()
     const placed = new Map((await store.sessions.placedOn(agent.id)).map((session) => [session.id, session]))
+    const earlier = [...placed.values()].filter(({ activatedAt }) => activatedAt < agent.registeredAt)
     for (const report of reports) {
       if (report.session_id === null) {
         decisions.push({ sandbox_id: report.sandbox_id, action: 'keep' })
@@ -46,7 +53,15 @@ export class Inventory {
       await (lost ? this.lost(session, report.reason ?? 'sandbox_lost', { gone: report.gone ?? false }) : this.#activity(session, report))
     }
     if (!complete) return decisions
-    for (const session of placed.values()) if (readAt - session.activatedAt > YOUNG_MS) await this.lost(session, 'sandbox_missing')
+    const inDoubt = Math.abs(readAt - agent.registeredAt) < DOUBT_MS && earlier.every(({ id }) => placed.has(id))
+    const held = new Set(inDoubt ? earlier : [])
+    if (held.size > 0)
+      log.warn(
+        { agent_id: agent.id, instance_id: agent.instanceId, sessions: held.size },
+        "a newly registered agent has none of its earlier sessions' sandboxes; they fail if a later report says so, too",
+      )
+    for (const session of placed.values())
+      if (!held.has(session) && readAt - session.activatedAt > YOUNG_MS) await this.lost(session, 'sandbox_missing')
     effects.removeWorkspaces(agent)
     return decisions
   }

@@ -2,6 +2,7 @@ import { join } from 'node:path'
 import { CreateSandboxRequest } from '@boxoffice/protocol'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { Inventory } from '../../src/agents/inventory.ts'
+import { createLog } from '../../src/log.ts'
 import type { SessionEffects } from '../../src/sessions/effects.ts'
 import { SessionLedger } from '../../src/sessions/ledger.ts'
 import { isPlaced } from '../../src/sessions/session.ts'
@@ -67,12 +68,36 @@ describe('[C-50] registration', () => {
 })
 
 test('[4-95] what an agent leaves out of a partial registration is not missing; what it leaves out of a complete one is', async () => {
-  const { session_id } = await broker.ensure('t')
+  const [gone, there] = [await broker.ensure('gone'), await broker.ensure('there')]
   await broker.advance(11_000)
   await agent.register({ sandboxes: [], partial: true })
-  expect((await binding(session_id)).state).toBe('active')
+  expect((await binding(gone.session_id)).state).toBe('active')
+  agent.sandboxes.delete(gone.sandbox.id)
+  await agent.register()
+  expect(await binding(gone.session_id)).toMatchObject({ state: 'failed', reason: 'sandbox_missing' })
+  expect((await binding(there.session_id)).state).toBe('active')
+})
+
+test('[C-50] a new instance that knows no earlier session fails none by its first reports; a later one decides', async () => {
+  const sessions = [await broker.ensure('a'), await broker.ensure('b')]
+  const states = async () => (await Promise.all(sessions.map(({ session_id }) => binding(session_id)))).map(({ state }) => state)
+  await broker.advance(11_000)
+  await agent.register({ instance_id: 'abcdefabcdef', sandboxes: [] })
+  expect(await states()).toEqual(['active', 'active'])
+  // Its true inventory comes: nothing was lost.
+  await agent.register()
+  await broker.advance(11_000)
+  expect(await states()).toEqual(['active', 'active'])
+
   await agent.register({ sandboxes: [] })
-  expect(await binding(session_id)).toMatchObject({ state: 'failed', reason: 'sandbox_missing' })
+  agent.sandboxes.clear()
+  const made = await broker.ensure('made since')
+  await agent.heartbeat()
+  expect(await states()).toEqual(['active', 'active'])
+  await broker.advance(11_000)
+  expect(await states()).toEqual(['failed', 'failed'])
+  expect(await binding(sessions[0]?.session_id ?? '')).toMatchObject({ reason: 'sandbox_missing' })
+  expect((await binding(made.session_id)).state).toBe('active')
 })
 
 describe('[2-28..2-31, C-78] keep or destroy', () => {
@@ -112,7 +137,13 @@ describe('[4-95] a sandbox that dies outside', () => {
   test('[C-72] found out by two brokers, or after its release: the audit log says what happened, once', async () => {
     await using store = await openSqliteStore(join(broker.dataDir, 'broker.db'))
     const effects = { perform: () => {} } as unknown as SessionEffects
-    const inventory = new Inventory({ store, effects, ledger: new SessionLedger(store, effects, Date.now), now: Date.now })
+    const inventory = new Inventory({
+      store,
+      effects,
+      ledger: new SessionLedger(store, effects, Date.now),
+      log: createLog('silent'),
+      now: Date.now,
+    })
     const placed = async () => {
       const session = await store.sessions.byId((await broker.ensure('t')).session_id)
       if (session === undefined || !isPlaced(session)) return expect.fail('has no sandbox')
@@ -172,7 +203,7 @@ describe('[4-95] a sandbox that dies outside', () => {
       at += 8000
       return at
     }
-    const inventory = new Inventory({ store, effects, ledger: new SessionLedger(store, effects, now), now })
+    const inventory = new Inventory({ store, effects, ledger: new SessionLedger(store, effects, now), log: createLog('silent'), now })
     const agentRecord = await store.agents.byId(agent.id)
     if (agentRecord === undefined) return expect.fail('has no agent')
     const report = { session_id: told.session_id, sandbox_id: told.sandbox.id, generation: 1, profile_hash: '0'.repeat(16), reason: null }

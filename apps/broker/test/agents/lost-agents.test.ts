@@ -2,6 +2,7 @@ import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { Inventory } from '../../src/agents/inventory.ts'
 import { LostAgents } from '../../src/agents/lost-agents.ts'
+import { createLog } from '../../src/log.ts'
 import type { SessionEffects } from '../../src/sessions/effects.ts'
 import { SessionLedger } from '../../src/sessions/ledger.ts'
 import { openSqliteStore } from '../../src/store/sqlite/sqlite-store.ts'
@@ -58,7 +59,7 @@ test('[4-93] an agent that comes back while its sessions are being ended keeps t
   await using store = await openSqliteStore(join(broker.dataDir, 'broker.db'))
   const effects = { perform: () => {} } as unknown as SessionEffects
   const ledger = new SessionLedger(store, effects, Date.now)
-  const inventory = new Inventory({ store, effects, ledger, now: Date.now })
+  const inventory = new Inventory({ store, effects, ledger, log: createLog('silent'), now: Date.now })
   // The agent is heard by its record in the store, as with a report to another broker.
   const silence = { whileRunning: ({ lastSeenAt }: { lastSeenAt: number }) => Date.now() + 3600_000 - lastSeenAt }
   const ended: string[] = []

@@ -14,12 +14,22 @@ export const report = async (world: World, expected: Expected): Promise<void> =>
 /** A session this young may be missing from a report that was on its way when its sandbox was made. */
 const YOUNG_MS = 10_000
 
+/** A registration that knows none of the sessions from before it is not believed for so long. */
+const DOUBT_MS = 10_000
+
 const foresee = (world: World, expected: Expected): void => {
+  const has = ({ sandboxId }: PlacedSession) => world.agent.sandboxes.has(sandboxId)
+  const isEarlier = ({ activatedAt }: PlacedSession) => activatedAt < world.registeredAt
+  const earlier = [...expected.live()]
+    .map(({ session }) => session)
+    .filter(isPlaced)
+    .filter(isEarlier)
+  const inDoubt = world.now - world.registeredAt < DOUBT_MS && !earlier.some(has)
   for (const known of expected.live()) {
     const { session } = known
     if (!isPlaced(session)) continue
-    const missing = !world.agent.sandboxes.has(session.sandboxId)
-    if (!missing) heed(world, expected, known, session)
+    if (has(session)) heed(world, expected, known, session)
+    else if (inDoubt && isEarlier(session)) continue
     else if (world.now - session.activatedAt > YOUNG_MS) expected.apply(known, { type: 'sandbox_lost', reason: 'sandbox_missing' })
   }
 }
@@ -45,6 +55,7 @@ export const restartAgent = async (world: World, expected: Expected, keep: boole
   await world.settled()
   await world.stopAgent()
   if (!keep) world.agent.sandboxes.clear()
+  world.registeredAt = world.now
   foresee(world, expected)
   await world.startAgent()
 }

@@ -38,6 +38,8 @@ export class World {
   agent: FakeAgent
   /** Of all 200 answers of negotiate, to be found again in the audit log. */
   acquired: Acquired[] = []
+  /** When the agent has registered last. */
+  registeredAt: number
   readonly #clock: { now: number }
   readonly #callers: ReturnType<typeof caller>[][]
   readonly #parts: AsyncDisposableStack
@@ -93,6 +95,7 @@ export class World {
     this.brokers = parts.brokers
     this.agent = parts.agent
     this.#clock = parts.clock
+    this.registeredAt = parts.clock.now
     this.#callers = parts.callers
     this.#url = parts.url
     this.#parts = parts.parts
