@@ -59,6 +59,7 @@ import { LastLook } from './sessions/last-look.ts'
 import { SessionLedger } from './sessions/ledger.ts'
 import { Provisioner } from './sessions/provisioner.ts'
 import { Reaper } from './sessions/reaper.ts'
+import { replayReleases, replayRevocations } from './sessions/replay-held.ts'
 import { resumeEndings } from './sessions/resume-endings.ts'
 import { SessionService } from './sessions/service.ts'
 import { isLive } from './sessions/session.ts'
@@ -304,6 +305,7 @@ async function run(
     ...{ corsOrigins: settings.corsOrigins, metrics, log, agentTls },
   })
   parts.defer(() => relay.close())
+  await replayRevocations(store)
   const server = await listen(app, box?.upgrading(relay) ?? relay, settings)
   parts.defer(() => server.close())
   const boxPorts = await box?.listen(parts)
@@ -316,6 +318,7 @@ async function run(
   issuer.issuer = await store.brokers.issuer(url, !settings.sharedDataDir || settings.publicUrl !== undefined)
   if (url.startsWith('http:') && !isLoopback(new URL(url).hostname))
     log.warn({ public_url: url }, 'the public URL is not https: credentials cross the network in the clear unless a TLS proxy is in front')
+  await replayReleases({ store, ledger, now })
   await resumeEndings({ store, effects, log, now })
   reaper.start()
   parts.defer(() => reaper.stop())

@@ -23,6 +23,7 @@ export interface Store extends AsyncDisposable {
   readonly endings: EndingStore
   readonly workspaces: WorkspaceStore
   readonly brokers: BrokerStore
+  readonly held: HeldStore
   /** Cheap proof that it answers, for `/readyz`; 503 `disk_full` while nothing new can be written. */
   ping(): Promise<void>
 }
@@ -335,6 +336,16 @@ export interface EndingStore {
   resume(until: number): Promise<string[]>
   /** Appends those that have waited for long enough; an id that is left out stands for what was not told. */
   finishDue(now: number): Promise<void>
+}
+
+/** A change that holds in memory for want of space. `at`: Unix milliseconds. */
+export type HeldChange = { kind: 'key' | 'enroll_token'; id: string; at: number } | { kind: 'release'; id: string; keepWorkspace: boolean }
+
+/** What a broker that ended on a full disk held in memory and could not write any more; replayed at the next start. */
+export interface HeldStore {
+  entries(): HeldChange[]
+  /** The change has been made once more: it is forgotten, unless there is no space for it yet again. */
+  written(change: HeldChange): void
 }
 
 /** Brokers on this database; one whose `heartbeatAt` is old has lost its right to what it was creating. */

@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process'
-import { closeSync, mkdirSync, openSync, readdirSync, rmSync, writeSync } from 'node:fs'
+import { closeSync, mkdirSync, openSync, readdirSync, readFileSync, rmSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import Database from 'better-sqlite3'
@@ -142,6 +142,35 @@ describe("a full disk below the broker's data directory", () => {
       for (const grant of grants.slice(1)) expect((await again.read(grant.session_id, '?token=false')).status).toBe(404)
       expect((await again.read(grants[0]?.session_id ?? '', '?token=false')).status).toBe(200)
       expect((await again.as(user.key).get('/v1/profiles')).status).toBe(401)
+    },
+    GUARD_MS,
+  )
+
+  test(
+    'what holds in memory only is not forgotten by a broker that is restarted before it could be written',
+    async () => {
+      const at = await start()
+      const agent = await at.startAgent()
+      const grants = await ensureAll(at, 20)
+      const user = await at.principal('user')
+      fill()
+      takeReserve()
+      for (const grant of grants.slice(1)) expect((await at.release(grant.session_id)).status).toBe(204)
+      expect((await at.delete(`/v1/keys/${user.keyId}`)).status).toBe(204)
+      await agent.until(() => agent.revoked.size === 19)
+      await at.stop(true)
+
+      makeSpace()
+      const again = await start()
+      expect((await again.as(user.key).get('/v1/profiles')).status).toBe(401)
+      for (const grant of grants.slice(1)) expect((await again.read(grant.session_id, '?token=false')).status).toBe(404)
+      expect((await again.read(grants[0]?.session_id ?? '', '?token=false')).status).toBe(200)
+      const { body } = await again.get<{ entries: unknown[] }>('/v1/audit?event=sandbox.session.release&limit=500')
+      expect(body.entries).toHaveLength(19)
+      // Once: what has been written is forgotten.
+      await again.stop(true)
+      const held = readFileSync(join(dataDir, 'broker.db-held'))
+      expect(held.every((byte) => byte === 0)).toBe(true)
     },
     GUARD_MS,
   )

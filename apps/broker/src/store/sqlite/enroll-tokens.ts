@@ -63,6 +63,7 @@ export function sqliteEnrollTokens(db: Db, write: Write, appendAudit: AppendAudi
                   return true
                 },
                 release: () => void revoked.delete(id),
+                change: { kind: 'enroll_token', id, at: now },
               },
             ),
     },

@@ -58,6 +58,7 @@ export function sqliteKeys(db: Db, write: Write, appendAudit: AppendAudit): KeyS
                 return true
               },
               release: () => void revoked.delete(id),
+              change: { kind: 'key', id, at: now },
             },
           ),
     countValid: async () => countValid.get() as number,

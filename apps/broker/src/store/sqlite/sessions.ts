@@ -223,6 +223,10 @@ export function sqliteSessions(
         if (before !== undefined && isLive(before) && replace(before, after)) recordChange(after, { ...options, eventsWaitUntil: null })
       },
       release: () => void held.delete(after.id),
+      // Of any other end the next broker finds out by itself.
+      ...(after.state === 'terminated' && after.reason === 'released'
+        ? { change: { kind: 'release', id: after.id, keepWorkspace: after.keepWorkspace } }
+        : {}),
     }
   }
 

@@ -8,6 +8,7 @@ import { sqliteEndings } from './endings.ts'
 import { sqliteEnrollTokens } from './enroll-tokens.ts'
 import { sqliteEvents } from './events.ts'
 import { sqliteGrants } from './grants.ts'
+import { HeldLog } from './held-log.ts'
 import { sqliteIdempotency } from './idempotency.ts'
 import { sqliteJournal } from './journal.ts'
 import { sqliteKeys } from './keys.ts'
@@ -22,7 +23,8 @@ export async function openSqliteStore(path: string): Promise<Store> {
   const db = await openDatabase(path)
   const events = sqliteEvents(db)
   const reserve = new Reserve(db, path)
-  const writer = groupCommit(db, reserve, events.committed)
+  const held = new HeldLog(path)
+  const writer = groupCommit(db, { reserve, held }, events.committed)
   const { write } = writer
   const audit = sqliteAudit(db, write)
   const scopes = sqliteScopes(db, write, audit.append)
@@ -55,6 +57,12 @@ export async function openSqliteStore(path: string): Promise<Store> {
     endings: endings.store,
     workspaces: workspaces.store,
     brokers: sqliteBrokers(db, write),
+    held: {
+      entries: () => held.entries(),
+      written: (change) => {
+        if (!held.has(change)) held.remove(change)
+      },
+    },
     async ping() {
       ping.get()
       if (reserve.isFull({ now: true })) throw diskFull()

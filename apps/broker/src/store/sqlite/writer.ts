@@ -1,6 +1,8 @@
 import { BoxofficeError } from '@boxoffice/protocol'
 import { diskFull, isDiskFull, writeRefusal } from '../../disk-error.ts'
+import type { HeldChange } from '../store.ts'
 import { type Db, isBusy } from './database.ts'
+import type { HeldLog } from './held-log.ts'
 import type { Reserve } from './reserve.ts'
 
 export type Write = {
@@ -15,9 +17,9 @@ export type Write = {
 
 /**
  * `hold` makes the change in memory and gives its result. `repeat` is the write as it is to be tried again, inside a transaction; by
- * default the first one. `release` is called once the change is in the database.
+ * default the first one. `release` is called once the change is in the database. `change` is what a restart meanwhile must not forget.
  */
-export type Held<T> = { hold(): T; repeat?(): void; release(): void }
+export type Held<T> = { hold(): T; repeat?(): void; release(): void; change?: HeldChange }
 
 /** Bounds how long other brokers on the database wait for one group. */
 const MAX_GROUP = 64
@@ -40,7 +42,7 @@ export type Writer = Disposable & { write: Write }
  * the lock is held [C-24], and may run twice: when one of a group throws, each runs again in a transaction of its own.
  * `committed` is called after each transaction; it must not throw.
  */
-export function groupCommit(db: Db, reserve: Reserve, committed: () => void): Writer {
+export function groupCommit(db: Db, { reserve, held: heldLog }: { reserve: Reserve; held: HeldLog }, committed: () => void): Writer {
   const begin = db.prepare('BEGIN IMMEDIATE')
   const commit = db.prepare('COMMIT')
   const rollback = db.prepare('ROLLBACK')
@@ -106,7 +108,13 @@ export function groupCommit(db: Db, reserve: Reserve, committed: () => void): Wr
       const refusal = writeRefusal(thrown)
       if (refusal === thrown || held === undefined) return reject(refusal)
       resolve(held.hold())
-      heldWrites.push({ repeat: held.repeat ?? work, release: held.release })
+      const { change } = held
+      if (change !== undefined) heldLog.put(change)
+      const release = () => {
+        if (change !== undefined) heldLog.remove(change)
+        held.release()
+      }
+      heldWrites.push({ repeat: held.repeat ?? work, release })
       retryLater()
     }
   }
