@@ -44,7 +44,14 @@ const LOW_WINDOW_MS = 60_000
 
 type Snapshot<S> = { at: number; space: Space; uses: Map<S, Use> }
 /** `deep`: workspaces are counted too, as what processes say of their writes did not explain the loss. */
-type FileSystem<S> = { snapshot: Snapshot<S> | undefined; deep: boolean; mark: Space | undefined }
+type FileSystem<S> = {
+  snapshot: Snapshot<S> | undefined
+  /** What was free when sandboxes were last looked at: they are again when enough of that is lost. */
+  seen: Space | undefined
+  deep: boolean
+  /** What was free when somebody was last held or killed. */
+  mark: Space | undefined
+}
 
 /**
  * Far from the floor one `statfs` for each file system, the more seldom the farther. Near it the figures of sandboxes are taken too,
@@ -64,7 +71,7 @@ export const createDiskGuard = <S extends Writer>({ directories, sandboxes, hold
       if (inside === undefined) continue
       const written = deep && inside.others.length > 0 ? [sandbox.workspaceDirectory, inside.layer ?? []].flat() : []
       const directories = written.filter((directory) => deviceOf(directory) === device)
-      uses.set(sandbox, await useOf(inside, directories))
+      uses.set(sandbox, await useOf(inside, device, directories))
     }
     return uses
   }
@@ -85,7 +92,7 @@ export const createDiskGuard = <S extends Writer>({ directories, sandboxes, hold
     const known = fileSystems.get(device)
     const times = floorsLeft(space)
     if (times >= ROOM) return void fileSystems.delete(device)
-    const state: FileSystem<S> = known ?? { snapshot: undefined, deep: false, mark: undefined }
+    const state: FileSystem<S> = known ?? { snapshot: undefined, seen: undefined, deep: false, mark: undefined }
     fileSystems.set(device, state)
     const snap = async (): Promise<void> => {
       state.snapshot = { at: performance.now(), space, uses: await measure(device, state.deep) }
@@ -96,6 +103,12 @@ export const createDiskGuard = <S extends Writer>({ directories, sandboxes, hold
     const low = times < 1
     const old = performance.now() - snapshot.at > (low ? LOW_WINDOW_MS : WINDOW_MS)
     if (!enough(lost, least)) return old ? snap() : undefined
+    // Nobody was found for what was lost so far, as where a program of the host has taken it.
+    if (state.seen !== undefined && !old && !enough(lossOf(state.seen, space), least)) {
+      if (space.bytes > state.seen.bytes) state.seen = space
+      return
+    }
+    state.seen = space
     const uses = await measure(device, state.deep)
     const growths = growthsOf(snapshot.uses, uses)
     if (!state.deep && !explains(lost, least, growths)) {

@@ -1,3 +1,4 @@
+import { readdirSync, type Stats, statSync } from 'node:fs'
 import { read } from '../capacity/kernel-file.ts'
 import { workspaceUsage } from '../mounts/workspace-usage.ts'
 import type { Inside } from '../providers/provider.ts'
@@ -5,6 +6,8 @@ import { MiB, type Space } from './space.ts'
 
 /** Who has taken this part of what was lost is held. */
 const SHARE = 0.25
+/** Of one sandbox; more are not looked at. */
+const MOST_DESCRIPTORS = 4096
 /** A workspace of more entries is not counted any further. */
 export const MOST_ENTRIES = 100_000
 
@@ -32,10 +35,10 @@ export type Loss = { lost: Amount; least: Amount; short: { bytes: boolean; inode
 export type Growth = Amount & { uncounted: boolean }
 
 /** `directories`: of what it keeps, where that is to be counted. */
-export const useOf = async ({ supervisor, others }: Inside, directories: readonly string[]): Promise<Use> => {
+export const useOf = async ({ supervisor, others }: Inside, device: number, directories: readonly string[]): Promise<Use> => {
   const written = [supervisor, ...others].reduce((sum, pid) => sum + writtenBy(pid), 0)
   if (directories.length === 0) return { written, kept: undefined }
-  const kept = { bytes: 0, inodes: 0 }
+  const kept = deletedButOpen(others, device)
   for (const directory of directories) {
     const { bytes, entries } = await workspaceUsage(directory, MOST_ENTRIES)
     kept.bytes += bytes
@@ -86,6 +89,33 @@ export const explains = (lost: Amount, least: Amount, growths: ReadonlyMap<unkno
 
 const half = (kind: keyof Amount, lost: Amount, growths: ReadonlyMap<unknown, Growth>): boolean =>
   [...growths.values()].reduce((sum, growth) => sum + growth[kind], 0) >= lost[kind] / 2
+
+/** What is deleted and still open: it is in no directory. */
+const deletedButOpen = (pids: readonly number[], device: number): Amount => {
+  const found = new Map<number, number>()
+  for (const path of pids.flatMap(descriptorsOf).slice(0, MOST_DESCRIPTORS)) {
+    const file = fileAt(path)
+    if (file?.isFile() && file.nlink === 0 && file.dev === device) found.set(file.ino, file.blocks * 512)
+  }
+  return { bytes: [...found.values()].reduce((sum, bytes) => sum + bytes, 0), inodes: found.size }
+}
+
+const descriptorsOf = (pid: number): string[] => {
+  try {
+    return readdirSync(`/proc/${pid}/fd`).map((name) => `/proc/${pid}/fd/${name}`)
+  } catch {
+    return []
+  }
+}
+
+/** Undefined where it is closed meanwhile, or nobody may look. */
+const fileAt = (path: string): Stats | undefined => {
+  try {
+    return statSync(path)
+  } catch {
+    return undefined
+  }
+}
 
 /** Bytes that the process, and what it has reaped, made the kernel write, less those that were cut off again before. */
 const writtenBy = (pid: number): number => {

@@ -33,13 +33,13 @@ export const startDiskGuards = ({ manager, dataDirectory, engineDirectory, log }
   guard.start()
   return {
     quotas: {
-      async roomIn({ id }) {
+      async roomIn({ id }, wanted) {
         const sandbox = manager.get(id)
-        return sandbox && quotas.roomIn(sandbox)
+        return sandbox && quotas.roomIn(sandbox, wanted)
       },
-      expect({ id }, bytes) {
+      begin({ id }, bytes) {
         const sandbox = manager.get(id)
-        if (sandbox !== undefined) quotas.expect(sandbox, bytes)
+        return sandbox && quotas.begin(sandbox, bytes)
       },
     },
     async close() {

@@ -1,5 +1,6 @@
 import type { Profile } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
+import type { UploadLease } from '../http/upload-limit.ts'
 import { workspaceUsage } from '../mounts/workspace-usage.ts'
 import type { Activity } from '../sandbox/sandbox.ts'
 import type { Writer } from './disk-guard.ts'
@@ -24,11 +25,13 @@ export type WorkspaceQuotasOptions<S extends Limited> = {
 type Count = {
   bytes: number
   entries: number
-  /** Uploaded since it was counted. */
-  uploaded: number
+  freshUntil: number
   /** When it is counted again, or at least looked at. */
   dueAt: number
 }
+
+/** `endedAt`: undefined while it goes on. */
+type Upload = { lease: UploadLease; endedAt: number | undefined }
 
 const FASTEST_MS = 200
 const SLOWEST_MS = 2000
@@ -46,6 +49,9 @@ const SLOWER_THAN_TURN = 3
 export class WorkspaceQuotas<S extends Limited> {
   readonly #options: WorkspaceQuotasOptions<S>
   readonly #counts = new WeakMap<S, Count>()
+  /** Those that may not have been counted. */
+  readonly #uploads = new WeakMap<S, Set<Upload>>()
+  readonly #counting = new WeakMap<S, Promise<Count>>()
   #timer: NodeJS.Timeout | undefined
   #turning: Promise<void> = Promise.resolve()
   #closed = false
@@ -71,27 +77,45 @@ export class WorkspaceQuotas<S extends Limited> {
     await this.#turning
   }
 
-  /** Bytes that may still be uploaded to it; undefined where it has no quota. */
-  async roomIn(sandbox: S): Promise<number | undefined> {
-    const quota = quotaOf(sandbox)
-    if (quota === 0) return undefined
-    const { bytes, uploaded } = this.#counts.get(sandbox) ?? (await this.#count(sandbox))
-    return Math.max(0, quota - bytes - uploaded)
+  /** Bytes that may still be uploaded to it; undefined where it has no quota. It is counted before `wanted` bytes are said not to fit. */
+  async roomIn(sandbox: S, wanted: number): Promise<number | undefined> {
+    if (quotaOf(sandbox) === 0) return undefined
+    const known = this.#counts.get(sandbox)
+    const room = known === undefined || known.freshUntil < performance.now() ? -1 : this.#roomBeside(sandbox, known)
+    return room >= Math.max(1, wanted) ? room : this.#roomBeside(sandbox, await this.#count(sandbox))
   }
 
-  /** So much is about to be uploaded, of which nothing has been counted. */
-  expect(sandbox: S, bytes: number): void {
-    const count = this.#counts.get(sandbox)
-    if (count === undefined) return
-    count.uploaded += bytes
-    count.dueAt = 0
+  #roomBeside(sandbox: S, { bytes }: Count): number {
+    const uploads = [...(this.#uploads.get(sandbox) ?? [])]
+    return Math.max(0, quotaOf(sandbox) - bytes - uploads.reduce((sum, { lease }) => sum + lease.bytes, 0))
+  }
+
+  begin(sandbox: S, bytes: number): UploadLease {
+    const uploads = this.#uploads.get(sandbox) ?? new Set()
+    this.#uploads.set(sandbox, uploads)
+    const upload: Upload = {
+      lease: {
+        bytes,
+        [Symbol.dispose]: () => {
+          upload.endedAt = performance.now()
+        },
+      },
+      endedAt: undefined,
+    }
+    uploads.add(upload)
+    return upload.lease
   }
 
   /** Returns how long until the next one, in milliseconds. */
   async #turn(): Promise<number> {
     const from = performance.now()
     const limited = this.#options.sandboxes().filter((sandbox) => quotaOf(sandbox) > 0)
-    for (const sandbox of limited) if (!this.#closed) await this.#lookAt(sandbox)
+    for (const sandbox of limited) {
+      if (this.#closed) break
+      await this.#lookAt(sandbox).catch((err: unknown) =>
+        this.#options.log.warn({ err, sandbox_id: sandbox.id }, 'a workspace could not be counted'),
+      )
+    }
     if (this.#options.holds.size > 0) await this.#options.holds.keep()
     return Math.max(limited.length > 0 ? FASTEST_MS : SLOWEST_MS, (performance.now() - from) * SLOWER_THAN_TURN)
   }
@@ -102,7 +126,7 @@ export class WorkspaceQuotas<S extends Limited> {
     const now = performance.now()
     if (known !== undefined && known.dueAt > now) return
     const held = holds.has(sandbox, 'workspace_quota')
-    if (!held && !(known !== undefined && known.uploaded > 0) && !(await isBusy(sandbox))) {
+    if (!held && !this.#uploads.has(sandbox) && !(await isBusy(sandbox))) {
       if (known !== undefined) known.dueAt = now + QUIET_MS
       return
     }
@@ -112,19 +136,34 @@ export class WorkspaceQuotas<S extends Limited> {
     if (!over && held) await holds.release(sandbox, 'workspace_quota')
   }
 
-  async #count(sandbox: S): Promise<Count> {
-    const before = this.#counts.get(sandbox)
-    if (before !== undefined) before.uploaded = 0
+  /** Once for any number of callers. */
+  #count(sandbox: S): Promise<Count> {
+    const underWay = this.#counting.get(sandbox)
+    if (underWay !== undefined) return underWay
+    const counted = this.#countNow(sandbox).finally(() => this.#counting.delete(sandbox))
+    this.#counting.set(sandbox, counted)
+    return counted
+  }
+
+  async #countNow(sandbox: S): Promise<Count> {
     const from = performance.now()
     const { bytes, entries } = await workspaceUsage(sandbox.workspaceDirectory, MOST_ENTRIES)
     const now = performance.now()
     const full = Math.min(1, bytes / quotaOf(sandbox))
     const pace = SLOWEST_MS - full * (SLOWEST_MS - FASTEST_MS)
-    // What was announced meanwhile may not have been counted.
-    const uploaded = before?.uploaded ?? 0
-    const count = { bytes, entries, uploaded, dueAt: now + Math.max(pace, (now - from) * SLOWER_THAN_COUNT) }
+    const freshUntil = now + Math.max(pace, (now - from) * SLOWER_THAN_COUNT)
+    const count = { bytes, entries, freshUntil, dueAt: freshUntil }
     this.#counts.set(sandbox, count)
+    this.#forgetUploads(sandbox, from)
     return count
+  }
+
+  /** Those that had ended when a count began are in it. */
+  #forgetUploads(sandbox: S, countedFrom: number): void {
+    const uploads = this.#uploads.get(sandbox)
+    if (uploads === undefined) return
+    for (const upload of uploads) if (upload.endedAt !== undefined && upload.endedAt <= countedFrom) uploads.delete(upload)
+    if (uploads.size === 0) this.#uploads.delete(sandbox)
   }
 }
 

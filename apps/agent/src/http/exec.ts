@@ -45,7 +45,7 @@ const postExec = async (call: Call): Promise<void> => {
     run.leave()
     return sendJson(outgoing, 202, { exec_id: run.execId, state: ended ? 'exited' : 'running' })
   }
-  const result = await resultWithin(sandbox, run)
+  const result = await (sandbox.profile.workspace_quota_mb === 0 ? run.result : resultWithin(sandbox, run))
   answer?.hold(bytesOf(result))
   if (denied !== undefined) throw withResult(denied, result)
   await sendResult(outgoing, 200, result)
@@ -53,7 +53,6 @@ const postExec = async (call: Call): Promise<void> => {
 
 /** Its result; 507 where the workspace goes over its quota meanwhile: the command is stopped then, and nobody else would say so. */
 const resultWithin = async (sandbox: Sandbox, run: Run): Promise<CapturedResult> => {
-  if (sandbox.profile.workspace_quota_mb === 0) return run.result
   const { promise, reject } = Promise.withResolvers<never>()
   const refuse = (): void => {
     if (sandbox.held === 'workspace_quota') reject(heldError(sandbox))

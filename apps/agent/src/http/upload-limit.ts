@@ -1,6 +1,5 @@
-import { BoxofficeError } from '@boxoffice/protocol'
+import type { BoxofficeError } from '@boxoffice/protocol'
 import { overQuota } from '../disk/held.ts'
-import { statFile } from '../sandbox/files.ts'
 import type { SandboxPath } from '../sandbox/paths.ts'
 import type { Sandbox } from '../sandbox/sandbox.ts'
 import type { Call } from './call.ts'
@@ -9,39 +8,36 @@ import { tooLarge } from './too-large.ts'
 /** How much of a body is taken, and what is said to more. */
 export type UploadLimit = { bytes: number; refused: () => BoxofficeError }
 
+/** An upload: its bytes count for the workspace until it is over, which disposes it, and has been counted there. */
+export type UploadLease = { bytes: number } & Disposable
+
 /** What workspaces may still take. */
 export interface UploadQuotas {
-  /** In bytes; undefined where there is no quota. */
-  roomIn(sandbox: Sandbox): Promise<number | undefined>
-  /** So much is about to be uploaded, or has been. */
-  expect(sandbox: Sandbox, bytes: number): void
+  /** In bytes, of which `wanted` are asked for; undefined where there is no quota. */
+  roomIn(sandbox: Sandbox, wanted: number): Promise<number | undefined>
+  /** So many bytes are about to be uploaded. */
+  begin(sandbox: Sandbox, bytes: number): UploadLease | undefined
 }
 
 /** Absolute paths of the sandbox's own file system that are in the workspace. */
 const IN_WORKSPACE = /^\/(?:workspace|app)(?:\/|$)/
 
-/** By the profile, or by what the workspace has room for. Throws 507 where the announced length is more than that. */
-export const uploadLimit = async (call: Call, path: SandboxPath, announced = 0): Promise<UploadLimit> => {
-  const { sandbox, quotas } = call
+/**
+ * By the profile, or by what the workspace has room for: a file that is replaced is there until the end. Throws 507 where the announced
+ * length is more than that.
+ */
+export const uploadLimit = async (
+  { sandbox, quotas }: Call,
+  path: SandboxPath,
+  announced = 0,
+): Promise<UploadLimit & { lease: UploadLease | undefined }> => {
   const most = sandbox.profile.max_upload_bytes
-  const byProfile: UploadLimit = { bytes: most, refused: () => tooLarge(most) }
-  if (path.root !== 'workspace' && !IN_WORKSPACE.test(path.path)) return byProfile
-  let room = await quotas?.roomIn(sandbox)
+  const byProfile = { bytes: most, refused: () => tooLarge(most), lease: undefined }
+  if (quotas === undefined || (path.root !== 'workspace' && !IN_WORKSPACE.test(path.path))) return byProfile
+  const room = await quotas.roomIn(sandbox, announced)
   if (room === undefined) return byProfile
   const refused = (): BoxofficeError => overQuota(path.given)
-  if (announced > room) room += await sizeOf(call, path)
   if (announced > room) throw refused()
-  quotas?.expect(sandbox, announced)
-  return room < most ? { bytes: room, refused } : byProfile
-}
-
-/** Of the file that the upload takes the place of. */
-const sizeOf = async ({ sandbox, signal }: Call, path: SandboxPath): Promise<number> => {
-  try {
-    const { type, size } = await statFile(sandbox, path, { follow: true, signal })
-    return type === 'file' ? size : 0
-  } catch (error) {
-    if (error instanceof BoxofficeError && error.code === 'FILE_NOT_FOUND') return 0
-    throw error
-  }
+  const lease = quotas.begin(sandbox, announced)
+  return room < most ? { bytes: room, refused, lease } : { ...byProfile, lease }
 }

@@ -40,15 +40,16 @@ export const upload = async (call: Call): Promise<void> => {
   await sandbox.ready(signal)
   const options = archive === undefined ? await writeOptions(call, notRoot(path)) : undefined
   const limit = await uploadLimit(call, path, announced)
+  using lease = limit.lease
   const body = multipart ? await multipartFile(incoming, signal) : incoming
   if (options === undefined) {
     const { files, bytes } = await receiveArchive(sandbox, path, { body, limit, fits, signal })
-    if (announced === undefined) call.quotas?.expect(sandbox, bytes)
+    if (lease !== undefined) lease.bytes = bytes
     return sendJson(outgoing, 200, { path: path.shown, size: bytes, created: true, files })
   }
   const size = multipart ? undefined : announced
   const result = await store(sandbox, path, { body, limit, fits, options: { ...options, ...(size === undefined ? {} : { size }) } })
-  if (announced === undefined) call.quotas?.expect(sandbox, result.size)
+  if (lease !== undefined) lease.bytes = result.size
   // What was moved has not passed through here, so nobody knows where the next request begins.
   if (result.moved) outgoing.setHeader('Connection', 'close')
   sendJson(outgoing, 200, { path: path.shown, size: result.size, created: result.created })

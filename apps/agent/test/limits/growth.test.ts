@@ -1,5 +1,8 @@
+import { closeSync, mkdtempSync, openSync, rmSync, statSync, writeSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
-import { explains, type Growth, growthOf, leastOf, takersOf } from '../../src/disk/growth.ts'
+import { explains, type Growth, growthOf, leastOf, takersOf, useOf } from '../../src/disk/growth.ts'
 import { MiB } from '../../src/disk/space.ts'
 
 const least = { bytes: MiB, inodes: 256 }
@@ -49,4 +52,23 @@ test('what counts is less on a small file system', () => {
   const space = { bytes: 0, inodes: 0 }
   expect(leastOf({ ...space, floor: { bytes: 256 * MiB, inodes: 65_536 } })).toEqual(least)
   expect(leastOf({ ...space, floor: { bytes: 4 * MiB, inodes: 200 } })).toEqual({ bytes: MiB / 2, inodes: 25 })
+})
+
+test('a file that is deleted and open counts until it is closed', async () => {
+  const directory = mkdtempSync(join(tmpdir(), 'bxo-growth-'))
+  try {
+    const kept = async () =>
+      (await useOf({ supervisor: process.pid, others: [process.pid] }, statSync(directory).dev, [directory])).kept?.bytes ?? 0
+    const path = join(directory, 'file')
+    const file = openSync(path, 'w')
+    const before = await kept()
+    writeSync(file, Buffer.alloc(4 * MiB, 'x'))
+    rmSync(path)
+    const grown = (await kept()) - before
+    closeSync(file)
+    expect(grown).toBeGreaterThanOrEqual(4 * MiB)
+    expect((await kept()) - before).toBeLessThan(4 * MiB)
+  } finally {
+    rmSync(directory, { recursive: true })
+  }
 })
