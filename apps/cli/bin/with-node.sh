@@ -4,7 +4,7 @@
 with_node() {
   name=$1 main="$cli/src/$2" status=$3
   shift 3
-  root=$(dirname "$(dirname "$cli")")
+  root=${cli%/*/*}
   node="$root/.tools/node"
   if [ ! -x "$node" ]; then
     node=$(command -v node) || { echo "$name: no Node found; install Node 24, or run 'npm run setup' in a checkout" >&2; exit "$status"; }
