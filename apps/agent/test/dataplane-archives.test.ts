@@ -159,6 +159,27 @@ describe('[4-103, C-61] links in archives', () => {
   })
 })
 
+test('what is read ahead of its turn comes in order and whole: small files, links, and between them large ones', async () => {
+  const sizes = [0, 1, 65_535, 65_536, 65_537, 300_000]
+  await dp.exec({
+    command: `mkdir many && cd many && for i in $(seq 10 49); do set -- ${sizes.join(' ')}; shift $((i % ${sizes.length})); head -c $1 /dev/urandom > f$i; ln -s f$i f$i-link; done`,
+  })
+  const unpack = extract()
+  const response = await dp.download('many', {}, { archive: 'tar' })
+  Readable.from(Buffer.from(await response.arrayBuffer())).pipe(unpack as never)
+  const found: string[] = []
+  for await (const entry of unpack) {
+    const chunks: Buffer[] = []
+    for await (const chunk of entry) chunks.push(chunk as Buffer)
+    found.push(`${entry.header.name} ${entry.header.linkname ?? sha256(Buffer.concat(chunks))}`)
+  }
+  const expected = Array.from({ length: 40 }, (_, i) => `f${i + 10}`).map(async (name) => [
+    `${name} ${sha256(await readFile(host(`many/${name}`)))}`,
+    `${name}-link ${name}`,
+  ])
+  expect(found).toEqual((await Promise.all(expected)).flat())
+})
+
 test('[4-104] a directory goes down as tar with its links as links', async () => {
   await dp.exec({ command: 'mkdir -p linked && ln -s one linked/link' })
   const bytes = Buffer.from(await (await dp.download('linked', {}, { archive: 'tar' })).arrayBuffer())

@@ -5,9 +5,10 @@ import { BoxofficeError } from '@boxoffice/protocol'
 import { fileNameBytes } from '../sandbox/file-name.ts'
 import { readFile, statFile } from '../sandbox/files.ts'
 import { type ListEntry, listTree } from '../sandbox/listing.ts'
-import { below, type SandboxPath } from '../sandbox/paths.ts'
+import type { SandboxPath } from '../sandbox/paths.ts'
 import type { Channel } from '../supervisor/link.ts'
 import type { FileStat } from '../supervisor/payloads.ts'
+import { type ArchiveEntry, readAhead } from './archive-read-ahead.ts'
 import { BodyWriter } from './body-writer.ts'
 import type { Call } from './call.ts'
 import { cutStalledClient, DOWNLOAD_STALL_MS } from './stalled-client.ts'
@@ -37,12 +38,13 @@ export const sendArchive = async (call: Call, path: SandboxPath): Promise<void> 
   const onDrain = (): void => reading.channel?.resume()
   outgoing.on('drain', onDrain)
   try {
-    for (const [index, entry] of entries.entries()) {
+    let index = 0
+    for (const entry of readAhead(call, path, entries)) {
       signal.throwIfAborted()
       // Directories wait for nothing, and a client that reads fast never makes them.
-      if (index % ENTRIES_AT_ONCE === 0) await setImmediate()
+      if (index++ % ENTRIES_AT_ONCE === 0) await setImmediate()
       await drained(call)
-      await addEntry(call, { body, reading, entry, path: below(path, entry.path) })
+      await addEntry(call, { ...entry, body, reading })
     }
   } finally {
     outgoing.off('drain', onDrain)
@@ -65,13 +67,13 @@ const drained = async ({ outgoing, signal }: Call): Promise<void> => {
 
 /** The channel of the file that is being read. */
 type Reading = { channel: Channel | undefined }
-type Item = { body: BodyWriter; reading: Reading; entry: ListEntry; path: SandboxPath }
+type Item = ArchiveEntry & { body: BodyWriter; reading: Reading }
 
 const addEntry = async (call: Call, item: Item): Promise<void> => {
   const { body, entry } = item
   try {
     if (entry.type === 'directory') body.write(tarHeader({ ...common(entry), type: 'directory' }))
-    else if (entry.type === 'symlink') await addLink(call, item)
+    else if (entry.type === 'symlink') await addLink(item)
     else if (entry.type === 'file') await addFile(call, item)
   } catch (error) {
     // What went between the listing and now is not in the archive; what cannot be read fails it.
@@ -82,18 +84,26 @@ const addEntry = async (call: Call, item: Item): Promise<void> => {
 
 const common = ({ path, mode, mtimeMs }: ListEntry) => ({ name: fileNameBytes(path), mode: mode & 0o777, mtimeMs })
 
-const addLink = async ({ sandbox, signal }: Call, { body, entry, path }: Item): Promise<void> => {
-  const { target } = await statFile(sandbox, path, { follow: false, signal })
+const addLink = async ({ body, entry, ahead }: Item): Promise<void> => {
+  const target = (await ahead)?.stat?.target
   if (typeof target === 'string') body.write(tarHeader({ ...common(entry), type: 'symlink', target: fileNameBytes(target) }))
 }
 
-const addFile = async ({ sandbox, signal, outgoing }: Call, { body, reading, entry, path }: Item): Promise<void> => {
+const addFile = async ({ sandbox, signal, outgoing }: Call, { body, reading, entry, path, ahead }: Item): Promise<void> => {
   let size = 0
+  const begin = (bytes: number): void => {
+    size = bytes
+    body.write(tarHeader({ ...common(entry), type: 'file', size }))
+  }
+  const small = await ahead
+  // One that has grown since it was listed is read as the large ones are.
+  if (small !== undefined && small.content.length === small.stat?.size) {
+    begin(small.content.length)
+    body.write(small.content)
+    return body.write(tarPadding(size))
+  }
   const sink = {
-    opened: (stat: FileStat) => {
-      size = stat.size
-      body.write(tarHeader({ ...common(entry), type: 'file', size }))
-    },
+    opened: (stat: FileStat) => begin(stat.size),
     data: (piece: Buffer) => {
       countRead(piece.length)
       body.write(piece)
