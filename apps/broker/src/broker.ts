@@ -206,7 +206,7 @@ async function run(
   const metrics = new Metrics(store)
   const inventory = new Inventory({ store, ledger, effects, log, now })
   const enrollment = new Enrollment(enrollToken, store.enrollTokens, now)
-  const proofs = new AgentProofs(() => issuer.issuer, monotonic)
+  const proofs = new AgentProofs({ challenges: store.challenges, issuer: () => issuer.issuer, now })
   const presence = new InstallPresence({ client, silence, silentAfterMs: settings.agentTimeout * 1000 })
   const registry = new AgentRegistry({
     ...{ store, keys, issuer, enrollment, profiles, silence, proofs, presence, log, now, exposed: isExposed(settings) },

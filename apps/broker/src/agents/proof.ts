@@ -1,43 +1,35 @@
 import { createPublicKey, randomBytes, verify } from 'node:crypto'
 import { type AgentChallenge, BoxofficeError, type RegisterAgentRequest, registrationStatement } from '@boxoffice/protocol'
+import type { ChallengeStore } from '../store/store.ts'
 
 /** A challenge is good for one registration within this time. */
 const CHALLENGE_MS = 60_000
-/** Only who holds the enroll token is given any. */
-const MAX_CHALLENGES = 10_000
+
+export type AgentProofsOptions = { challenges: ChallengeStore; issuer: () => string; now: () => number }
 
 /** Checks that a registration was signed by whoever has the key that it names [C-50]. */
 export class AgentProofs {
-  readonly #issuer: () => string
-  readonly #monotonic: () => number
-  readonly #challenges = new Map<string, number>()
+  readonly #options: AgentProofsOptions
 
-  /** `monotonic` in milliseconds. */
-  constructor(issuer: () => string, monotonic: () => number) {
-    this.#issuer = issuer
-    this.#monotonic = monotonic
+  constructor(options: AgentProofsOptions) {
+    this.#options = options
   }
 
-  challenge(): AgentChallenge {
-    const now = this.#monotonic()
-    // In the order in which they were given.
-    for (const [nonce, until] of this.#challenges) {
-      if (until > now && this.#challenges.size < MAX_CHALLENGES) break
-      this.#challenges.delete(nonce)
-    }
+  async challenge(): Promise<AgentChallenge> {
+    const { challenges, issuer, now } = this.#options
     const nonce = randomBytes(24).toString('base64url')
-    this.#challenges.set(nonce, now + CHALLENGE_MS)
-    return { issuer: this.#issuer(), nonce }
+    const at = now()
+    await challenges.give(nonce, at + CHALLENGE_MS, at)
+    return { issuer: issuer(), nonce }
   }
 
-  /** The public key that has signed; null when the registration brings no proof. 401 for one that does not hold. */
-  keyOf(request: RegisterAgentRequest): string | null {
+  /** The public key that has signed; null when the registration brings no proof. 409 for one that does not hold. */
+  async keyOf(request: RegisterAgentRequest): Promise<string | null> {
+    const { challenges, issuer, now } = this.#options
     const { proof } = request
     if (proof === undefined) return null
-    const until = this.#challenges.get(proof.nonce)
-    this.#challenges.delete(proof.nonce)
-    if (until === undefined || until <= this.#monotonic()) throw notProven('its challenge is unknown, used or older than 60 s')
-    if (!signed(request, proof, this.#issuer())) throw notProven('its signature does not hold')
+    if (!signed(request, proof, issuer())) throw notProven('its signature does not hold')
+    if (!(await challenges.take(proof.nonce, now()))) throw notProven('its challenge is unknown, used or older than 60 s')
     return proof.public_key
   }
 }

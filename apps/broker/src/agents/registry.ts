@@ -66,7 +66,7 @@ export class AgentRegistry {
   }
 
   /** What the next registration of whoever holds an enroll token has to sign. */
-  challenge(): AgentChallenge {
+  challenge(): Promise<AgentChallenge> {
     return this.#options.proofs.challenge()
   }
 
@@ -77,7 +77,7 @@ export class AgentRegistry {
   async register(enrollToken: string, request: RegisterAgentRequest, origin: Origin): Promise<RegisterAgentResponse> {
     const { store, keys, issuer, enrollment, proofs, presence, silence, log, now, tokenTtlSeconds } = this.#options
     const enrollTokenId = await enrollment.admit(enrollToken)
-    const publicKey = proofs.keyOf(request)
+    const publicKey = await proofs.keyOf(request)
     // Without one nothing would say that it is the install that has spent the token which comes again.
     if (enrollTokenId !== null && publicKey === null)
       throw new BoxofficeError('FORBIDDEN', 'this enroll token is for agents that have a key; update the agent')

@@ -44,7 +44,7 @@ export const agentRoutes = ({ registry, enrollment, isHeard }: AgentRoutesOption
     auth: 'enroll',
     admit: (credential) => enrollment.admit(credential).then(() => {}),
     responses: { 200: { description: 'A nonce, and for whom', schema: AgentChallenge } },
-    handle: () => ({ status: 200, json: registry.challenge() }),
+    handle: async () => ({ status: 200, json: await registry.challenge() }),
   }),
   defineRoute({
     method: 'POST',

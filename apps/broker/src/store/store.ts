@@ -16,6 +16,7 @@ export interface Store extends AsyncDisposable {
   readonly grants: GrantStore
   readonly agents: AgentStore
   readonly enrollTokens: EnrollTokenStore
+  readonly challenges: ChallengeStore
   readonly keys: KeyStore
   readonly audit: AuditStore
   readonly events: EventStore
@@ -256,6 +257,13 @@ export interface EnrollTokenStore {
   list(): Promise<EnrollTokenRecord[]>
   /** False when there is no such token, or it was revoked before. */
   revoke(id: string, now: number, audit: readonly AuditEntry[]): Promise<boolean>
+}
+
+/** What registrations have to sign; one that a broker has given is good at each broker of the database, once. */
+export interface ChallengeStore {
+  give(nonce: string, until: number, now: number): Promise<void>
+  /** False when it was never given, or is taken or too old. */
+  take(nonce: string, now: number): Promise<boolean>
 }
 
 export type KeyRole = 'operator' | 'user'

@@ -1,7 +1,7 @@
 import type { RegisterAgentRequest } from '@boxoffice/protocol'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { askChallenge, newAgentKey, proofBy, registrationOf } from '../support/agent-key.ts'
-import { startTestBroker, type TestBroker } from '../support/test-broker.ts'
+import { removeDir, startTestBroker, type TestBroker, tempDir } from '../support/test-broker.ts'
 
 let broker: TestBroker
 beforeEach(async () => {
@@ -68,6 +68,28 @@ describe('[C-50] the proof of a registration', () => {
     await broker.advance(60_001)
     expect(await statusOf(request)).toBe(409)
     expect(await statusOf(await proven())).toBe(200)
+  })
+
+  test('is good at the other one of two brokers, and once at both together', async () => {
+    const dataDir = tempDir()
+    const settings = { dataDir, sharedDataDir: true, apiKey: 'k'.repeat(40), enrollToken: 'enroll-token-of-two-brokers' }
+    await using parts = new AsyncDisposableStack()
+    parts.defer(() => removeDir(dataDir))
+    const [one, two] = [await startTestBroker(settings), await startTestBroker(settings)]
+    parts.defer(() => one.stop())
+    parts.defer(() => two.stop())
+    const at = (which: TestBroker, request: RegisterAgentRequest) => which.as(which.enrollToken).post('/v1/agents/register', request)
+    const signedFor = async (): Promise<RegisterAgentRequest> => ({
+      ...plain,
+      proof: proofBy(key, await askChallenge(one.url, one.enrollToken), plain),
+    })
+    const request = await signedFor()
+    expect((await at(two, request)).status).toBe(200)
+    // A replay, by whoever has seen it.
+    for (const which of [one, two]) expect((await at(which, request)).status).toBe(409)
+    const another = await signedFor()
+    const both = await Promise.all([at(two, another), at(one, another)])
+    expect(both.map(({ status }) => status).sort()).toEqual([200, 409])
   })
 
   const changes: [string, (request: RegisterAgentRequest) => RegisterAgentRequest][] = [

@@ -265,4 +265,9 @@ export const MIGRATIONS: readonly string[] = [
   ) STRICT, WITHOUT ROWID;
   ALTER TABLE agents ADD COLUMN enroll_token_id TEXT;
   `,
+  `
+  -- [C-50] Nonces that registrations have to sign, until they are taken; good at every broker.
+  CREATE TABLE agent_challenges (nonce TEXT PRIMARY KEY, until INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+  CREATE INDEX agent_challenges_until ON agent_challenges (until);
+  `,
 ]

@@ -3,6 +3,7 @@ import type { Store } from '../store.ts'
 import { sqliteAgents } from './agents.ts'
 import { sqliteAudit } from './audit.ts'
 import { sqliteBrokers } from './brokers.ts'
+import { sqliteChallenges } from './challenges.ts'
 import { openDatabase } from './database.ts'
 import { sqliteEndings } from './endings.ts'
 import { sqliteEnrollTokens } from './enroll-tokens.ts'
@@ -50,6 +51,7 @@ export async function openSqliteStore(path: string): Promise<Store> {
     grants: grants.store,
     agents: sqliteAgents(db, write, { audit: audit.append, enrollTokens }),
     enrollTokens: enrollTokens.store,
+    challenges: sqliteChallenges(db, write),
     keys: sqliteKeys(db, write, audit.append),
     audit: audit.store,
     events: events.store,
