@@ -1,10 +1,11 @@
 import { createPrivateKey } from 'node:crypto'
 import type { TestPlane } from '../../apps/agent/test/support/dataplane.ts'
-import { quiet } from '../../apps/agent/test/support/sandbox.ts'
+import { quiet, SUPERVISOR } from '../../apps/agent/test/support/sandbox.ts'
 import { AGENT_PUBLIC_KEY, ISSUER } from '../../apps/agent/test/support/tokens.ts'
 import { listen } from '../../apps/broker/src/http/server.ts'
 import { createAdmission } from '../../apps/broker/src/relay/admission.ts'
 import { Credentials } from '../../apps/broker/src/relay/credentials.ts'
+import type { PassOptions } from '../../apps/broker/src/relay/pass.ts'
 import { createRelay, type Relay } from '../../apps/broker/src/relay/relay.ts'
 import { relayPath } from '../../apps/broker/src/relay/target.ts'
 import type { PlacedSession } from '../../apps/broker/src/sessions/session.ts'
@@ -13,7 +14,7 @@ import { TokenIssuer } from '../../apps/broker/src/tokens/issuer.ts'
 import { sessionTokenVerifier } from '../../apps/broker/src/tokens/verifier.ts'
 
 /** The broker's relay, as the broker listens with it, before one dataplane under test. */
-export const startRelayFront = async ({ sandbox, issuer, origin, corsOrigins }: TestPlane) => {
+export const startRelayFront = async ({ sandbox, issuer, origin, corsOrigins }: TestPlane, pass: PassOptions = { path: SUPERVISOR }) => {
   const sandboxes = new Map([[sandbox.sessionId, sandbox.id]])
   const jwk = { ...issuer.jwks.keys[0], alg: 'EdDSA', use: 'sig' } as never
   const keys = {
@@ -48,6 +49,7 @@ export const startRelayFront = async ({ sandbox, issuer, origin, corsOrigins }: 
     corsOrigins,
     metrics: { observe: () => {}, refused: () => {} },
     log: quiet,
+    pass,
   })
   const nothing = { fetch: () => new Response(null, { status: 404 }) } as never
   const server = await listen(nothing, relay, { host: '127.0.0.1', port: 0, maxConnections: 8192 })

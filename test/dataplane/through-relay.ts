@@ -2,4 +2,4 @@ import { TestDataplane } from '../../apps/agent/test/support/dataplane.ts'
 import { startRelayFront } from './relay-front.ts'
 
 // The agent's dataplane tests run a second time with this as their set-up file: whatever they ask goes through the broker's relay.
-TestDataplane.front = startRelayFront
+TestDataplane.front = (plane) => startRelayFront(plane)

@@ -1,7 +1,7 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { chmod, copyFile, mkdir, open, readFile, realpath, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
+import { SHIPPED_SUPERVISORS } from '@boxoffice/node-http'
 import { BoxofficeError } from '@boxoffice/protocol'
 
 /** The agent's data directory, held by this process alone. */
@@ -69,15 +69,12 @@ const installIdOf = async (directory: string): Promise<string> => {
   return id
 }
 
-/** Where the set-up puts the binary, and where a build of one's own does. */
-const SHIPPED = ['../../../packages/supervisor/bin/supervisor', '../../../packages/supervisor/target/release/supervisor']
-
 /**
  * Copies the supervisor below the data directory, under a name of its content: sandboxes mount that file for as long as they
  * live, whatever happens to the installation.
  */
 const installSupervisor = async (directory: string, configured: string | undefined): Promise<string> => {
-  const candidates = configured === undefined ? SHIPPED.map((path) => fileURLToPath(new URL(path, import.meta.url))) : [configured]
+  const candidates = configured === undefined ? SHIPPED_SUPERVISORS : [configured]
   for (const candidate of candidates) {
     const content = await readFile(candidate).catch(() => undefined)
     if (content === undefined) continue

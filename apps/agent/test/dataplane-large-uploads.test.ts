@@ -6,9 +6,8 @@ import { Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { TLSSocket } from 'node:tls'
+import { canBeHeld, Mover } from '@boxoffice/node-http'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { canBeHeld } from '../src/http/held-body.ts'
-import { Mover } from '../src/supervisor/mover.ts'
 import { TestDataplane } from './support/dataplane.ts'
 import { eventually } from './support/eventually.ts'
 import { parentOf, processesWith } from './support/processes.ts'
@@ -166,7 +165,7 @@ describe('where bodies cannot be moved', () => {
 
   test('because a connection is just gone: nothing is thrown, nothing has been taken', async () => {
     const gone = (): Socket => new Socket().destroy()
-    const { moved } = new Mover(SUPERVISOR, { from: gone(), to: gone(), bytes: 1, patienceMs: 1000 })
+    const { moved } = new Mover(SUPERVISOR, { from: gone(), to: gone(), as: 'frames', bytes: 1, patienceMs: 1000 })
     expect(await moved).toBe('nothing')
   })
 

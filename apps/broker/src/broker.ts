@@ -1,5 +1,7 @@
 import { randomUUID } from 'node:crypto'
+import { existsSync } from 'node:fs'
 import { join } from 'node:path'
+import { SHIPPED_SUPERVISORS } from '@boxoffice/node-http'
 import { fromUnknown, PrincipalLimit, RateLimit } from '@boxoffice/protocol'
 import { authorizerOf } from './access/authorizers.ts'
 import { KeyService } from './access/key-service.ts'
@@ -302,7 +304,7 @@ async function run(
   if (!settings.sharedDataDir) await store.brokers.forget(null)
   const relay = createRelay({
     admission: createAdmission({ credentials, store, exposed: isExposed(settings) }),
-    ...{ corsOrigins: settings.corsOrigins, metrics, log, agentTls },
+    ...{ corsOrigins: settings.corsOrigins, metrics, log, agentTls, pass: moverOf(settings.relayMover) },
   })
   parts.defer(() => relay.close())
   await replayRevocations(store)
@@ -378,6 +380,13 @@ function oidcOf(
     claims: settings.oidcClaims,
     isOwnKey: (kid) => own.has(kid),
   })
+}
+
+/** Where there is none, large uploads pass through the broker as others do. */
+function moverOf(configured: string | false | undefined): { path: string } | undefined {
+  const candidates = configured === undefined ? SHIPPED_SUPERVISORS : configured === false ? [] : [configured]
+  const path = candidates.find((candidate) => existsSync(candidate))
+  return path === undefined ? undefined : { path }
 }
 
 async function readiness(store: Store, placement: Placement, probe: RelayProbe): Promise<RelayHealth> {

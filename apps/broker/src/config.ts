@@ -89,6 +89,10 @@ export const BrokerConfig = z.object({
   /** Of each listener. */
   maxConnections: z.coerce.number().int().min(16).default(8192),
   tls: z.object({ cert: z.string(), key: z.string() }).optional(),
+  /** The supervisor's binary, which moves large uploads to agents past this process. Default: the shipped one; false: none. */
+  relayMover: z
+    .union([z.literal(false), z.literal('false').transform(() => false as const), z.string().min(1)], { error: 'must be a path or false' })
+    .optional(),
   /** Live sessions per tenant. */
   maxSessions: z.coerce.number().int().min(1).default(1000),
   rateLimits: z

@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::mover::Shape;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -25,7 +26,7 @@ pub enum Parsed {
     Nursery(PathBuf, Vec<PathBuf>),
     Files,
     /// How many bytes, and how long none may move.
-    Move(u64, Duration),
+    Move(Shape, u64, Duration),
     Wrong(String),
 }
 
@@ -50,10 +51,11 @@ impl Config {
                     None => return Parsed::Wrong(format!("{name} needs a program")),
                 },
                 "--files" => return Parsed::Files,
-                "--move" => {
+                "--move" | "--pass" => {
+                    let shape = if name == "--move" { Shape::Frames } else { Shape::Bytes };
                     let mut number = || arguments.next()?.to_str()?.parse::<u64>().ok();
                     return match (number(), number()) {
-                        (Some(bytes), Some(patience)) => Parsed::Move(bytes, Duration::from_millis(patience)),
+                        (Some(bytes), Some(patience)) => Parsed::Move(shape, bytes, Duration::from_millis(patience)),
                         _ => Parsed::Wrong(format!("{name} needs a number of bytes and milliseconds")),
                     };
                 }
@@ -108,7 +110,9 @@ mod tests {
         assert!(matches!(parse("--nursery /a /b /c"), Parsed::Nursery(_, paths) if paths.len() == 2));
         assert!(matches!(parse("--nursery"), Parsed::Wrong(_)));
         assert!(matches!(parse("--files"), Parsed::Files));
-        assert!(matches!(parse("--move 7 500"), Parsed::Move(7, patience) if patience.as_millis() == 500));
+        let half_a_second = Duration::from_millis(500);
+        assert!(matches!(parse("--move 7 500"), Parsed::Move(Shape::Frames, 7, it) if it == half_a_second));
+        assert!(matches!(parse("--pass 7 500"), Parsed::Move(Shape::Bytes, 7, it) if it == half_a_second));
         assert!(matches!(parse("--move 7"), Parsed::Wrong(_)));
         assert!(matches!(parse("--move 7 -1"), Parsed::Wrong(_)));
         assert!(matches!(parse("--socket /s --workspace /w"), Parsed::Wrong(_)));

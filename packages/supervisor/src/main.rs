@@ -16,8 +16,8 @@ fn main() -> ExitCode {
         Parsed::Launch(order) => return end_of(launch(&order)),
         Parsed::Nursery(program, paths) => return end_of(nursery::keep(&program, &paths)),
         Parsed::Files => return end_of(files::serve()),
-        Parsed::Move(bytes, patience) => {
-            return mover::carry(bytes, patience)
+        Parsed::Move(shape, bytes, patience) => {
+            return mover::carry(shape, bytes, patience)
                 .map_or_else(|stop| ExitCode::from(stop as u8), |()| ExitCode::SUCCESS);
         }
         Parsed::Wrong(message) => {

@@ -1,8 +1,8 @@
-//! Takes the rest of a large upload from the client's connection to a channel, as `stdin` frames. The bytes stay in the
-//! kernel: neither we nor the agent look at them.
+//! Takes the rest of a large upload from the client's connection to a channel, as `stdin` frames, or, for the relay of a
+//! broker, to the connection of an agent as it is. The bytes stay in the kernel: neither we nor who starts us look at them.
 //!
-//! Descriptor 3 is the connection, 4 the channel. Both are the agent's too, which leaves them alone meanwhile, and both do
-//! not block.
+//! Descriptor 3 is the client's connection, 4 the other one. Both are our parent's too, which leaves them alone meanwhile,
+//! and both do not block.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -30,20 +30,29 @@ pub enum Stop {
     Broken = 7,
 }
 
+/// How the bytes are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// As `stdin` frames of a channel.
+    Frames,
+    Bytes,
+}
+
 struct Mover {
     from: OwnedFd,
     to: OwnedFd,
+    shape: Shape,
     patience: Duration,
     /// When a byte has moved last. Not each wait has the whole patience: something may always be ready, and never move.
     moved: Instant,
 }
 
 /// Moves exactly `bytes`; gives up when none moves for `patience`.
-pub fn carry(bytes: u64, patience: Duration) -> Result<(), Stop> {
-    // Nobody else would end us, and the sandbox would take us for the agent.
+pub fn carry(shape: Shape, bytes: u64, patience: Duration) -> Result<(), Stop> {
+    // Nobody else would end us, and the other side would take us for our parent.
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
     let (Ok(from), Ok(to)) = (sys::inherited(3), sys::inherited(4)) else { return Err(Stop::Untouched) };
-    Mover { from, to, patience, moved: Instant::now() }.run(bytes)
+    Mover { from, to, shape, patience, moved: Instant::now() }.run(bytes)
 }
 
 impl Mover {
@@ -59,7 +68,9 @@ impl Mover {
             let taken = self.take(&input, wanted, left == bytes)?;
             if promised == 0 {
                 promised = wanted;
-                self.announce(promised)?;
+                if self.shape == Shape::Frames {
+                    self.announce(promised)?;
+                }
             }
             self.give(&output, taken)?;
             promised -= taken;

@@ -19,9 +19,9 @@ struct Move {
     child: Child,
 }
 
-fn start_with(from: OwnedFd, to: OwnedFd, bytes: u64, patience_ms: u64) -> Child {
+fn start_with(mode: &str, from: OwnedFd, to: OwnedFd, bytes: u64, patience_ms: u64) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_supervisor"));
-    command.args(["--move", &bytes.to_string(), &patience_ms.to_string()]);
+    command.args([mode, &bytes.to_string(), &patience_ms.to_string()]);
     // SAFETY: between fork and exec only dup2 is called. The numbers are out of the way of what it duplicates.
     unsafe {
         command.pre_exec(move || {
@@ -36,6 +36,10 @@ fn start_with(from: OwnedFd, to: OwnedFd, bytes: u64, patience_ms: u64) -> Child
 }
 
 fn start(bytes: u64, patience_ms: u64) -> Move {
+    start_as("--move", bytes, patience_ms)
+}
+
+fn start_as(mode: &str, bytes: u64, patience_ms: u64) -> Move {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (agent, _) = listener.accept().unwrap();
@@ -43,7 +47,7 @@ fn start(bytes: u64, patience_ms: u64) -> Move {
     let (sandbox, channel) = (UnixStream::from(ours), UnixStream::from(theirs));
     agent.set_nonblocking(true).unwrap();
     channel.set_nonblocking(true).unwrap();
-    let child = start_with(agent.try_clone().unwrap().into(), channel.into(), bytes, patience_ms);
+    let child = start_with(mode, agent.try_clone().unwrap().into(), channel.into(), bytes, patience_ms);
     Move { client, agent, sandbox, child }
 }
 
@@ -94,6 +98,22 @@ fn moves_as_many_bytes_as_it_is_told_and_no_more() {
 }
 
 #[test]
+fn passes_bytes_as_they_are() {
+    for count in [1usize, (1 << 20) + 1, 37_000_003] {
+        let mut passing = start_as("--pass", count as u64, 60_000);
+        let body = bytes(count + 10);
+        let mut client = passing.client.try_clone().unwrap();
+        let sent = body.clone();
+        let writer = thread::spawn(move || client.write_all(&sent).unwrap());
+        let mut got = Vec::new();
+        passing.sandbox.read_to_end(&mut got).unwrap();
+        assert!(got == body[..count], "{count}");
+        writer.join().unwrap();
+        assert_eq!(passing.code(), 0);
+    }
+}
+
+#[test]
 fn says_which_side_has_ended() {
     let mut moving = start(1000, 60_000);
     moving.client.write_all(&bytes(999)).unwrap();
@@ -135,7 +155,7 @@ fn touches_nothing_where_the_kernel_cannot() {
     // A directory can be read by nobody.
     let (ours, theirs) = UnixStream::pair().unwrap();
     let directory = File::open("/").unwrap();
-    let mut child = start_with(directory.into(), theirs.into(), 10, 1000);
+    let mut child = start_with("--move", directory.into(), theirs.into(), 10, 1000);
     assert_eq!(child.wait().unwrap().code(), Some(3));
     // A process that another test is starting may hold the other end for a moment.
     ours.set_read_timeout(Some(std::time::Duration::from_secs(60))).unwrap();

@@ -1,6 +1,6 @@
 import { IncomingMessage } from 'node:http'
 import type { Readable } from 'node:stream'
-import { countRead } from '@boxoffice/node-http'
+import { canBeHeld, countRead, holdBody, LARGE_BODY_BYTES } from '@boxoffice/node-http'
 import { BoxofficeError } from '@boxoffice/protocol'
 import busboy from 'busboy'
 import { lookWhileGrowing } from '../disk/disk-floor.ts'
@@ -12,15 +12,11 @@ import { receiveArchive } from './archive-upload.ts'
 import { announcedLength } from './body.ts'
 import type { Call } from './call.ts'
 import { pathOf } from './file-paths.ts'
-import { canBeHeld, holdBody } from './held-body.ts'
 import { matchesTag } from './ranges.ts'
 import { sendJson } from './respond.ts'
 import { UPLOAD_STALL_MS } from './stalled-client.ts'
 import { tooLarge } from './too-large.ts'
 import { type UploadLimit, uploadLimit } from './upload-limit.ts'
-
-/** From here on the rest of a body goes to the sandbox by a process of its own: a start of that costs less than what it spares. */
-const LARGE_BYTES = 32 * 1024 * 1024
 
 /** `POST D/files/upload` [4-103]: raw body or multipart, one file or an archive. */
 export const upload = async (call: Call): Promise<void> => {
@@ -133,7 +129,7 @@ export const store = async (
     }
     const room = channel.write(chunk)
     const rest = (options.size ?? 0) - bytes
-    if (move === 'possible' && body instanceof IncomingMessage && rest >= LARGE_BYTES && channel.movable && canBeHeld(body))
+    if (move === 'possible' && body instanceof IncomingMessage && rest >= LARGE_BODY_BYTES && channel.movable && canBeHeld(body))
       return void moveRest(body, rest).catch(sent.reject)
     if (room) return
     body.pause()

@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net'
+import { type Moved, Mover } from '@boxoffice/node-http'
 import type { ConnectionRole } from './connection.ts'
 import type { Channel, ChannelHandler } from './link.ts'
-import { type Moved, Mover } from './mover.ts'
 import { encodeDataHeader, encodeFrame, FRAME, MAX_DATA_BYTES, WireViolation } from './wire.ts'
 
 /** Stdin that nobody will read is not worth keeping a connection for: above this the channel is closed instead of reused. */
@@ -146,7 +146,7 @@ class Lease implements Channel {
   move(from: Socket, bytes: number, patienceMs: number): Promise<Moved> {
     if (this.over || this.#socket.destroyed) return Promise.resolve('sink')
     if (from.destroyed) return Promise.resolve('source')
-    this.#mover = new Mover(this.#supervisorPath, { from, to: this.#socket, bytes, patienceMs })
+    this.#mover = new Mover(this.#supervisorPath, { from, to: this.#socket, as: 'frames', bytes, patienceMs })
     return this.#mover.moved
   }
 

@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net'
+import type { Moved } from '@boxoffice/node-http'
 import type { KillCause } from '@boxoffice/protocol'
-import type { Moved } from './mover.ts'
 
 /** How a process ended, as the supervisor says it (WIRE.md, `exit`). */
 export type SupervisorExit = {

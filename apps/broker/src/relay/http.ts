@@ -1,11 +1,12 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { countRead, finish, hasBody, hasUnread } from '@boxoffice/node-http'
+import { countRead, finish, hasBody, hasUnread, holdBody } from '@boxoffice/node-http'
 import { BoxofficeError } from '@boxoffice/protocol'
 import type { Passage } from './admission.ts'
 import { AnswerReader } from './answer.ts'
 import { type AnswerHead, saysClose } from './answer-head.ts'
 import type { Borrowed, Connections } from './connections.ts'
 import { requestHead, toClient } from './headers.ts'
+import { canPass, Pass, type PassOptions } from './pass.ts'
 import type { ReadBuffer } from './read-buffers.ts'
 import { dialing } from './upstream.ts'
 
@@ -17,12 +18,16 @@ export type Exchange = {
   path: string
   requestId: string
   connections: Connections
+  /** How large bodies pass by this process; undefined: not at all. */
+  pass?: PassOptions | undefined
 }
 
 /** Towards a client that reads slowly the agent is not read above this. */
 const HIGH_WATER_BYTES = 256 * 1024
 /** Up to this a body goes out in one piece with its head. */
 const WITH_HEAD_BYTES = 64 * 1024
+/** An agent that took no more of a body has said why, or its connection has ended, within this. */
+const REASON_WITHIN_MS = 5000
 
 /**
  * One request to the agent and its answer back, as bytes that nobody looks into beyond their framing. Rejects while the answer has
@@ -65,6 +70,8 @@ class Forwarding {
   #sent = false
   #over = false
   #stopSending: (() => void) | undefined
+  /** What is left of the body goes by it. */
+  #pass: Pass | undefined
 
   constructor(exchange: Exchange, borrowed: Borrowed, answered: { resolve: () => void; reject: (error: BoxofficeError) => void }) {
     this.#exchange = exchange
@@ -101,16 +108,30 @@ class Forwarding {
 
   /** The client is gone. */
   abort(): void {
+    this.#pass?.kill()
     if (!this.#over) this.#borrowed.connection.destroy()
   }
 
   #stream(chunked: boolean): void {
     const { incoming } = this.#exchange
     const { socket } = this.#borrowed.connection
-    const drained = (): void => void incoming.resume()
+    let passes = this.#exchange.pass
+    let rest = chunked ? 0 : Number(incoming.headers['content-length'])
+    const drained = (): void => {
+      if (this.#pass === undefined) incoming.resume()
+    }
     const onData = (chunk: Buffer): void => {
       countRead(chunk.length)
       writeBody(socket, chunk, chunked)
+      rest -= chunk.length
+      if (passes !== undefined && canPass(incoming, socket, rest)) {
+        const options = passes
+        passes = undefined
+        void this.#passRest(options, rest).then((isWorthAnotherTry) => {
+          if (isWorthAnotherTry) passes = options
+        })
+        return
+      }
       if (socket.writableLength > HIGH_WATER_BYTES) incoming.pause()
     }
     const stop = (): void => {
@@ -127,10 +148,41 @@ class Forwarding {
     this.#stopSending = stop
   }
 
+  /** True when it has not begun, and may at another piece of the body. */
+  async #passRest(options: PassOptions, rest: number): Promise<boolean> {
+    const { incoming } = this.#exchange
+    const { socket } = this.#borrowed.connection
+    const held = await holdBody(incoming)
+    if (held === undefined) return true
+    if (this.#over || this.#answer.head !== undefined || socket.destroyed) {
+      held.resume()
+      return false
+    }
+    const pass = new Pass(options, { held, agent: socket, rest })
+    this.#pass = pass
+    const moved = await pass.moved()
+    if (moved === 'all') {
+      this.#stopSending?.()
+      this.#sent = true
+      return false
+    }
+    if (moved === 'nothing') this.#pass = undefined
+    // Bytes between are lost, so no more of them follow.
+    else this.#stopSending?.()
+    // What is not wanted any more is read, too: many clients read an answer only when they have sent everything.
+    held.resume()
+    if (moved === 'nothing' || this.#over) return false
+    if (moved === 'source') held.socket.destroy()
+    else if (moved === 'sink') setTimeout(() => this.#failUnanswered(), REASON_WITHIN_MS).unref()
+    else this.#onFailed(new Error(`the body was not moved: ${moved}`))
+    return false
+  }
+
   #onHead(head: AnswerHead, whole: Buffer | undefined, buffer: ReadBuffer): void {
     const { incoming, outgoing, requestId } = this.#exchange
     const headers = toClient(head, requestId)
-    const unread = hasUnread(incoming)
+    // Where the next request of the client begins, nobody knows who has not read the body.
+    const unread = this.#pass !== undefined || hasUnread(incoming)
     if (unread) headers.push('connection', 'close')
     outgoing.writeHead(head.status, headers)
     this.#answered.resolve()
@@ -139,7 +191,7 @@ class Forwarding {
     this.#leave(head)
     if (unread || whole.length > WITH_HEAD_BYTES) {
       this.#onPiece(whole, buffer)
-      finish(incoming, outgoing)
+      this.#finish()
       return
     }
     // As a string it goes out in one piece with the head.
@@ -162,22 +214,36 @@ class Forwarding {
   #onEnd(): void {
     this.#over = true
     this.#leave(this.#answer.head as AnswerHead)
-    finish(this.#exchange.incoming, this.#exchange.outgoing)
+    this.#finish()
+  }
+
+  #finish(): void {
+    const { incoming, outgoing } = this.#exchange
+    if (this.#pass === undefined) return finish(incoming, outgoing)
+    void this.#pass.settle().then((moved) => {
+      if (moved === 'all') outgoing.end()
+      else finish(incoming, outgoing)
+    })
   }
 
   /** Answered before the whole body was taken: what is left of it goes nowhere. */
   #leave(head: AnswerHead): void {
     this.#stopSending?.()
     const { connection: used, giveBack } = this.#borrowed
-    const reusable = this.#sent && head.framing.type !== 'close' && !saysClose(head)
+    const reusable = this.#sent && this.#pass === undefined && head.framing.type !== 'close' && !saysClose(head)
     if (reusable) giveBack(head.keepAliveSeconds)
     else used.destroy()
+  }
+
+  #failUnanswered(): void {
+    if (this.#answer.head === undefined) this.#onFailed(new Error('the agent took no more'))
   }
 
   #onFailed(cause: unknown): void {
     if (this.#over) return
     this.#over = true
     this.#stopSending?.()
+    this.#pass?.kill()
     this.#borrowed.connection.destroy()
     if (this.#answer.head === undefined) this.#answered.reject(broken(cause))
     else this.#exchange.outgoing.destroy()

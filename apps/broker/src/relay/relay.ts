@@ -10,11 +10,19 @@ import { unauthenticated } from './credentials.ts'
 import { refuseRetargeting } from './headers.ts'
 import { forward } from './http.ts'
 import type { RelayMetrics } from './metrics.ts'
+import type { PassOptions } from './pass.ts'
 import { refuse } from './respond.ts'
 import { createRelaySockets } from './sockets.ts'
 import { isAlias, isRelayed, noRoute, parseTarget, sandboxPath } from './target.ts'
 
-export type RelayOptions = { admission: Admission; corsOrigins: readonly string[]; metrics: RelayMetrics; log: Log; agentTls?: AgentTls }
+export type RelayOptions = {
+  admission: Admission
+  corsOrigins: readonly string[]
+  metrics: RelayMetrics
+  log: Log
+  agentTls?: AgentTls
+  pass?: PassOptions | undefined
+}
 
 /**
  * The dataplane through the broker (contract 3.11): same paths, same frames, for a server of `node:http` that belongs to the caller.
@@ -33,7 +41,7 @@ export interface Relay {
   close(): void
 }
 
-export function createRelay({ admission, corsOrigins, metrics, log, agentTls }: RelayOptions): Relay {
+export function createRelay({ admission, corsOrigins, metrics, log, agentTls, pass }: RelayOptions): Relay {
   const connections = createConnections(agentTls)
   const origins = createOrigins(corsOrigins)
   const sockets = createRelaySockets({ admission, origins, connections, metrics, log })
@@ -48,7 +56,7 @@ export function createRelay({ admission, corsOrigins, metrics, log, agentTls }: 
     const passage = await admission.admit(sessionId, token)
     markAuthenticated(incoming.socket, holderOf(passage))
     if (path === undefined) throw noRoute()
-    await forward({ incoming, outgoing, passage, requestId, connections, path: sandboxPath(passage.session.sandboxId, path, query) })
+    await forward({ incoming, outgoing, passage, requestId, connections, pass, path: sandboxPath(passage.session.sandboxId, path, query) })
   }
 
   const fail = (incoming: IncomingMessage, outgoing: ServerResponse, requestId: string, thrown: unknown): void => {

@@ -40,6 +40,7 @@ export const BROKER_FLAGS: readonly Flag[] = [
   ['--oidc-tenant <tenant>', 'of tokens whose claims name none; default default'],
   ['--oidc-claims <json>', 'names of claims: principal (default sub), tenant, role, rights, actor_type'],
   ['--allow-private-urls', 'authorizer and JWKS may be at addresses that are not public'],
+  ['--relay-mover <file>', 'the supervisor that moves large uploads past the broker, or false; default: the one that ships'],
   ['--shared-data-dir', 'several brokers may use one data directory'],
   ['--log-level <level>', 'silent, error, warn, info, debug or trace; default info'],
 ]

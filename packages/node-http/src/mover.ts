@@ -7,8 +7,11 @@ import type { Socket } from 'node:net'
  */
 export type Moved = 'all' | 'nothing' | 'source' | 'sink' | 'stalled' | 'broken'
 
-/** Exit codes of `supervisor --move` (WIRE.md). */
-const OUTCOMES: Readonly<Record<number, Moved>> = { 0: 'all', 3: 'nothing', 4: 'source', 5: 'sink', 6: 'stalled' }
+/** Exit codes of `supervisor --move` and `--pass` (WIRE.md); 2 is that of one which does not know them yet. */
+const OUTCOMES: Readonly<Record<number, Moved>> = { 0: 'all', 2: 'nothing', 3: 'nothing', 4: 'source', 5: 'sink', 6: 'stalled' }
+
+/** From so many bytes on, the rest of a body is worth the start of a process. */
+export const LARGE_BODY_BYTES = 32 * 1024 * 1024
 
 /** A client needs nothing but patience to keep one; what comes beyond them passes through the agent. */
 const MAX_MOVERS = 16
@@ -16,8 +19,10 @@ const MAX_MOVERS = 16
 export type Move = {
   /** Nobody reads it meanwhile. */
   from: Socket
-  /** A channel to which nobody writes meanwhile; everything written before has left. */
+  /** Nobody writes to it meanwhile; everything written before has left. */
   to: Socket
+  /** As `stdin` frames of a channel, or as they are. */
+  as: 'frames' | 'bytes'
   bytes: number
   /** Given up when nothing moves for so long. */
   patienceMs: number
@@ -51,8 +56,8 @@ export class Mover {
   }
 }
 
-const start = (supervisorPath: string, { from, to, bytes, patienceMs }: Move): ChildProcess => {
-  const child = spawn(supervisorPath, ['--move', String(bytes), String(patienceMs)], {
+const start = (supervisorPath: string, { from, to, as, bytes, patienceMs }: Move): ChildProcess => {
+  const child = spawn(supervisorPath, [as === 'frames' ? '--move' : '--pass', String(bytes), String(patienceMs)], {
     // Not as 0 to 2: there they would be made to block, and they stay ours too.
     stdio: ['ignore', 'ignore', 'ignore', from, to],
     env: {},
