@@ -238,8 +238,8 @@ describe('a stranger at the door', () => {
 
   const commands: [args: string[], line: RegExp, code: number][] = [
     [['exec'], /^boxoffice: no command/, 125],
-    [['exec', '--thread', LONG, '--', 'true'], /^boxoffice: thread_id: must be at most 256 .*request req_/, 125],
-    [['exec', '--profile', 'nope', '--', 'true'], /^boxoffice: profile: there is no profile "nope"/, 125],
+    [['exec', '--thread', LONG, '--', 'true'], /^boxoffice: --thread: must be at most 256 .*request req_/, 125],
+    [['exec', '--profile', 'nope', '--', 'true'], /^boxoffice: --profile: there is no profile "nope"/, 125],
     [['exec', '--api-key', 'secret\nkey', '--', 'true'], /^boxoffice: apiKey: must be printable ASCII(?!.*secret)/, 125],
     [['exec', '--broker', 'nonsense', '--', 'true'], /^boxoffice: broker \(--broker, BOXOFFICE_URL\): must be/, 125],
     [['exec', '--nope'], /^boxoffice: unknown option '--nope'/, 125],

@@ -35,4 +35,5 @@ const usageLine = (message: string): string =>
   `boxoffice: ${message
     .replace(/^error: /, '')
     .trim()
-    .replace(/\s*\n\s*/g, ' ')}; --help shows what there is\n`
+    .replace(/\s*\n\s*/g, ' ')
+    .replace(/\.$/, '')}; --help shows what there is\n`

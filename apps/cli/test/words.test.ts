@@ -24,6 +24,34 @@ describe('errors are said in words of the command line', () => {
     expect((await boxoffice('ls', 'demo')).stderr).toContain('(the files of thread "demo": `boxoffice ls demo:`)')
   })
 
+  test('the name of a thread where a file, a sandbox or a session is asked for', async () => {
+    await boxoffice('exec', '--', 'true')
+    expect(await boxoffice('ls', 'demo')).toMatchObject({
+      ...{ code: 1, stderr: 'boxoffice: thread "default" has no file "demo" (the files of thread "demo": `boxoffice ls demo:`)\n' },
+    })
+    expect((await boxoffice('cp', '/etc/hostname', 'demo')).stderr).toMatch(
+      /both are here: a thread has a colon behind it, as in default:\n$/,
+    )
+    expect(await boxoffice('sessions', 'release', 'demo')).toMatchObject({
+      ...{ code: 1, stderr: 'boxoffice: "demo" is no session\'s id; `boxoffice sessions` lists them (ssn_…)\n' },
+    })
+    // One that has ended, or never was, is as it should be.
+    expect((await boxoffice('sessions', 'release', 'ssn_gone')).code).toBe(0)
+  })
+
+  test.each([
+    [['exec', '--thread', '', '--', 'true'], /^boxoffice: --thread: must not be empty \(/],
+    [['sessions', '--state', 'weird'], /^boxoffice: --state: must be one of provisioning, /],
+    [['keys', 'create', '--principal', 'p', '--role', 'king', 'n'], /Allowed choices are user, operator; --help shows what there is\n$/],
+    [['up', '--provider', 'podman'], /^boxoffice: --provider: must be one of auto, docker, local\n$/],
+    [['up', '--data-dir', import.meta.filename], /words\.test\.ts is below or is itself a file, not a directory; choose another\n$/],
+    [['up', '--data-dir', `${import.meta.filename}/x`], /\.ts\/x is below or is itself a file, not a directory; choose another\n$/],
+  ])('%j', async (args, message) => {
+    const { code, stderr } = await boxoffice(...args)
+    expect(code).toBeGreaterThan(0)
+    expect(stderr).toMatch(message)
+  })
+
   test('a profile that there is not', async () => {
     const { code, stderr } = await boxoffice('exec', '--profile', 'huge', '--', 'true')
     expect(code).toBe(125)

@@ -5,11 +5,15 @@ import { BoxofficeError, SUBPROTOCOL_BEARER_PREFIX } from '@boxoffice/protocol'
 export function tokenOf({ authorization, 'x-api-key': apiKey }: IncomingHttpHeaders): string | undefined {
   const bearer = authorization === undefined ? undefined : /^bearer +(\S+)$/i.exec(authorization)?.[1]
   if (authorization !== undefined && bearer === undefined) throw unauthenticated('Authorization must be "Bearer <session token>"')
-  if (apiKey === undefined) return bearer
-  if (typeof apiKey !== 'string' || (bearer !== undefined && bearer !== apiKey))
+  if (apiKey !== undefined && (typeof apiKey !== 'string' || (bearer !== undefined && bearer !== apiKey)))
     throw unauthenticated('Authorization and X-Api-Key differ; send one')
-  return apiKey
+  const token = bearer ?? apiKey
+  if (token?.startsWith(API_KEY_PREFIX))
+    throw unauthenticated('this is an API key; the routes of a sandbox take the session token that POST /v1/sandbox/sessions gives for it')
+  return token
 }
+
+const API_KEY_PREFIX = 'bxo_'
 
 /** The subprotocols that the client of a WebSocket offers. */
 export const offeredProtocols = (headers: IncomingHttpHeaders): string[] =>

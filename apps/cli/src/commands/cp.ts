@@ -18,9 +18,8 @@ export const cpCommand = (): Command =>
 const cp = async (source: string, target: string, flags: ConnectionFlags & SandboxFlags): Promise<void> => {
   const [from, to] = [parseLocation(source), parseLocation(target)]
   if (from.kind === to.kind) {
-    throw new UsageError(
-      `one of the two must be in a sandbox (THREAD:PATH) and the other here; both are ${from.kind === 'local' ? 'here' : 'in a sandbox'}`,
-    )
+    const both = from.kind === 'local' ? 'here: a thread has a colon behind it, as in default:' : 'in a sandbox'
+    throw new UsageError(`one of the two must be in a sandbox (THREAD:PATH) and the other here; both are ${both}`)
   }
   using client = connectTo(flags)
   const controller = new AbortController()

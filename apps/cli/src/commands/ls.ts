@@ -3,6 +3,7 @@ import { Command } from 'commander'
 import { type ConnectionFlags, connectTo, withConnection } from '../settings/connection.ts'
 import { findSession } from '../settings/open-session.ts'
 import { type SandboxFlags, withThread } from '../settings/sandbox.ts'
+import { UsageError } from '../settings/usage-error.ts'
 import { printJson, table } from '../terminal/output.ts'
 import { locate } from '../transfer/locate.ts'
 import { parseLocation } from '../transfer/location.ts'
@@ -26,7 +27,10 @@ const ls = async (where: string, flags: LsFlags): Promise<void> => {
   const forgotten =
     location.kind === 'local' && where !== '.' ? ` (the files of thread ${JSON.stringify(where)}: \`boxoffice ls ${where}:\`)` : ''
   const { files: tree } = await findSession(client, thread, forgotten)
-  const files = await list(tree, path || '.', flags)
+  const files = await list(tree, path || '.', flags).catch((error: unknown) => {
+    if (forgotten === '' || !isCode(error, 'FILE_NOT_FOUND')) throw error
+    throw new UsageError(`thread ${JSON.stringify(thread)} has no file ${JSON.stringify(path)}${forgotten}`)
+  })
   if (flags.json) return printJson({ files })
   const rows = files.map(({ type, mode, size, mtime, path }) => [
     mode,

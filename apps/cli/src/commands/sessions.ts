@@ -1,5 +1,6 @@
 import { Command } from 'commander'
 import { type ConnectionFlags, connectTo, withConnection } from '../settings/connection.ts'
+import { UsageError } from '../settings/usage-error.ts'
 import { printJson, table } from '../terminal/output.ts'
 
 type SessionsFlags = ConnectionFlags & { json?: boolean; state?: string }
@@ -34,6 +35,8 @@ const listSessions = async (flags: SessionsFlags): Promise<void> => {
 }
 
 const releaseSession = async (id: string, flags: ConnectionFlags & { keepWorkspace?: boolean }, command: Command): Promise<void> => {
+  // One that has ended is as it should be; the name of a thread is not.
+  if (!id.startsWith('ssn_')) throw new UsageError(`${JSON.stringify(id)} is no session's id; \`boxoffice sessions\` lists them (ssn_…)`)
   using client = connectTo(command.optsWithGlobals<ConnectionFlags>())
   await client.sessions.release(id, { keepWorkspace: flags.keepWorkspace ?? false })
 }

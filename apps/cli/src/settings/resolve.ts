@@ -57,8 +57,12 @@ const check = (schema: z.ZodType, { value, from }: Found): unknown => {
   if (range !== undefined) throw new UsageError(`${from}: ${JSON.stringify(value)} is not ${range}`)
   const issue = schema.safeParse(readings[0]).error?.issues[0]
   const where = issue?.path.length ? `${issue.path.join('.')}: ` : ''
-  throw new UsageError(`${from}: ${where}${issue?.message ?? 'not valid'}`)
+  throw new UsageError(`${from}: ${where}${issue === undefined ? 'not valid' : wrong(issue)}`)
 }
+
+/** What is wrong with a value; zod's own words for a choice are those of a programmer. */
+const wrong = (issue: z.core.$ZodIssue): string =>
+  issue.code === 'invalid_value' && issue.message.startsWith('Invalid ') ? `must be one of ${issue.values.join(', ')}` : issue.message
 
 /** A text that is a number, as that; an empty one or `true` is none. */
 const numbersOf = (text: string): number[] => (text.trim() !== '' && Number.isFinite(Number(text)) ? [Number(text)] : [])

@@ -103,9 +103,9 @@ const dataDirOf = (given: unknown): string => {
   try {
     makeDirectory(path)
   } catch (error) {
-    throw new UsageError(
-      `data_dir (--data-dir, BOXOFFICE_DATA_DIR): ${path} cannot be made (${(error as NodeJS.ErrnoException).code}); choose another`,
-    )
+    const { code } = error as NodeJS.ErrnoException
+    const why = code === 'EEXIST' || code === 'ENOTDIR' ? 'is below or is itself a file, not a directory' : `cannot be made (${code})`
+    throw new UsageError(`data_dir (--data-dir, BOXOFFICE_DATA_DIR): ${path} ${why}; choose another`)
   }
   return path
 }
