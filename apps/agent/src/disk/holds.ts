@@ -17,6 +17,8 @@ type Hold<S> = {
   reasons: Set<HoldReason>
   /** What it took when it was held, in bytes. */
   taken: number
+  /** Its processes can be seen. */
+  seen: boolean
   /** Stopped by somebody else before; they stay so. */
   stoppedBefore: ReadonlySet<number>
   emptySince: number | undefined
@@ -65,11 +67,20 @@ export class Holds<S extends Stoppable> {
         known.reasons.add(reason)
         return
       }
-      const others = (await sandbox.inside())?.others ?? []
+      const inside = await sandbox.inside()
+      const others = inside?.others ?? []
       if (!this.#isThere(sandbox)) return
       const stoppedBefore = new Set(adopted ? [] : others.filter((pid) => stateOfPid(pid) === 'stopped'))
       const off = sandbox.onEnd(() => this.#drop(sandbox))
-      this.#held.set(sandbox, { sandbox, reasons: new Set([reason]), taken, stoppedBefore, emptySince: undefined, off })
+      this.#held.set(sandbox, {
+        sandbox,
+        reasons: new Set([reason]),
+        taken,
+        seen: inside !== undefined,
+        stoppedBefore,
+        emptySince: undefined,
+        off,
+      })
       sandbox.held = reason
       // First what a restart must know.
       this.#save()
@@ -131,7 +142,10 @@ export class Holds<S extends Stoppable> {
 
   async #end(hold: Hold<S>, reason: HoldReason, why: string): Promise<void> {
     const { sandbox, reasons } = hold
-    if (!reasons.delete(reason)) return
+    if (!reasons.has(reason)) return
+    // While it sleeps nothing can be let go, and nobody would do it later.
+    if (reasons.size === 1 && hold.seen && (await sandbox.inside()) === undefined) return
+    reasons.delete(reason)
     const [other] = reasons
     if (other !== undefined) {
       sandbox.held = other

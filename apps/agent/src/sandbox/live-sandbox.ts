@@ -328,7 +328,8 @@ export class LiveSandbox implements Sandbox {
   /** The broker's last report may be older than work that has come since. */
   #refuseIfBusy(): void {
     const { running, attached } = this.activity.snapshot()
-    if (running > 0 || attached > 0)
+    // The end of a hold has to find its processes awake.
+    if (running > 0 || attached > 0 || this.held !== undefined)
       throw new BoxofficeError('BINDING_CONFLICT', 'the sandbox is in use; it is not suspended while work runs')
   }
 

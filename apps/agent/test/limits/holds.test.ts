@@ -40,8 +40,10 @@ class Sandbox implements Stoppable {
     return pid
   }
 
+  asleep = false
+
   inside() {
-    return Promise.resolve({ supervisor: process.pid, others: [...this.pids] })
+    return Promise.resolve(this.asleep ? undefined : { supervisor: process.pid, others: [...this.pids] })
   }
 
   onEnd(listener: () => void): () => void {
@@ -106,6 +108,22 @@ test('the one that took most is killed', async () => {
   await holds.killGreatest()
   await becomes(pids[1], 'gone')
   expect(stateOfPid(pids[0])).toBe('stopped')
+})
+
+test('one that sleeps is let go when it is awake', async () => {
+  const { holds } = holdsOf()
+  const sandbox = new Sandbox('one')
+  const pid = await sandbox.start()
+  await holds.hold(sandbox, 'disk_low')
+  await becomes(pid, 'stopped')
+  sandbox.asleep = true
+  await holds.releaseAll('disk_low')
+  await holds.keep()
+  expect([stateOfPid(pid), holds.size]).toEqual(['stopped', 1])
+  sandbox.asleep = false
+  await holds.releaseAll('disk_low')
+  await becomes(pid, 'running')
+  expect(sandbox.held).toBeUndefined()
 })
 
 test('a sandbox that ends is held no more', async () => {
