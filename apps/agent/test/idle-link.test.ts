@@ -5,6 +5,7 @@ import { connect, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
+import { AwakeLinks } from '../src/supervisor/awake-links.ts'
 import type { SupervisorLink } from '../src/supervisor/link.ts'
 import { createSupervisorLink } from '../src/supervisor/supervisor-link.ts'
 import { encodeFrame, FRAME, FrameDecoder } from '../src/supervisor/wire.ts'
@@ -25,7 +26,7 @@ const socketsOf = (directory: string): number =>
 const idle = (directory: string, left = 1): Promise<void> => eventually(() => expect(socketsOf(directory)).toBe(left))
 
 const startIdle = async (): Promise<TestSandbox> => {
-  const sandbox = await TestSandbox.start({}, SUPERVISOR, IDLE_MS)
+  const sandbox = await TestSandbox.start({}, SUPERVISOR, { idleMs: IDLE_MS })
   await idle(sandbox.directory)
   return sandbox
 }
@@ -54,6 +55,22 @@ test('a command that goes on keeps its own connection alone, and ends as any oth
   expect((await run(sandbox, 'touch over; echo beside')).stdout).toBe('beside\n')
   expect(await long.ended).toMatchObject({ stdout: 'over\n', code: 0 })
   await idle(sandbox.directory)
+})
+
+test('with few descriptors the sandbox that was used first rests before its time, and what it runs goes on', async () => {
+  const options = { idleMs: 600_000, awake: new AwakeLinks(0) }
+  const sandboxes = await Promise.all(Array.from({ length: 5 }, () => TestSandbox.start({}, SUPERVISOR, options)))
+  try {
+    const [first, ...others] = sandboxes as [TestSandbox, ...TestSandbox[]]
+    const long = await start(first.link, 'cat over; while [ ! -e over ]; do sleep 0.05; done; echo over')
+    for (const sandbox of others) expect((await run(sandbox, 'echo there')).stdout).toBe('there\n')
+    await idle(first.directory, 2)
+    for (const sandbox of others) expect(socketsOf(sandbox.directory)).toBeGreaterThan(LISTENER_AND_CONTROL)
+    expect((await run(first, 'touch over; echo beside')).stdout).toBe('beside\n')
+    expect((await long.ended).stdout).toBe('over\n')
+  } finally {
+    for (const sandbox of sandboxes) await sandbox[Symbol.asyncDispose]()
+  }
 })
 
 test('an agent that starts again finds a sandbox that was idle', async () => {
@@ -109,7 +126,7 @@ const exitOf = (id: string): object => ({
 
 const withLink = async (work: (link: SupervisorLink, directory: string) => Promise<void>): Promise<void> => {
   const directory = await mkdtemp(join(tmpdir(), 'boxoffice-idle-link-'))
-  const options = { onSecret: () => {}, supervisorPath: SUPERVISOR, log: quiet, idleMs: IDLE_MS }
+  const options = { onSecret: () => {}, supervisorPath: SUPERVISOR, log: quiet, idleMs: IDLE_MS, awake: new AwakeLinks(20_000) }
   const link = await createSupervisorLink({ socketPath: join(directory, 'link.sock'), ...options })
   try {
     await work(link, directory)

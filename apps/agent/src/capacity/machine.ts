@@ -9,7 +9,7 @@ export type Machine = { descriptors: Reading; pids: Reading; memory: Reading }
 
 /** Gives what reads the machine. Limits are read here, once: none of them changes while a process runs. */
 export const openMachine = (): (() => Machine) => {
-  const files = Number(/^Max open files\s+(\d+)/m.exec(read('/proc/self/limits'))?.[1] ?? Number.POSITIVE_INFINITY)
+  const files = descriptorLimit()
   const tasks = Math.min(numberIn('/proc/sys/kernel/pid_max'), numberIn('/proc/sys/kernel/threads-max'))
   const groups = { pids: pidGroups(), memory: memoryGroups() }
   return () => ({
@@ -18,6 +18,10 @@ export const openMachine = (): (() => Machine) => {
     memory: tightest([memoryOfMachine(), ...groups.memory()]),
   })
 }
+
+/** How many files this process may have open. */
+export const descriptorLimit = (): number =>
+  Number(/^Max open files\s+(\d+)/m.exec(read('/proc/self/limits'))?.[1] ?? Number.POSITIVE_INFINITY)
 
 const tightest = ([first, ...others]: [Reading, ...Reading[]]): Reading =>
   others.reduce((least, one) => (one.limit - one.used < least.limit - least.used ? one : least), first)

@@ -9,9 +9,11 @@ import {
   sameMounts,
   type WorkspaceUsage,
 } from '@boxoffice/protocol'
+import { descriptorLimit } from '../capacity/machine.ts'
 import { prepareMounts } from '../mounts/plan.ts'
 import { workspaceUsage } from '../mounts/workspace-usage.ts'
 import type { Provider, SandboxHandle } from '../providers/provider.ts'
+import { AwakeLinks } from '../supervisor/awake-links.ts'
 import { createSupervisorLink } from '../supervisor/supervisor-link.ts'
 import type { Journal } from '../uplink/journal.ts'
 import { AGENT_STOPPED, type EndCause, type EndReason, endError, lostError, REMADE, recoveringError } from './end.ts'
@@ -84,6 +86,7 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
   const ending = new Map<string, { file: SandboxFile; ending: { kept: boolean; ended: Promise<void> } }>()
   const lostListeners = new Set<(report: SandboxReport) => void>()
   const closing = new AbortController()
+  const awake = new AwakeLinks(descriptorLimit())
 
   const onLost = (sandbox: LiveSandbox): void => {
     log.warn({ sandbox_id: sandbox.id, session_id: sandbox.file.session_id, reason: sandbox.lost?.reason }, 'sandbox lost')
@@ -108,7 +111,7 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
       provider,
       listen(secretHash, onSecret) {
         const { supervisorPath } = options
-        const of = { server: listening, socketPath, supervisorPath, onSecret, log: log.child({ sandbox_id: file.sandbox_id }) }
+        const of = { server: listening, socketPath, supervisorPath, onSecret, awake, log: log.child({ sandbox_id: file.sandbox_id }) }
         // Of its first supervisor alone.
         listening = undefined
         return createSupervisorLink({ ...of, ...(secretHash === null ? {} : { secretHash }) })

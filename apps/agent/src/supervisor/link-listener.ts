@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { rmSync } from 'node:fs'
+import { existsSync, rmSync } from 'node:fs'
 import { createServer, type Server } from 'node:net'
 
 /** The socket's directory is private to the agent on the host; the socket itself is 0666, because the sandbox has another uid. */
@@ -12,7 +12,7 @@ export const listenForSupervisor = async (path: string): Promise<Server> => {
 
 const listen = (server: Server, path: string): void => {
   // An agent that was killed leaves its own.
-  rmSync(path, { force: true })
+  if (existsSync(path)) rmSync(path, { force: true })
   server.listen({ path, readableAll: true, writableAll: true })
 }
 

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto'
 import type { Server, Socket } from 'node:net'
 import { BoxofficeError } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
+import type { Awake, AwakeLinks } from './awake-links.ts'
 import { ChannelConnection } from './channel.ts'
 import { ChannelWaiters } from './channel-waiters.ts'
 import { type ConnectionRole, type Hello, hashSecret, sameHash, serveConnection } from './connection.ts'
@@ -22,6 +23,8 @@ export type SupervisorLinkOptions = {
   /** Keeps the hash. The supervisor gets the secret only after this has returned. */
   onSecret: (hash: string) => void | Promise<void>
   log: Logger
+  /** Those of the agent that are in use. */
+  awake: AwakeLinks
   /** How long nothing is asked of a sandbox before its spare channels are let go; 5 s where nothing is said. */
   idleMs?: number
 }
@@ -38,7 +41,7 @@ const MAX_IDLE = 32
 export const createSupervisorLink = async (options: SupervisorLinkOptions): Promise<SupervisorLink> =>
   new UnixSupervisorLink(options, options.server ?? (await listenForSupervisor(options.socketPath)))
 
-class UnixSupervisorLink implements SupervisorLink {
+class UnixSupervisorLink implements SupervisorLink, Awake {
   readonly #options: SupervisorLinkOptions
   readonly #server: Server
   readonly #listener: LinkListener
@@ -132,6 +135,7 @@ class UnixSupervisorLink implements SupervisorLink {
     if (this.#closed) return
     this.#closed = true
     clearTimeout(this.#idleTimer)
+    this.#options.awake.delete(this)
     this.#listener.close()
     const stopped = new Promise<void>((resolve) => this.#server.close(() => resolve()))
     this.#waiters.rejectAll(new BoxofficeError('SANDBOX_LOST', 'The sandbox is gone; negotiate again'))
@@ -206,7 +210,7 @@ class UnixSupervisorLink implements SupervisorLink {
     }
     if (socket.destroyed) return
     this.#welcomed = true
-    if (this.#keepsSpares && this.#spare === 0 && this.#idle.length === 0) this.#listener.close()
+    if (this.#keepsSpares && this.#spare === 0) this.#listener.close()
     else this.#watchUse()
     this.#announce(true)
   }
@@ -229,24 +233,32 @@ class UnixSupervisorLink implements SupervisorLink {
 
   #watchUse(): void {
     if (!this.#keepsSpares || this.#closed) return
+    this.#options.awake.add(this)
     clearTimeout(this.#idleTimer)
-    this.#idleTimer = setTimeout(() => this.#rest(), this.#restAt() - performance.now()).unref()
+    this.#idleTimer = setTimeout(() => this.#restIfIdle(), this.#restAt() - performance.now()).unref()
   }
 
   #restAt(): number {
     return this.#usedAt + (this.#options.idleMs ?? IDLE_MS)
   }
 
-  /** Lets go of what an idle sandbox does not need; its control connection stays, and so do operations that go on. */
-  #rest(): void {
+  #restIfIdle(): void {
     if (this.#waiters.first() !== undefined) this.#usedAt = performance.now()
-    if (this.#restAt() > performance.now()) return this.#watchUse()
-    // Without it the supervisor could not dial again, and its welcome begins anew.
-    if (!this.#welcomed) return
+    if (this.#restAt() > performance.now()) this.#watchUse()
+    else if (!this.rest()) this.#options.awake.delete(this)
+  }
+
+  /** Lets go of what an idle sandbox does not need; its control connection stays, and so do operations that go on. */
+  rest(): boolean {
+    // The supervisor has to dial, for what waits or for its control connection, whose welcome begins anew.
+    if (!this.#welcomed || this.#waiters.first() !== undefined) return false
+    clearTimeout(this.#idleTimer)
+    this.#options.awake.delete(this)
     this.#spare = 0
     this.#control?.keepSpares(0)
     for (const idle of this.#idle.splice(0)) idle.destroy()
     this.#listener.close()
+    return true
   }
 
   #admitChannel(hello: Hello, socket: Socket): ConnectionRole {
@@ -266,17 +278,12 @@ class UnixSupervisorLink implements SupervisorLink {
   }
 
   #offer(channel: ChannelConnection): void {
+    this.#usedAt = performance.now()
     const waiter = this.#waiters.first()
     if (waiter !== undefined) waiter.resolve(channel.lend(waiter.handler))
-    else if (this.#idle.length < MAX_IDLE) this.#keepIdle(channel)
+    // A sandbox that rests has none: this one was on its way, or its operation went on.
+    else if (this.#idle.length < MAX_IDLE && !(this.#keepsSpares && this.#spare === 0)) this.#idle.push(channel)
     else channel.destroy()
-  }
-
-  #keepIdle(channel: ChannelConnection): void {
-    this.#idle.push(channel)
-    this.#usedAt = performance.now()
-    // Of an operation that was longer than the sandbox's rest is away.
-    if (this.#spare === 0) this.#watchUse()
   }
 
   #announce(connected: boolean): void {

@@ -7,6 +7,7 @@ import { join } from 'node:path'
 import { type JournalFact, newSandboxId, newSessionId, Profile } from '@boxoffice/protocol'
 import pino from 'pino'
 import type { Activity, Sandbox } from '../../src/sandbox/sandbox.ts'
+import { AwakeLinks } from '../../src/supervisor/awake-links.ts'
 import type { SupervisorLink } from '../../src/supervisor/link.ts'
 import { createSupervisorLink, type SupervisorLinkOptions } from '../../src/supervisor/supervisor-link.ts'
 
@@ -54,15 +55,19 @@ export class TestSandbox implements Sandbox {
     this.#exited = once(child, 'exit')
   }
 
-  /** `mover`: what the agent takes for the supervisor's program when it moves a large body; `idleMs`: see the link's options. */
-  static async start(profile: Partial<Profile> = {}, mover = SUPERVISOR, idleMs?: number): Promise<TestSandbox> {
+  /** `mover`: what the agent takes for the supervisor's program when it moves a large body; `options`: of the link. */
+  static async start(
+    profile: Partial<Profile> = {},
+    mover = SUPERVISOR,
+    options: { idleMs?: number; awake?: AwakeLinks } = {},
+  ): Promise<TestSandbox> {
     const directory = await mkdtemp(join(tmpdir(), 'boxoffice-dataplane-'))
     for (const name of ['workspace', 'home']) await mkdir(join(directory, name))
     let hash: string | undefined
     const onSecret = (value: string): void => {
       hash = value
     }
-    const link = await openLink(directory, { onSecret, supervisorPath: mover, ...(idleMs && { idleMs }) })
+    const link = await openLink(directory, { onSecret, supervisorPath: mover, ...options })
     const child = spawn(
       SUPERVISOR,
       [
@@ -142,8 +147,9 @@ export class TestSandbox implements Sandbox {
 
 const openLink = (
   directory: string,
-  options: Pick<SupervisorLinkOptions, 'onSecret' | 'supervisorPath' | 'secretHash' | 'idleMs'>,
-): Promise<SupervisorLink> => createSupervisorLink({ socketPath: join(directory, 'link.sock'), log: quiet, ...options })
+  options: Pick<SupervisorLinkOptions, 'onSecret' | 'supervisorPath' | 'secretHash' | 'idleMs'> & { awake?: AwakeLinks },
+): Promise<SupervisorLink> =>
+  createSupervisorLink({ socketPath: join(directory, 'link.sock'), awake: new AwakeLinks(20_000), log: quiet, ...options })
 
 export type CountedActivity = Activity & { attached: number; running: number }
 
