@@ -88,7 +88,13 @@ describe('[C-50] a restart', () => {
   })
 
   test('of which two come at once: one is taken, and the other one is told to come again', async () => {
-    await register({ instance_id: FIRST, control_url: NOBODY })
+    // It answers when it has been asked for both, so that each is judged by what was before the other.
+    const asked = await startServer(async (_, response) => {
+      await asked.got(2)
+      json(response, 200, { install_id: INSTALL, instance_id: '444444444444' })
+    })
+    onTestFinished(() => asked.close())
+    await register({ instance_id: FIRST, control_url: asked.url })
     const both = [SECOND, '333333333333'].map((instance_id) => register({ instance_id, control_url: NOBODY }))
     expect((await Promise.all(both)).map(({ status }) => status).sort()).toEqual([200, 409])
   })
