@@ -82,7 +82,7 @@ export class TestSandbox implements Sandbox {
       { stdio: ['ignore', 'ignore', 'inherit'] },
     )
     const sandbox = new TestSandbox(directory, link, child, Profile.parse({ name: 'default', ...profile }))
-    await link.whenConnected(AbortSignal.timeout(5000))
+    await link.whenConnected(AbortSignal.timeout(60_000))
     sandbox.secretHash = hash
     return sandbox
   }
@@ -123,7 +123,7 @@ export class TestSandbox implements Sandbox {
     await this.link.close()
     const { secretHash } = this
     this.link = await openLink(this.directory, { onSecret: () => {}, supervisorPath: SUPERVISOR, ...(secretHash && { secretHash }) })
-    await this.link.whenConnected(AbortSignal.timeout(5000))
+    await this.link.whenConnected(AbortSignal.timeout(60_000))
   }
 
   /** The sandbox dies. */

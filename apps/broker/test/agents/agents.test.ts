@@ -7,7 +7,7 @@ import type { SessionEffects } from '../../src/sessions/effects.ts'
 import { SessionLedger } from '../../src/sessions/ledger.ts'
 import { isPlaced } from '../../src/sessions/session.ts'
 import { openSqliteStore } from '../../src/store/sqlite/sqlite-store.ts'
-import type { FakeAgent, Kept } from '../support/fake-agent.ts'
+import { type FakeAgent, type Kept, startFakeAgent } from '../support/fake-agent.ts'
 import { gate, type Refusal, startTestBroker, type TestBroker } from '../support/test-broker.ts'
 
 let broker: TestBroker
@@ -241,12 +241,15 @@ describe('placement', () => {
   })
 
   test('a silent agent gets nothing; alone, it means 503', async () => {
-    const later = await startTestBroker({ agentTimeout: 0.2 })
-    const quiet = await later.startAgent({ heartbeat: false })
-    await expect.poll(async () => (await later.get('/readyz')).status).toBe(503)
+    const later = await startTestBroker({ agentTimeout: 60 })
+    // Not among those that report whenever the clock moves.
+    const quiet = await startFakeAgent({ brokerUrl: later.url, enrollToken: later.enrollToken, heartbeat: false })
+    await later.advance(61_000)
+    await expect.poll(async () => (await later.get('/readyz')).status, { timeout: 60_000 }).toBe(503)
     expect((await later.refused({ thread_id: 't', mode: 'ensure' })).status).toBe(503)
     await quiet.heartbeat()
     expect((await later.negotiate({ thread_id: 't', mode: 'ensure' })).status).toBe(200)
+    await quiet.close()
     await later.stop()
   })
 })

@@ -15,7 +15,7 @@ let broker: TestBroker
 /** Not among those that report whenever the clock moves. */
 let silent: FakeAgent
 beforeEach(async () => {
-  broker = await startTestBroker({ agentLostAfter: LOST_AFTER })
+  broker = await startTestBroker({ agentTimeout: 6, agentLostAfter: LOST_AFTER })
   silent = await startFakeAgent({ brokerUrl: broker.url, enrollToken: broker.enrollToken, heartbeat: false })
 })
 afterEach(async () => {
