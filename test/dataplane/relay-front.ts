@@ -1,6 +1,6 @@
 import { createPrivateKey } from 'node:crypto'
 import type { TestPlane } from '../../apps/agent/test/support/dataplane.ts'
-import { quiet, SUPERVISOR } from '../../apps/agent/test/support/sandbox.ts'
+import { quiet } from '../../apps/agent/test/support/sandbox.ts'
 import { AGENT_PUBLIC_KEY, ISSUER } from '../../apps/agent/test/support/tokens.ts'
 import { listen } from '../../apps/broker/src/http/server.ts'
 import { createAdmission } from '../../apps/broker/src/relay/admission.ts'
@@ -14,7 +14,7 @@ import { TokenIssuer } from '../../apps/broker/src/tokens/issuer.ts'
 import { sessionTokenVerifier } from '../../apps/broker/src/tokens/verifier.ts'
 
 /** The broker's relay, as the broker listens with it, before one dataplane under test. */
-export const startRelayFront = async ({ sandbox, issuer, origin, corsOrigins }: TestPlane, pass: PassOptions = { path: SUPERVISOR }) => {
+export const startRelayFront = async ({ sandbox, issuer, origin, corsOrigins }: TestPlane, pass?: PassOptions) => {
   const sandboxes = new Map([[sandbox.sessionId, sandbox.id]])
   const jwk = { ...issuer.jwks.keys[0], alg: 'EdDSA', use: 'sig' } as never
   const keys = {
