@@ -121,3 +121,10 @@ describe('how processes end', () => {
     expect(exits()[3]?.recovered).toBeUndefined()
   })
 })
+
+test('who has the answer of an exec finds its end told, and its place free', async () => {
+  for (let count = 1; count <= 20; count++) {
+    await plane.exec({ command: 'true' })
+    expect([exits().length, plane.sandbox.activity.snapshot().running]).toEqual([count, 0])
+  }
+})
