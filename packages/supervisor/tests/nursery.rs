@@ -172,13 +172,15 @@ fn those_that_wait_see_the_paths_they_were_given_and_devices_of_their_own() {
 fn sixteen_at_a_time_have_one_proc_and_those_after_them_another() {
     let mut nursery = Nursery::start();
     let log = log_file("proc");
-    let mut instances = Vec::new();
+    let (mut pids, mut instances) = (Vec::new(), Vec::new());
     for at in 0..17 {
         let name = at.to_string();
-        nursery.make(&name, &order(&log));
-        nursery.run(&name, r#"printf '{ "child-pid": %d }' $(stat -c %d /proc) >&3"#);
+        pids.push(nursery.make(&name, &order(&log)));
+        // Each stays: the number of an instance that is gone is given to the next one.
+        nursery.run(&name, r#"printf '{ "child-pid": %d }' $(stat -c %d /proc) >&3; kill -STOP $$"#);
         instances.push(nursery.hear()["pid"].as_u64().unwrap());
     }
+    pids.into_iter().for_each(kill);
     if !Command::new("unshare").args(["--mount", "mount", "-t", "proc", "proc", "/proc"]).status().unwrap().success() {
         return;
     }

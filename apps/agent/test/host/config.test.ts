@@ -25,6 +25,7 @@ describe('configuration', () => {
       trustedProxies: [],
       dataplaneRates: {},
       destroyOnExit: false,
+      maxConnections: 8192,
     })
   })
 
