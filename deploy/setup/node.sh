@@ -46,7 +46,7 @@ bring_node() {
 fetch_tool() {
   mkdir -p ".tools/$1"
   echo '{ "private": true }' >".tools/$1/package.json"
-  (cd ".tools/$1" && npm install --no-package-lock --no-audit --no-fund --loglevel=error --ignore-scripts=false --prefix . "$2") >.tools/npm.log 2>&1 ||
+  (cd ".tools/$1" && npm install --fetch-timeout=60000 --fetch-retries=4 --no-package-lock --no-audit --no-fund --loglevel=error --ignore-scripts=false --prefix . "$2") >.tools/npm.log 2>&1 ||
     { cat .tools/npm.log >&2; say "could not fetch $2 with npm"; exit 1; }
 }
 
