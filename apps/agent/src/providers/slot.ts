@@ -13,8 +13,11 @@ export interface ProviderSlot {
   /** Why there is none that works, else null. */
   readonly reason: string | null
   report(): ProviderReport
-  /** Looks for one now; true when there is one. */
-  look(): Promise<boolean>
+  /**
+   * Looks for one now; true when there is one. While sandboxes of an earlier run wait for the providers of these names, no other is
+   * taken: it could not find them.
+   */
+  look(awaited?: ReadonlySet<string>): Promise<boolean>
   close(): Promise<void>
 }
 
@@ -41,13 +44,17 @@ export const createProviderSlot = (candidates: readonly Candidate[], log: Logger
     }
   }
 
-  const find = async (): Promise<string | null> => {
+  const find = async (awaited: ReadonlySet<string>): Promise<string | null> => {
     const reasons: string[] = []
-    for (const candidate of candidates) {
+    const those = candidates.filter(({ name }) => awaited.has(name))
+    // Where none of them is a candidate any more, the operator has chosen another provider.
+    const tried = those.length > 0 ? those : candidates
+    for (const candidate of tried) {
       const why = await tryCandidate(candidate)
       if (why === null) return null
       reasons.push(`${candidate.name}: ${why}`)
     }
+    if (tried.length < candidates.length) reasons.push('sandboxes of an earlier run wait for it, so no other provider is tried')
     return reasons.join('; ')
   }
 
@@ -72,9 +79,9 @@ export const createProviderSlot = (candidates: readonly Candidate[], log: Logger
       suspend: [...(provider?.capabilities.suspend ?? [])],
       ...(provider === undefined ? {} : { capabilities: abilitiesOf(provider.capabilities) }),
     }),
-    async look() {
+    async look(awaited = new Set()) {
       const before = reason
-      if (provider === undefined) reason = await find()
+      if (provider === undefined) reason = await find(awaited)
       else {
         const status = await provider.probe()
         reason = status.available ? null : status.reason

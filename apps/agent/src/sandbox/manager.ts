@@ -66,6 +66,8 @@ export interface SandboxManager extends SandboxDirectory {
   expect(files: readonly SandboxFile[]): void
   /** Whether `reports` and `get` leave out sandboxes that are still to be adopted; until then nothing is made or said to be gone. */
   readonly isRecovering: boolean
+  /** Names of the providers of sandboxes of sessions that are still to be adopted. */
+  awaitedProviders(): ReadonlySet<string>
   adopt(file: SandboxFile, handle: SandboxHandle | undefined): Promise<LiveSandbox>
   /** Asks the engine about every sandbox whose supervisor is not linked: the link ends with PID 1, so a linked one is there. */
   verifyAll(): Promise<void>
@@ -314,6 +316,10 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
     },
     get isRecovering() {
       return awaited.size > 0
+    },
+    awaitedProviders() {
+      const named = [...awaited.values()].filter(({ session_id: sessionId }) => sessionId !== null)
+      return new Set(named.flatMap(({ provider }) => provider ?? []))
     },
     async adopt(file, handle) {
       const sandbox = live(file, options.provider())

@@ -80,6 +80,7 @@ export const createProvision = (options: ProvisionOptions): ((plan: Plan) => Pro
       uid,
       gid,
       secret_hash: null,
+      provider: provider.name,
       stopped: false,
     }
     const directories = prepared?.directories ?? (await layout.makeDirectories(id, gid))

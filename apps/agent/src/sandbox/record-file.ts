@@ -26,6 +26,8 @@ export const SandboxFile = z.object({
   gid: z.number().int(),
   /** SHA-256 of the link secret; null until the supervisor's first dial. */
   secret_hash: z.string().nullable(),
+  /** The name of its provider; null in records of agents that did not note it. */
+  provider: z.string().nullable().default(null),
   /** Stopped by us, and not by an accident while the agent was away. */
   stopped: z.boolean(),
 })

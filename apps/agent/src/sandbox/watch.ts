@@ -31,7 +31,7 @@ export const createWatch = ({ slot, manager, recovery, onAdopted, log }: WatchOp
   let closed = false
 
   const look = async (): Promise<void> => {
-    const available = await slot.look()
+    const available = await slot.look(manager.awaitedProviders())
     if (!available || slot.provider === undefined) return
     if (adopted) return manager.verifyAll()
     adopted = await recovery.adopt(slot.provider)

@@ -144,10 +144,12 @@ describe('[2-30, 4-95] an agent that starts while its engine is away', () => {
   /** The local provider, whose engine answers or lists when the test says so. */
   const engine = () => {
     const state = { answers: true, lists: true, refused: 0 }
-    const open = async (): Promise<Provider> => {
-      const fields = { dataDirectory: agents.dataDir, installId: 'feed000000000000', isolation: 'auto' as const, log: silent }
-      return new Proxy(await createLocalProvider(fields), {
+    const openLocal = () =>
+      createLocalProvider({ dataDirectory: agents.dataDir, installId: 'feed000000000000', isolation: 'auto', log: silent })
+    const open = async (): Promise<Provider> =>
+      new Proxy(await openLocal(), {
         get(target, name) {
+          if (name === 'name') return 'engine'
           if (name === 'probe' && !state.answers) return async () => ({ available: false, reason: 'the engine is down' })
           if (name === 'list' && !state.lists)
             return () => {
@@ -158,8 +160,14 @@ describe('[2-30, 4-95] an agent that starts while its engine is away', () => {
           return typeof value === 'function' ? value.bind(target) : value
         },
       })
+    // The second one works always, and does not know the sandboxes of the first.
+    return {
+      state,
+      candidates: [
+        { name: 'engine', open },
+        { name: 'local', open: openLocal },
+      ],
     }
-    return { state, candidates: [{ name: 'local', open }] }
   }
 
   test.each([
