@@ -155,9 +155,9 @@ export async function startFakeAgent(options: FakeAgentOptions) {
     const work = (async () => {
       const refusal = await hooks.create(sessionId)
       if (refusal !== undefined) return refusal
-      // As the real one: a create that comes after the end of its session makes nothing.
-      if (revoked.has(sessionId)) return { status: 410, code: 'SESSION_EXPIRED', message: 'the session has ended' }
       created++
+      // As the real one: nothing is left of a create that comes after the end of its session.
+      if (revoked.has(sessionId)) return { status: 410, code: 'SESSION_EXPIRED', message: 'the session has ended' }
       const sandbox: Kept = {
         sandbox_id: newSandboxId(),
         session_id: sessionId,
