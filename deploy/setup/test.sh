@@ -36,7 +36,8 @@ vitest() {
   shift
   lane_status=0
   echo 'did not end' >"$results/$lane.vitest.status"
-  .tools/node node_modules/vitest/vitest.mjs run --bail=40 --reporter=default --reporter=json --outputFile.json="$results/$lane.vitest.json" "$@" || lane_status=$?
+  BOXOFFICE_FAILURES=$results/$lane.failures .tools/node node_modules/vitest/vitest.mjs run --bail=40 --reporter=default \
+    --reporter=json --outputFile.json="$results/$lane.vitest.json" --reporter=./deploy/setup/failures.ts "$@" || lane_status=$?
   echo "$lane_status" >"$results/$lane.vitest.status"
 }
 
@@ -69,6 +70,10 @@ if [ -n "$whole" ]; then
     echo "$cargo_status" >"$results/cargo.status"
   } | tee "$results/cargo.log"
 fi
+
+# Whoever has the end of the output only must learn from it what failed.
+cat "$results"/*.failures 2>/dev/null || true
+if [ -n "$whole" ]; then grep -E '^test .* FAILED$|panicked at' "$results/cargo.log" || true; fi
 
 status=0
 .tools/node "$here/tally.ts" "$results" $without_engine || status=$?

@@ -1,10 +1,9 @@
-import { once } from 'node:events'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type Program, startProgram } from './program.ts'
 import { type CuttableProxy, startProxy } from './proxy.ts'
+import { reservePort } from './reserve-port.ts'
 
 export type ProviderName = 'docker' | 'local'
 
@@ -30,17 +29,6 @@ export type Stack = {
   [Symbol.asyncDispose](): Promise<void>
 }
 
-/** A port that was free a moment ago; for programs that must come back on the same one. */
-const freePort = async (): Promise<number> => {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const address = server.address()
-  server.close()
-  await once(server, 'close')
-  if (address === null || typeof address === 'string') throw new Error('no port')
-  return address.port
-}
-
 export type StackOptions = {
   provider: ProviderName
   mode?: Mode
@@ -60,10 +48,8 @@ export const startStack = async ({
   const configFile = join(directory, 'config.json')
   const unlimited = { per_second: 100_000, burst: 100_000 }
   await writeFile(configFile, JSON.stringify({ rate_limits: { create_per_principal: unlimited, create_per_tenant: unlimited }, ...config }))
-  const brokerPort = await freePort()
-  let agentPort = await freePort()
-  // What was free a moment ago may be offered again.
-  while (agentPort === brokerPort) agentPort = await freePort()
+  const brokerPort = await reservePort()
+  const agentPort = await reservePort()
   const proxy = await startProxy()
   proxy.setTarget(agentPort)
   // Clients that are relayed come to the broker by its public URL, and the broker to the agent by the agent's.
