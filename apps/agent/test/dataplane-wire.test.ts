@@ -59,6 +59,20 @@ describe('WIRE.md, the vectors of both sides', () => {
     for (const readBytes of [1, 1 << 20]) expect(() => decode(Buffer.from(hex, 'hex'), readBytes)).toThrow(WireViolation)
   })
 
+  test.each([
+    [2n ** 53n - 1n, 2 ** 53 - 1],
+    [2n ** 53n, 'refused'],
+    [2n ** 64n - 1n, 'refused'],
+  ])('an offset of %i in an acknowledgement is exact or refused', (offset, seen) => {
+    const frame = encodeAck({ channel: 1, stdout: 0, stderr: 0 })
+    frame.writeBigUInt64LE(offset, frame.length - 8)
+    const acknowledged: unknown[] = []
+    const decoder = new FrameDecoder({ data: () => expect.unreachable(), frame: (_, payload) => acknowledged.push(payload.stderr) })
+    if (seen === 'refused') expect(() => decoder.push(frame)).toThrow(WireViolation)
+    else decoder.push(frame)
+    expect(acknowledged).toEqual(seen === 'refused' ? [] : [seen])
+  })
+
   test('hands data on before its frame is complete, as views on what was read', () => {
     const pieces: Buffer[] = []
     const decoder = new FrameDecoder({ data: (_type, piece) => pieces.push(piece), frame: () => {} })

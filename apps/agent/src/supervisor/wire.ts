@@ -77,7 +77,13 @@ export const encodeAck = ({ channel, stdout, stderr }: Acknowledgement): Buffer 
 
 const decodeAck = (payload: Buffer): Acknowledgement => {
   if (payload.length !== ACK_BYTES) throw new WireViolation('ack has the wrong size')
-  return { channel: payload.readUInt32LE(0), stdout: Number(payload.readBigUInt64LE(4)), stderr: Number(payload.readBigUInt64LE(12)) }
+  return { channel: payload.readUInt32LE(0), stdout: offsetAt(payload, 4), stderr: offsetAt(payload, 12) }
+}
+
+const offsetAt = (payload: Buffer, at: number): number => {
+  const offset = payload.readBigUInt64LE(at)
+  if (offset > BigInt(Number.MAX_SAFE_INTEGER)) throw new WireViolation('an offset is too large')
+  return Number(offset)
 }
 
 const decodeJson = (payload: Buffer): Record<string, unknown> => {
