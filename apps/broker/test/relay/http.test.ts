@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { createServer, request as httpRequest, type IncomingMessage } from 'node:http'
+import { createServer, request as httpRequest, type IncomingHttpHeaders, type IncomingMessage } from 'node:http'
 import { type AddressInfo, connect, createServer as createTcpServer, type Socket } from 'node:net'
 import type { ErrorEnvelope, NegotiateResponse } from '@boxoffice/protocol'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
@@ -249,6 +249,22 @@ describe('[4-152] bodies', () => {
       socket.write('body')
       expect(String((await once(socket, 'data'))[0])).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `))
     } else expect(first).toMatch(/^HTTP\/1\.1 401 /)
+    socket.destroy()
+  })
+
+  test.each(['100-continue', 'the impossible'])('a client of HTTP/1.0 that sends Expect: %s: none reaches the agent', async (expected) => {
+    let seen: IncomingHttpHeaders | undefined
+    plane.answers.raw = (incoming, outgoing) => {
+      seen = incoming.headers
+      incoming.pipe(outgoing)
+    }
+    const socket = connect(Number(new URL(broker.url).port), '127.0.0.1')
+    socket.write(
+      `POST ${path('/v1/x')} HTTP/1.0\r\nHost: b\r\nAuthorization: Bearer ${grant.token}\r\nContent-Length: 4\r\nExpect: ${expected}\r\n\r\nbody`,
+    )
+    expect(String((await once(socket, 'data'))[0])).toMatch(/^HTTP\/1\.1 200 /)
+    expect(seen).toHaveProperty('content-length', '4')
+    expect(seen).not.toHaveProperty('expect')
     socket.destroy()
   })
 
