@@ -1,10 +1,10 @@
 import { defineConfig } from 'vitest/config'
 
 // Timeouts are guards against hanging, not expectations: two shared cores can be slow.
-const DATAPLANE = 'apps/agent/test/dataplane-*.test.ts'
+const DATAPLANE = 'apps/agent/test/dataplane/**/*.test.ts'
 const THROUGH_RELAY = 'test/dataplane/through-relay.ts'
 /** Do nothing but wait, for minutes: they run beside the others. */
-const WAITS = '**/dataplane-slow.test.ts'
+const WAITS = '**/sockets/slow.test.ts'
 /** `expect.poll` gives up after a second by itself. */
 const PATIENT = { poll: { timeout: 60_000 } }
 
@@ -26,8 +26,8 @@ export default defineConfig({
           // The agent's dataplane suites once more, unchanged, through the broker's relay [4-150].
           name: 'relay',
           include: [DATAPLANE],
-          // No routes: token check, supervisor wire, and what the agent itself notes of who comes to its own door.
-          exclude: ['**/dataplane-{auth,wire,journal}.test.ts', WAITS, '**/node_modules/**'],
+          // No routes: the token check, and what the agent itself notes of who comes to its own door.
+          exclude: ['**/auth/tokens.test.ts', '**/http/journal.test.ts', '**/*.docker.test.ts', WAITS, '**/node_modules/**'],
           setupFiles: [THROUGH_RELAY],
           expect: PATIENT,
           testTimeout: 120_000,

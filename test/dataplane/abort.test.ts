@@ -4,8 +4,8 @@ import { afterEach, beforeEach, expect, test } from 'vitest'
 import { TestDataplane } from '../../apps/agent/test/support/dataplane.ts'
 import { until } from '../../apps/agent/test/support/processes.ts'
 import { refused } from '../../apps/agent/test/support/refused.ts'
-import { createDataplane } from '../../packages/client/src/dataplane.ts'
-import { createExec, type Exec } from '../../packages/client/src/exec.ts'
+import { createDataplane } from '../../packages/client/src/dataplane/dataplane.ts'
+import { createExec, type Exec } from '../../packages/client/src/sandbox/exec.ts'
 
 let plane: TestDataplane
 let exec: Exec

@@ -1,5 +1,5 @@
 import { MvpNegotiateResponse } from '@boxoffice/protocol'
-import { BoxofficeError, isCode } from './errors.ts'
+import { BoxofficeError, isCode } from './base/errors.ts'
 
 export type BootstrapRules = {
   threadId: string

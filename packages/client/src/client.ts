@@ -6,18 +6,18 @@ import {
   type RelayPreference,
   type Scope,
 } from '@boxoffice/protocol'
-import { Agents } from './agents.ts'
-import { RECONNECT_WINDOW_MS, retrying } from './backoff.ts'
+import { RECONNECT_WINDOW_MS, retrying } from './base/backoff.ts'
+import type { Fetch } from './base/http.ts'
+import { type OptionNames, refuseUnknown } from './base/known-options.ts'
+import { anySignal } from './base/signals.ts'
+import type { WebSocketConstructor } from './base/socket.ts'
 import { acceptBootstrap, isBrokerUnavailable } from './bootstrap.ts'
-import { type ControlPlane, createControlPlane, type ServerCredential } from './control-plane.ts'
-import { EnrollTokens } from './enroll-tokens.ts'
-import type { Fetch } from './http.ts'
-import { Keys } from './keys.ts'
-import { type OptionNames, refuseUnknown } from './known-options.ts'
+import { Agents } from './control/agents.ts'
+import { type ControlPlane, createControlPlane, type ServerCredential } from './control/control-plane.ts'
+import { EnrollTokens } from './control/enroll-tokens.ts'
+import { Keys } from './control/keys.ts'
 import { type Session, type SessionRuntime, sessionFrom } from './session.ts'
 import { Sessions } from './sessions.ts'
-import { anySignal } from './signals.ts'
-import type { WebSocketConstructor } from './stream/socket.ts'
 
 export type ConnectOptions = ServerCredential & {
   /** A pre-negotiated session (`config.configurable.sandbox`), for when the broker cannot answer; see `isBrokerUnavailable`. */

@@ -6,7 +6,7 @@ import {
   truncateForModel,
   withClipNotice,
 } from '@boxoffice/protocol'
-import { BoxofficeError } from './errors.ts'
+import { BoxofficeError } from './base/errors.ts'
 import type { Session } from './session.ts'
 
 export type ModelExecOptions = {

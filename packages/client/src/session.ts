@@ -7,19 +7,19 @@ import {
   NegotiateResponse,
   RefreshResponse,
 } from '@boxoffice/protocol'
-import type { ControlPlane } from './control-plane.ts'
-import { createDataplane, type Dataplane } from './dataplane.ts'
-import { BoxofficeError, isCode } from './errors.ts'
-import { type EventsOptions, followEvents, type SessionEvent } from './events.ts'
-import { createExec, type Exec } from './exec.ts'
-import { Files } from './files.ts'
-import type { Fetch } from './http.ts'
-import { type OptionNames, refuseUnknown } from './known-options.ts'
-import { Processes } from './processes.ts'
-import { createSessionToken } from './session-token.ts'
-import { openShell, type Shell, type ShellOptions } from './shell.ts'
-import type { WebSocketConstructor } from './stream/socket.ts'
-import { createWays, type Way } from './ways.ts'
+import { BoxofficeError, isCode } from './base/errors.ts'
+import type { Fetch } from './base/http.ts'
+import { type OptionNames, refuseUnknown } from './base/known-options.ts'
+import { createSessionToken } from './base/session-token.ts'
+import type { WebSocketConstructor } from './base/socket.ts'
+import { createWays, type Way } from './base/ways.ts'
+import type { ControlPlane } from './control/control-plane.ts'
+import { type EventsOptions, followEvents, type SessionEvent } from './control/events.ts'
+import { createDataplane, type Dataplane } from './dataplane/dataplane.ts'
+import { createExec, type Exec } from './sandbox/exec.ts'
+import { Files } from './sandbox/files.ts'
+import { Processes } from './sandbox/processes.ts'
+import { openShell, type Shell, type ShellOptions } from './sandbox/shell.ts'
 
 export type SessionRuntime = {
   controlPlane: ControlPlane

@@ -1,5 +1,5 @@
 import { type Binding, ListSessionsResponse, type Scope, type SessionState } from '@boxoffice/protocol'
-import type { ControlPlane } from './control-plane.ts'
+import type { ControlPlane } from './control/control-plane.ts'
 import { releaseSession } from './session.ts'
 
 export type ListSessionsOptions = {

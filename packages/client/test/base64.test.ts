@@ -1,5 +1,5 @@
 import { afterEach, expect, test, vi } from 'vitest'
-import { toBase64 } from '../src/base64.ts'
+import { toBase64 } from '../src/base/base64.ts'
 import { pattern } from './fixture/server-test.ts'
 
 afterEach(() => vi.unstubAllGlobals())

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
-import { BoxofficeError, ConnectionError } from '../src/errors.ts'
-import { createWays, isDeadEnd, neverConnected, type Way } from '../src/ways.ts'
+import { BoxofficeError, ConnectionError } from '../src/base/errors.ts'
+import { createWays, isDeadEnd, neverConnected, type Way } from '../src/base/ways.ts'
 
 const DIRECT: Way = { httpBaseUrl: 'http://agent', wsBaseUrl: 'ws://agent', mode: 'direct' }
 const RELAY: Way = { httpBaseUrl: 'http://broker', wsBaseUrl: 'ws://broker', mode: 'relay' }

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { parseExecStart, parseFrame, parseShellStart, stdinBytes } from '../../../apps/agent/src/ws/frames.ts'
-import { authTokenOf, mayBeAuth, readEarlyFrame } from '../../../apps/broker/src/relay/client-frames.ts'
+import { authTokenOf, mayBeAuth, readEarlyFrame } from '../../../apps/broker/src/relay/ws/client-frames.ts'
 import { BoxofficeError } from '../../../packages/protocol/src/index.ts'
 import { mutated } from '../mutate.ts'
 import type { FuzzTarget } from '../target.ts'

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { toExecRequest, toLostOutcome, toOutcome } from '../../../apps/broker/src/compat/sbs/step-result.ts'
+import { toExecRequest, toLostOutcome, toOutcome } from '../../../apps/broker/src/surfaces/sbs/step-result.ts'
 import { BoxofficeError, type ExecResult } from '../../../packages/protocol/src/index.ts'
 
 const exited: ExecResult = {

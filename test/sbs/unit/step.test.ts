@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { readStep } from '../../../apps/broker/src/compat/sbs/step.ts'
+import { readStep } from '../../../apps/broker/src/surfaces/sbs/step.ts'
 
 const ID = '0b7c5f8e-6f0a-4c58-9a0d-3f5b0a1c2d3e'
 const bash = { sandbox_id: ID, type: 'bash', payload: { cmd: 'ls -la' } }

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { Turns } from '../../../apps/broker/src/compat/sbs/turns.ts'
+import { Turns } from '../../../apps/broker/src/surfaces/sbs/turns.ts'
 
 test('[3-26] what has one key runs one after the other, in order, also after a failure; another key does not wait', async () => {
   const turns = new Turns()

@@ -1,5 +1,5 @@
 import { BoxofficeError } from '@boxoffice/protocol'
-import type { DiskFloor } from '../disk/disk-floor.ts'
+import type { DiskFloor } from '../host/disk-floor.ts'
 import type { Machine } from './machine.ts'
 import { describeReading, type Limit, type Reserve, roomIn } from './room.ts'
 

@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { read } from './kernel-file.ts'
-import type { Reading } from './machine.ts'
+import { read } from '../host/kernel-file.ts'
+import type { Reading } from './reading.ts'
 
 /** What the control groups above this process allow; those without a limit are left out once, and never looked at again. */
 export type LimitedGroups = () => Reading[]

@@ -1,9 +1,8 @@
 import { readdirSync, statSync } from 'node:fs'
+import { read } from '../host/kernel-file.ts'
 import { memoryGroups, pidGroups } from './groups.ts'
-import { read } from './kernel-file.ts'
+import type { Reading } from './reading.ts'
 
-/** How much of one thing is in use, and how much there is. */
-export type Reading = { used: number; limit: number }
 /** What each sandbox takes of a machine; memory in bytes. */
 export type Machine = { descriptors: Reading; pids: Reading; memory: Reading }
 

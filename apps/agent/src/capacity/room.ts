@@ -1,4 +1,5 @@
-import type { Machine, Reading } from './machine.ts'
+import type { Machine } from './machine.ts'
+import type { Reading } from './reading.ts'
 
 export type Limit = keyof Machine
 /** What is kept free for those sandboxes that are there, and for what else runs; memory in bytes. */

@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto'
 import { type BoxofficeError, type Capability, SANDBOX_ID_PATTERN, type SessionTokenClaims } from '@boxoffice/protocol'
+import type { Journal } from '../broker-link/journal.ts'
 import type { SandboxDirectory } from '../sandbox/sandbox.ts'
-import type { Journal } from '../uplink/journal.ts'
 import { createRateLimit } from './rate-limit.ts'
 
 /** Who asked for what, as far as it is known at that point. */

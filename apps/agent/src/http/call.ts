@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { BoxofficeError, SessionTokenClaims } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
-import type { DiskFloor } from '../disk/disk-floor.ts'
+import type { DiskFloor } from '../host/disk-floor.ts'
 import type { Sandbox } from '../sandbox/sandbox.ts'
 import type { AnswerBudget } from './answer-budget.ts'
 import type { DataplaneLimits } from './dataplane-limits.ts'

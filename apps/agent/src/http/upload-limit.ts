@@ -1,8 +1,7 @@
 import type { BoxofficeError } from '@boxoffice/protocol'
-import { overQuota } from '../disk/held.ts'
-import type { SandboxPath } from '../sandbox/paths.ts'
+import type { SandboxPath } from '../files/paths.ts'
+import { overQuota } from '../sandbox/held.ts'
 import type { Sandbox } from '../sandbox/sandbox.ts'
-import type { Call } from './call.ts'
 import { tooLarge } from './too-large.ts'
 
 /** How much of a body is taken, and what is said to more. */
@@ -27,7 +26,7 @@ const IN_WORKSPACE = /^\/(?:workspace|app)(?:\/|$)/
  * length is more than that.
  */
 export const uploadLimit = async (
-  { sandbox, quotas }: Call,
+  { sandbox, quotas }: { sandbox: Sandbox; quotas: UploadQuotas | undefined },
   path: SandboxPath,
   announced = 0,
 ): Promise<UploadLimit & { lease: UploadLease | undefined }> => {

@@ -1,7 +1,7 @@
 import { constants } from 'node:fs'
 import { type FileHandle, lchown, mkdir, open } from 'node:fs/promises'
 import { BoxofficeError } from '@boxoffice/protocol'
-import type { Owner } from '../sandbox/layout.ts'
+import type { Owner } from '../data-dir/layout.ts'
 
 const DIRECTORY = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW
 

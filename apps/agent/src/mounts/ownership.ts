@@ -1,7 +1,7 @@
 import { stat } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { BoxofficeError } from '@boxoffice/protocol'
-import type { Owner } from '../sandbox/layout.ts'
+import type { Owner } from '../data-dir/layout.ts'
 
 /** As whom a sandbox runs whose workspace is that directory: its owner, unless that is root (contract 9). */
 export const hostOwner = async (directory: string): Promise<Owner | undefined> => {

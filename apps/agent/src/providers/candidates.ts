@@ -1,8 +1,7 @@
 import type { Logger } from 'pino'
+import type { Candidate, Provider } from '../sandbox/provider.ts'
 import { dockerCandidates } from './docker/candidates.ts'
 import { createLocalProvider } from './local/local.ts'
-import type { Provider } from './provider.ts'
-import type { Candidate } from './slot.ts'
 
 export type CandidateOptions = {
   /** The name of a registered provider, or `auto`: all of them. */

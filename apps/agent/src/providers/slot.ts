@@ -1,9 +1,6 @@
 import { BoxofficeError, type ProviderReport } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
-import { abilitiesOf, type Provider } from './provider.ts'
-
-/** One way to get a provider: it is opened only when its turn comes. Callers are told `name`; `address` is for the log. */
-export type Candidate = { name: string; address?: string; open: () => Promise<Provider> }
+import { abilitiesOf, type Candidate, type Provider } from '../sandbox/provider.ts'
 
 /** The agent's provider: the first candidate that is available, once there is one. */
 export interface ProviderSlot {

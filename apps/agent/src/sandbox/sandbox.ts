@@ -1,6 +1,6 @@
 import type { JournalFact, Profile } from '@boxoffice/protocol'
-import type { HoldReason } from '../disk/held.ts'
 import type { SupervisorLink } from '../supervisor/link.ts'
+import type { HoldReason } from './held.ts'
 
 /** Counts work in a sandbox so that the broker can tell idle from busy [C-51]. */
 export interface Activity {

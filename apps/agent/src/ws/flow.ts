@@ -1,5 +1,5 @@
 import { BoxofficeError, LIMITS, TIMES } from '@boxoffice/protocol'
-import type { ProcessStream } from '../sandbox/process.ts'
+import type { ProcessStream } from '../exec/process-stream.ts'
 import type { SocketWriter } from './writer.ts'
 
 export type FlowOptions = {

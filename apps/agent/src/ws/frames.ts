@@ -13,7 +13,7 @@ import {
   StdinFrame,
 } from '@boxoffice/protocol'
 import { z } from 'zod'
-import { assertCommandSize } from '../sandbox/start.ts'
+import { assertCommandSize } from '../exec/start.ts'
 
 export type SocketKind = 'exec' | 'shell'
 

@@ -1,8 +1,9 @@
 import { PROCESS_LIMITS, SUBPROTOCOL_LINES, SUBPROTOCOL_MCP } from '@boxoffice/protocol'
 import { WebSocketServer } from 'ws'
 import { Query } from '../http/query.ts'
-import { managedProcesses } from '../sandbox/managed-processes.ts'
-import type { LineHolder, Seat } from '../sandbox/managed-seat.ts'
+import type { LineHolder } from '../processes/managed-entry.ts'
+import { managedProcesses } from '../processes/managed-processes.ts'
+import type { Seat } from '../processes/managed-seat.ts'
 import type { Sandbox } from '../sandbox/sandbox.ts'
 import { type LineStart, nextStart, startAt } from './line-start.ts'
 

@@ -1,7 +1,7 @@
 import type { Duplex } from 'node:stream'
 import { LIMITS } from '@boxoffice/protocol'
 import { WebSocket } from 'ws'
-import { giveSlab, takeSlab } from '../slabs.ts'
+import { giveSlab, takeSlab } from '../fast-io/buffer-pool.ts'
 
 const HEAD_BYTES = 5
 

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import type { AgentReady } from '../../src/index.ts'
 import { createLocalProvider } from '../../src/providers/local/local.ts'
-import type { Provider } from '../../src/providers/provider.ts'
+import type { Provider } from '../../src/sandbox/provider.ts'
 import { TestAgents } from './support/agents.ts'
 import { silent } from './support/host.ts'
 

@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { keyThumbprint } from '@boxoffice/node-http'
 import { describe, expect, test } from 'vitest'
-import { openIdentity } from '../../src/uplink/identity.ts'
+import { openIdentity } from '../../src/broker-link/identity.ts'
 import { profile, TestAgents } from './support/agents.ts'
 
 const agents = TestAgents.forEachTest()

@@ -1,7 +1,7 @@
 import { setImmediate } from 'node:timers/promises'
 import { describe, expect, test } from 'vitest'
 import { createLocalProvider } from '../../src/providers/local/local.ts'
-import type { Provider } from '../../src/providers/provider.ts'
+import type { Provider } from '../../src/sandbox/provider.ts'
 import { run } from './support/exec.ts'
 import { Host, processesOf, silent } from './support/host.ts'
 

@@ -2,7 +2,7 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { createLocalProvider } from '../../src/providers/local/local.ts'
-import type { Provider } from '../../src/providers/provider.ts'
+import type { Provider } from '../../src/sandbox/provider.ts'
 import { run } from './support/exec.ts'
 import { Host, silent } from './support/host.ts'
 

@@ -4,7 +4,7 @@ import { request } from 'node:http'
 import { BoxofficeError } from '@boxoffice/protocol'
 import { pack } from 'tar-stream'
 import { expect, test } from 'vitest'
-import { createDiskFloor, type DiskFloor } from '../../src/disk/disk-floor.ts'
+import { createDiskFloor, type DiskFloor } from '../../src/host/disk-floor.ts'
 import { TestDataplane } from '../support/dataplane.ts'
 import { eventually } from '../support/eventually.ts'
 

@@ -2,8 +2,8 @@ import { closeSync, mkdtempSync, openSync, rmSync, statSync, writeSync } from 'n
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
-import { explains, type Growth, growthOf, leastOf, takersOf, useOf } from '../../src/disk/growth.ts'
-import { MiB } from '../../src/disk/space.ts'
+import { MiB } from '../../src/host/space.ts'
+import { explains, type Growth, growthOf, leastOf, takersOf, useOf } from '../../src/limits/growth.ts'
 
 const least = { bytes: MiB, inodes: 256 }
 const short = { bytes: true, inodes: false }

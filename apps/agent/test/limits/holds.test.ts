@@ -1,9 +1,9 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { afterEach, expect, test } from 'vitest'
-import type { HoldReason } from '../../src/disk/held.ts'
-import { Holds, type Stoppable } from '../../src/disk/holds.ts'
-import { stateOfPid } from '../../src/providers/local/process-table.ts'
+import { stateOfPid } from '../../src/host/process-table.ts'
+import { Holds, type Stoppable } from '../../src/limits/holds.ts'
+import type { HoldReason } from '../../src/sandbox/held.ts'
 import { until } from '../support/processes.ts'
 import { quiet } from '../support/sandbox.ts'
 

@@ -1,4 +1,4 @@
-import type { ResolvedBrokerConfig } from '../config.ts'
+import type { ResolvedBrokerConfig } from '../config/config.ts'
 import type { OutboundCall } from '../outbound/call.ts'
 import { type Authorizer, claimAuthorizer } from './authorizer.ts'
 import { langgraphAuthorizer } from './langgraph.ts'

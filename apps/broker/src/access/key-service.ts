@@ -1,5 +1,5 @@
 import { BoxofficeError } from '@boxoffice/protocol'
-import { auditEntry, type Origin } from '../audit/audit.ts'
+import { auditEntry, type Origin } from '../domain/audit-entry.ts'
 import type { KeyRecord, KeyStore } from '../store/store.ts'
 import { hashKey, isRootOperator, newApiKey, newKeyId, type Principal, type Principals } from './principals.ts'
 

@@ -1,6 +1,6 @@
 import { BoxofficeError, type RelayPreference } from '@boxoffice/protocol'
-import { modeOf, requireMode } from '../relay/choice.ts'
 import type { AgentRecord, Store } from '../store/store.ts'
+import { modeOf, requireMode } from './dataplane-mode.ts'
 import type { AgentSilence } from './silence.ts'
 
 const NONE: ReadonlySet<string> = new Set()

@@ -1,7 +1,7 @@
 import type { ErrorNaming } from '@boxoffice/protocol'
 import type { z } from 'zod'
 import type { Principal } from '../access/principals.ts'
-import type { Origin } from '../audit/audit.ts'
+import type { Origin } from '../domain/audit-entry.ts'
 
 /** Who may call a route. */
 export type Auth =

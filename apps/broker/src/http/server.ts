@@ -1,14 +1,14 @@
 import { readFileSync } from 'node:fs'
-import { createServer as createHttpServer, type IncomingMessage, type RequestListener, type Server } from 'node:http'
+import { createServer as createHttpServer, type IncomingMessage, type RequestListener, type Server, type ServerResponse } from 'node:http'
 import { createServer as createHttpsServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
+import type { Duplex } from 'node:stream'
 import { drainable, hasBody, limitConnections, refuseInEnvelope, refuseUnparsed, requireHost, SERVER_OPTIONS } from '@boxoffice/node-http'
 import { BoxofficeError, fromUnknown, newRequestId } from '@boxoffice/protocol'
 import { getRequestListener, RequestError } from '@hono/node-server'
 import type { Hono } from 'hono'
-import { type AgentTls, trustOwnAgent } from '../relay/agent-tls.ts'
-import type { Relay } from '../relay/relay.ts'
-import { StartError } from '../start-error.ts'
+import { StartError } from '../host/start-error.ts'
+import { type AgentTls, trustOwnAgent } from '../relay/http1/agent-tls.ts'
 import type { Env } from './app.ts'
 import { refusalResponse } from './errors.ts'
 
@@ -21,7 +21,12 @@ export type ListenOptions = {
 }
 
 /** What passes bytes on, and opens sockets. */
-export type Bytes = Pick<Relay, 'owns' | 'handle' | 'upgrade'>
+export type Bytes = {
+  /** Whether a request is one to pass on. */
+  owns(request: IncomingMessage): boolean
+  handle(request: IncomingMessage, response: ServerResponse): void
+  upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void
+}
 
 /** How long a request to a control route may take to arrive. A relayed one may take as long as it moves; the agent looks after that. */
 const REQUEST_TIMEOUT_MS = 30_000

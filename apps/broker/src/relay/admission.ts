@@ -1,10 +1,10 @@
 import type { Holder } from '@boxoffice/node-http'
 import { BoxofficeError, type SessionTokenClaims } from '@boxoffice/protocol'
 import { agentOf } from '../agents/agent-of.ts'
-import { starting } from '../sessions/refusals.ts'
-import { isPlaced, type PlacedSession, type Session } from '../sessions/session.ts'
+import { requireThere } from '../domain/refusals.ts'
+import type { PlacedSession } from '../domain/session.ts'
 import type { AgentRecord, Store } from '../store/store.ts'
-import { type Credentials, unauthenticated } from './credentials.ts'
+import { type Credentials, unauthenticated } from '../tokens/credentials.ts'
 
 /** What a client may pass through to: its session's sandbox, with the broker's token in the place of its own. */
 export type Passage = { claims: SessionTokenClaims; upstreamToken: string; session: PlacedSession; agent: AgentRecord }
@@ -43,19 +43,3 @@ export const createAdmission = ({ credentials, store, exposed }: AdmissionOption
     return { claims, upstreamToken: upstreamToken(agent.publicKey), session, agent }
   },
 })
-
-export function requireThere(session: Session | undefined): PlacedSession {
-  if (session === undefined) throw released('released')
-  if (isPlaced(session)) return session
-  switch (session.state) {
-    case 'provisioning':
-      throw starting(session)
-    case 'failed':
-      throw new BoxofficeError('SANDBOX_LOST', 'the sandbox is gone; negotiate again', { details: { reason: session.reason } })
-    case 'terminated':
-      throw released(session.reason)
-  }
-}
-
-const released = (reason: string): BoxofficeError =>
-  new BoxofficeError('SESSION_RELEASED', 'the session of this token has ended; negotiate again', { details: { reason } })

@@ -1,4 +1,4 @@
-import type { Metrics } from '../metrics.ts'
+import type { Metrics } from '../http/metrics.ts'
 
 /** What the relay counts. */
 export type RelayMetrics = Pick<Metrics, 'observe' | 'refused'>

@@ -1,10 +1,10 @@
+import { sandboxPath } from '../agents/endpoint.ts'
 import type { Placement } from '../agents/placement.ts'
-import type { Log } from '../log.ts'
+import type { Log } from '../host/log.ts'
 import type { AgentRecord } from '../store/store.ts'
 import type { TokenIssuer } from '../tokens/issuer.ts'
-import type { AgentTls } from './agent-tls.ts'
-import { sandboxPath } from './target.ts'
-import { createUpstream, type Upstream } from './upstream.ts'
+import type { AgentTls } from './http1/agent-tls.ts'
+import { createUpstream, type Upstream } from './http1/upstream.ts'
 
 export type RelayProbeOptions = {
   placement: Pick<Placement, 'available'>

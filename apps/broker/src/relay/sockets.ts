@@ -21,16 +21,16 @@ import {
   SUBPROTOCOL_MCP,
 } from '@boxoffice/protocol'
 import { WebSocketServer } from 'ws'
-import type { Log } from '../log.ts'
+import { isRelayed, noRoute, parseTarget, sandboxPath } from '../agents/endpoint.ts'
+import type { Log } from '../host/log.ts'
+import { unauthenticated } from '../tokens/credentials.ts'
 import { type Admission, holderOf, type Passage } from './admission.ts'
-import type { Connections } from './connections.ts'
-import { unauthenticated } from './credentials.ts'
-import { refuseRetargeting } from './headers.ts'
-import { type Link, openLink } from './link.ts'
+import type { Connections } from './http1/connections.ts'
+import { refuseRetargeting } from './http1/headers.ts'
 import type { RelayMetrics } from './metrics.ts'
 import { refuseUpgrade } from './respond.ts'
 import { RelayedSocket } from './socket.ts'
-import { isRelayed, noRoute, parseTarget, sandboxPath } from './target.ts'
+import { type Link, openLink } from './ws/link.ts'
 
 export type RelaySocketsOptions = { admission: Admission; origins: Origins; connections: Connections; metrics: RelayMetrics; log: Log }
 

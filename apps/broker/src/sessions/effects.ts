@@ -1,11 +1,11 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { BoxofficeError, type Revocations } from '@boxoffice/protocol'
 import type { AgentClient } from '../agents/agent-client.ts'
-import type { Log } from '../log.ts'
+import type { SessionEffect } from '../domain/lifecycle.ts'
+import { workspaceIdOf } from '../domain/scope.ts'
+import { type EndedSession, isLive, isPlaced, placedOf, type Session } from '../domain/session.ts'
+import type { Log } from '../host/log.ts'
 import type { AgentRecord, Store } from '../store/store.ts'
-import type { SessionEffect } from './lifecycle.ts'
-import { workspaceIdOf } from './scopes.ts'
-import { type EndedSession, isLive, isPlaced, placedOf, type Session } from './session.ts'
 import { within } from './within.ts'
 
 /** Waits between attempts. After the last, the agent's next report brings it up again: the broker then answers `destroy`. */

@@ -1,11 +1,11 @@
 import type { Profile, Revocations } from '@boxoffice/protocol'
 import { CAPABILITIES } from '@boxoffice/protocol'
 import type { Decision } from '../access/authorizer.ts'
-import { type Capabilities, intersect, isWithin, requireSome, unite, type Wanted, widest } from '../access/capabilities.ts'
 import type { Identity } from '../access/principals.ts'
+import { type Capabilities, intersect, isWithin, requireSome, unite, type Wanted, widest } from '../domain/capabilities.ts'
+import type { LiveSession } from '../domain/session.ts'
 import type { GrantRecord, Store } from '../store/store.ts'
 import type { SessionEffects } from './effects.ts'
-import type { LiveSession } from './session.ts'
 
 export type GrantsOptions = {
   store: Store

@@ -1,13 +1,12 @@
 import { createHash } from 'node:crypto'
 import { BoxofficeError } from '@boxoffice/protocol'
 import type { Principal } from '../access/principals.ts'
+import { IDEMPOTENCY_MS, keyReused } from '../domain/idempotency.ts'
 import type { IdempotencyRecord, Store } from '../store/store.ts'
 
 /** A request that may be repeated: its key and the hash of its body, where it has a key [C-12]. */
 export type Repeatable = { key: string; bodyHash: string }
 
-/** How long a key is kept [C-14]. */
-export const IDEMPOTENCY_MS = 24 * 3600 * 1000
 const ROUTE = 'POST /v1/sandbox/sessions'
 
 /**
@@ -33,9 +32,6 @@ export const recordOf = (principal: Principal, request: Repeatable, sessionId: s
   sessionId,
   expiresAt: now + IDEMPOTENCY_MS,
 })
-
-export const keyReused = (key: string): BoxofficeError =>
-  new BoxofficeError('BINDING_CONFLICT', `Idempotency-Key "${key}" was used with a different request body; use a new key for a new request`)
 
 export const keyOfEndedSession = (key: string): BoxofficeError =>
   new BoxofficeError('BINDING_CONFLICT', `Idempotency-Key "${key}": the key belongs to an ended session; use a new key`)

@@ -1,10 +1,10 @@
-import type { AuditEntry } from '../audit/audit.ts'
-import { eventsOf, type NewSessionEvent } from '../events/session-events.ts'
+import type { AuditEntry } from '../domain/audit-entry.ts'
+import { type SessionEvent, transition } from '../domain/lifecycle.ts'
+import { isLive, isPlaced, type Session } from '../domain/session.ts'
+import { eventsOf, type NewSessionEvent } from '../domain/session-event.ts'
+import { workspaceAfter } from '../domain/workspace.ts'
 import type { SaveOptions, Store } from '../store/store.ts'
 import type { SessionEffects } from './effects.ts'
-import { type SessionEvent, transition } from './lifecycle.ts'
-import { isLive, isPlaced, type Session } from './session.ts'
-import { workspaceAfter } from './workspace.ts'
 
 export type ChangeOptions = Omit<SaveOptions, 'audit' | 'events' | 'eventsWaitUntil' | 'workspace'> & {
   /** Entries for the session as it becomes, which may be as it was; called again when another writer was faster. */

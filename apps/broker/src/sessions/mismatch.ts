@@ -1,7 +1,7 @@
 import { BoxofficeError, type Profile } from '@boxoffice/protocol'
-import { noSession } from './refusals.ts'
-import type { NegotiateRequest } from './service.ts'
-import type { LiveSession, PlacedSession } from './session.ts'
+import { noSession } from '../domain/refusals.ts'
+import type { LiveSession, PlacedSession } from '../domain/session.ts'
+import type { NegotiateRequest } from './negotiate-request.ts'
 
 /** A live session keeps its profile; the caller learns of a difference, or is refused when it asked for that [C-76]. */
 export function profileMismatches(session: LiveSession, profile: Profile | null, { onMismatch }: NegotiateRequest): string[] {

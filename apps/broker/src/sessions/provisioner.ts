@@ -2,14 +2,21 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { BoxofficeError, type CreateSandboxRequest, ERRORS, type ErrorCode, fromUnknown, type MountSet } from '@boxoffice/protocol'
 import { type AgentClient, AgentUnreachable } from '../agents/agent-client.ts'
 import type { Placement } from '../agents/placement.ts'
-import { systemOrigin } from '../audit/audit.ts'
-import { sessionEntry } from '../audit/session-entry.ts'
-import type { Log } from '../log.ts'
+import { systemOrigin } from '../domain/audit-entry.ts'
+import { workspaceIdOf } from '../domain/scope.ts'
+import {
+  type FailedSession,
+  isPlaced,
+  type LiveSession,
+  type PlacedSession,
+  type ProvisioningSession,
+  type Session,
+} from '../domain/session.ts'
+import { sessionEntry } from '../domain/session-entry.ts'
+import type { Log } from '../host/log.ts'
 import type { AgentRecord, Store } from '../store/store.ts'
 import type { SessionEffects } from './effects.ts'
 import type { Change, SessionLedger } from './ledger.ts'
-import { workspaceIdOf } from './scopes.ts'
-import { type FailedSession, isPlaced, type LiveSession, type PlacedSession, type ProvisioningSession, type Session } from './session.ts'
 import { within } from './within.ts'
 
 export type ProvisionerOptions = {

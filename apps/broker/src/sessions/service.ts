@@ -1,56 +1,22 @@
-import { type Actor, BoxofficeError, type RelayPreference, type SandboxOverrides, type Scope } from '@boxoffice/protocol'
+import { type Actor, BoxofficeError, type RelayPreference } from '@boxoffice/protocol'
 import { resolveActor } from '../access/actor.ts'
 import { type AccessMode, type Authorizer, type Decision, mayRelease } from '../access/authorizer.ts'
-import type { Capabilities, Wanted } from '../access/capabilities.ts'
-import type { Members } from '../access/members.ts'
 import type { Principal } from '../access/principals.ts'
 import { agentOf } from '../agents/agent-of.ts'
-import type { AuditEvent, Origin } from '../audit/audit.ts'
-import { sessionEntry } from '../audit/session-entry.ts'
-import { heartbeatEvent } from '../events/session-events.ts'
-import { requireMode } from '../relay/choice.ts'
+import { requireMode } from '../agents/dataplane-mode.ts'
+import type { AuditEvent, Origin } from '../domain/audit-entry.ts'
+import type { Capabilities } from '../domain/capabilities.ts'
+import { ended, noSession, requirePlaced } from '../domain/refusals.ts'
+import { isLive, isPlaced, type PlacedSession, type Session } from '../domain/session.ts'
+import { sessionEntry } from '../domain/session-entry.ts'
+import { heartbeatEvent } from '../domain/session-event.ts'
 import type { AgentRecord, SessionFilter, Store } from '../store/store.ts'
 import type { IssuedToken, TokenIssuer } from '../tokens/issuer.ts'
 import type { Acquisition } from './acquisition.ts'
 import type { Grants, Issuance } from './grants.ts'
-import type { Repeatable } from './idempotency.ts'
 import type { Change, SessionLedger } from './ledger.ts'
-import { ended, noSession, requirePlaced } from './refusals.ts'
-import { isLive, isPlaced, type PlacedSession, type Session } from './session.ts'
-
-export type NegotiateRequest = {
-  scope: Scope
-  /** `attach_only` is `get` by another name [4-73]. */
-  mode: 'get' | 'ensure' | 'create_only'
-  shape: 'mvp' | 'full'
-  /** Undefined: the caller itself. */
-  actor: Actor | undefined
-  wanted: Wanted
-  sandboxHint: string | null
-  /** Null: any. */
-  provider: string | null
-  /** Null: the default one for a new session, any for one that exists. */
-  profile: string | null
-  /** What the sandbox is to have different from its profile; other mounts make the one of a live session anew [0-34]. */
-  overrides: SandboxOverrides | null
-  /** Null: as the session has it. */
-  relay: RelayPreference | null
-  labels: Record<string, string>
-  onMismatch: 'warn' | 'fail'
-  /** The client has named the image of `overrides`; one of the operator is not used where there are none. */
-  needsImage?: boolean
-  /** A new sandbox is made by an agent that is there for this alone. */
-  reserved?: AgentRecord['provider']['reserved']
-  /** Who else may use the scope from now on; null: as it is. By its owner only. */
-  members: readonly string[] | null
-  /** Whole seconds that the caller waits for a sandbox that starts [C-17]. */
-  wait: number
-  repeatable: Repeatable | null
-  /** Of new sessions with the label at most so many live ones per tenant; counted with the creation. */
-  labelQuota?: LabelQuota | null
-}
-
-export type LabelQuota = { key: string; value: string; max: number }
+import type { Members } from './members.ts'
+import type { NegotiateRequest } from './negotiate-request.ts'
 
 /** A session that the caller may use, where its dataplane is, and a fresh token for it. */
 export type Grant = {

@@ -1,8 +1,8 @@
 import type { AgentClient } from '../agents/agent-client.ts'
+import { isPlaced, type PlacedSession } from '../domain/session.ts'
+import { COUNTED_ENTRIES } from '../domain/workspace.ts'
 import type { AgentRecord, Store } from '../store/store.ts'
-import { isPlaced, type PlacedSession } from './session.ts'
 import { within } from './within.ts'
-import { COUNTED_ENTRIES } from './workspace.ts'
 
 /** `unknown`: sandboxes of which no agent could say it in time. */
 export type Processes = { running: number; unknown: number }

@@ -1,8 +1,8 @@
 import type { Capability, ProviderReport, RelayPreference, Scope, SessionState } from '@boxoffice/protocol'
-import type { AuditEntry, AuditFilter, AuditRow } from '../audit/audit.ts'
-import type { NewSessionEvent } from '../events/session-events.ts'
-import type { EndedSession, LiveSession, PlacedSession, ProvisioningSession, Session } from '../sessions/session.ts'
-import type { WorkspaceFate } from '../sessions/workspace.ts'
+import type { AuditEntry, AuditFilter, AuditRow } from '../domain/audit-entry.ts'
+import type { EndedSession, LiveSession, PlacedSession, ProvisioningSession, Session } from '../domain/session.ts'
+import type { NewSessionEvent } from '../domain/session-event.ts'
+import type { WorkspaceFate } from '../domain/workspace.ts'
 
 /**
  * What the broker keeps. Async with compare-and-swap, so that another database can serve several brokers; no SQL outside

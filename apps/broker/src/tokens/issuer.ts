@@ -9,7 +9,7 @@ import {
   type SessionTokenClaims,
   TOKEN_ALGORITHM,
 } from '@boxoffice/protocol'
-import type { PlacedSession } from '../sessions/session.ts'
+import type { PlacedSession } from '../domain/session.ts'
 import type { AgentRecord } from '../store/store.ts'
 import type { SigningKey, SigningKeys } from './keys.ts'
 

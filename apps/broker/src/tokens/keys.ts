@@ -3,8 +3,8 @@ import { linkSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, write
 import { join } from 'node:path'
 import type { Jwks } from '@boxoffice/protocol'
 import { calculateJwkThumbprint } from 'jose'
-import { writeRefusal } from '../disk-error.ts'
-import { StartError } from '../start-error.ts'
+import { writeRefusal } from '../host/disk-error.ts'
+import { StartError } from '../host/start-error.ts'
 
 /** One Ed25519 key pair. `activeAt` (ms) is when it starts to sign; it is published before that. */
 export type SigningKey = { kid: string; activeAt: number; privateKey: KeyObject; jwk: Jwks['keys'][number] }

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { allowedImages } from '../../src/access/images.ts'
+import { allowedImages } from '../../src/config/images.ts'
 import { startTestBroker, type TestBroker } from '../support/test-broker.ts'
 
 describe('patterns of images.allowed', () => {

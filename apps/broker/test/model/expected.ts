@@ -1,7 +1,7 @@
 import { expect } from 'vitest'
-import { type SessionEvent, transition } from '../../src/sessions/lifecycle.ts'
+import { type SessionEvent, transition } from '../../src/domain/lifecycle.ts'
+import { isLive, isPlaced, type Session } from '../../src/domain/session.ts'
 import { TOMBSTONE_MS } from '../../src/sessions/service.ts'
-import { isLive, isPlaced, type Session } from '../../src/sessions/session.ts'
 import { LEASE_SECONDS, type World } from './world.ts'
 
 export type Known = { scope: number; session: Session }

@@ -1,5 +1,5 @@
-import type { SessionEvent, Step } from '../../src/sessions/lifecycle.ts'
-import { isLive, isPlaced, type Session } from '../../src/sessions/session.ts'
+import type { SessionEvent, Step } from '../../src/domain/lifecycle.ts'
+import { isLive, isPlaced, type Session } from '../../src/domain/session.ts'
 
 /** What happened at one step of a session's life. */
 export type Happened = { before: Session; event: SessionEvent; now: number; step: Step }

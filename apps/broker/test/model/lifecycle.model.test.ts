@@ -1,8 +1,8 @@
 import { MountSet, Profile } from '@boxoffice/protocol'
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { dueAt, type SessionEvent, transition } from '../../src/sessions/lifecycle.ts'
-import { isLive, type ProvisioningSession, type Session, type SuspendMode } from '../../src/sessions/session.ts'
+import { dueAt, type SessionEvent, transition } from '../../src/domain/lifecycle.ts'
+import { isLive, type ProvisioningSession, type Session, type SuspendMode } from '../../src/domain/session.ts'
 import { LAWS } from './lifecycle-laws.ts'
 
 /** One step of a life: time passes, then something happens. */

@@ -1,5 +1,5 @@
 import { expect } from 'vitest'
-import { isLive } from '../../src/sessions/session.ts'
+import { isLive } from '../../src/domain/session.ts'
 import type { Expected, Known } from './expected.ts'
 import { type Answer, PROFILES, type World } from './world.ts'
 

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { expect } from 'vitest'
-import { isLive, isPlaced, type Session } from '../../src/sessions/session.ts'
+import { isLive, isPlaced, type Session } from '../../src/domain/session.ts'
 import { CLIENTS, commands, type Kind } from './actions.ts'
 import { Expected } from './expected.ts'
 import { letGo, report } from './surroundings.ts'

@@ -1,5 +1,5 @@
-import { transition } from '../../src/sessions/lifecycle.ts'
-import { isPlaced, type PlacedSession } from '../../src/sessions/session.ts'
+import { transition } from '../../src/domain/lifecycle.ts'
+import { isPlaced, type PlacedSession } from '../../src/domain/session.ts'
 import type { Expected, Known } from './expected.ts'
 import type { World } from './world.ts'
 

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { type BrokerConfig, resolveConfig } from '../../src/config.ts'
+import { type BrokerConfig, resolveConfig } from '../../src/config/config.ts'
 import { outboundCall } from '../../src/outbound/call.ts'
 import { permits } from '../../src/outbound/targets.ts'
 import { startServer } from '../support/server.ts'

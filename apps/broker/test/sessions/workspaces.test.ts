@@ -1,6 +1,6 @@
 import { Profile } from '@boxoffice/protocol'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import { workspaceIdOf } from '../../src/sessions/scopes.ts'
+import { workspaceIdOf } from '../../src/domain/scope.ts'
 import type { FakeAgent } from '../support/fake-agent.ts'
 import { gate, startTestBroker, type TestBroker } from '../support/test-broker.ts'
 

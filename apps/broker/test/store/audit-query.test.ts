@@ -1,9 +1,9 @@
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import type { AuditFilter } from '../../src/audit/audit.ts'
-import { auditQuery } from '../../src/store/sqlite/audit.ts'
-import { type Db, openDatabase } from '../../src/store/sqlite/database.ts'
+import type { AuditFilter } from '../../src/domain/audit-entry.ts'
+import { type Db, openDatabase } from '../../src/store/sqlite/engine/database.ts'
 import { openSqliteStore } from '../../src/store/sqlite/sqlite-store.ts'
+import { auditQuery } from '../../src/store/sqlite/tables/audit.ts'
 import type { Store } from '../../src/store/store.ts'
 import { removeDir, tempDir } from '../support/test-broker.ts'
 

@@ -5,8 +5,8 @@ import { join } from 'node:path'
 import { pino } from 'pino'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { type BrokerConfig, createBroker, StartError } from '../../src/index.ts'
-import { openDatabase } from '../../src/store/sqlite/database.ts'
-import { MIGRATIONS } from '../../src/store/sqlite/migrations.ts'
+import { openDatabase } from '../../src/store/sqlite/engine/database.ts'
+import { MIGRATIONS } from '../../src/store/sqlite/engine/migrations.ts'
 import { removeDir, tempDir } from '../support/test-broker.ts'
 
 let dataDir: string

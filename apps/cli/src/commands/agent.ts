@@ -1,8 +1,8 @@
 import { Command } from 'commander'
-import { serve } from '../serve.ts'
 import { AGENT_FLAGS, withFlags } from '../settings/flags.ts'
 import { logLevelOf, partSettings, sourcesOf } from '../settings/service.ts'
 import { announceJson, announcePart } from '../terminal/ready.ts'
+import { serve } from '../terminal/serve.ts'
 
 export const agentCommand = (): Command =>
   withFlags(new Command('agent'), AGENT_FLAGS)

@@ -1,9 +1,9 @@
 import { join } from 'node:path'
 import { Command } from 'commander'
-import { onHangup, serve } from '../serve.ts'
 import { BROKER_FLAGS, withFlags } from '../settings/flags.ts'
 import { partSettings, sourcesOf } from '../settings/service.ts'
 import { announceJson, announcePart, boxPorts } from '../terminal/ready.ts'
+import { onHangup, serve } from '../terminal/serve.ts'
 import { rotateKeys } from './rotate-keys.ts'
 
 export const brokerCommand = (): Command =>

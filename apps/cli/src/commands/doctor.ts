@@ -1,5 +1,6 @@
 import { Command, Option } from 'commander'
-import { type Check, runChecks } from '../doctor/checks.ts'
+import type { Check } from '../doctor/check.ts'
+import { runChecks } from '../doctor/checks.ts'
 import { leave, printJson } from '../terminal/output.ts'
 
 type DoctorFlags = { provider: 'auto' | 'docker' | 'local'; dataDir?: string; broker?: string; json?: boolean }

@@ -1,11 +1,11 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Command } from 'commander'
-import { onHangup, serve } from '../serve.ts'
 import { defaultDataDir } from '../settings/data-dir.ts'
 import { UP_FLAGS, withFlags } from '../settings/flags.ts'
 import { sourcesOf, upSettings } from '../settings/service.ts'
 import { announceJson, announceUp, boxPorts } from '../terminal/ready.ts'
+import { onHangup, serve } from '../terminal/serve.ts'
 import { rotateKeys } from './rotate-keys.ts'
 
 export const upCommand = (): Command =>

@@ -1,6 +1,6 @@
 import { resolveConnection } from '../settings/connection.ts'
 import { UsageError } from '../settings/usage-error.ts'
-import type { Check } from './checks.ts'
+import type { Check } from './check.ts'
 
 /** A busy broker is not one that is away. */
 const WITHIN_MS = 30_000

@@ -7,10 +7,10 @@ import { dirname, resolve } from 'node:path'
 import { promisify } from 'node:util'
 import { DEFAULT_BROKER_URL } from '../settings/connection.ts'
 import { defaultDataDir } from '../settings/data-dir.ts'
+import type { Check } from './check.ts'
 import { checkBroker } from './check-broker.ts'
 import { checkCapacity } from './check-capacity.ts'
 
-export type Check = { name: string; ok: boolean; message: string }
 export type DoctorOptions = { provider: 'auto' | 'docker' | 'local'; dataDir?: string | undefined; broker?: string | undefined }
 
 const run = promisify(execFile)

@@ -2,9 +2,9 @@ import { randomBytes } from 'node:crypto'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { serve } from '../serve.ts'
 import { isLoopbackName } from '../settings/loopback.ts'
 import { UsageError } from '../settings/usage-error.ts'
+import { serve } from '../terminal/serve.ts'
 import { readStepTimeout } from './step-timeout.ts'
 
 export type RunFlags = { host: string; port: number; allowRemote: boolean }

@@ -1,8 +1,8 @@
 import { CLOSE, type ExitFrame, type ReadyFrame, ServerFrame, STREAM_STDERR, STREAM_STDOUT, SUBPROTOCOL_BINARY } from '@boxoffice/protocol'
-import { BoxofficeError, errorFromWire } from '../errors.ts'
-import { Watchdog } from '../watchdog.ts'
+import { BoxofficeError, errorFromWire } from '../base/errors.ts'
+import { openSocket, type WebSocketConstructor } from '../base/socket.ts'
+import { Watchdog } from '../base/watchdog.ts'
 import type { Drop } from './reconnect.ts'
-import { openSocket, type WebSocketConstructor } from './socket.ts'
 
 /** From dialling to `ready`; a suspended sandbox may take 10 s to wake. */
 const READY_WITHIN_MS = 15_000

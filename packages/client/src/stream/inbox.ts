@@ -1,4 +1,4 @@
-import { BoxofficeError, GapError } from '../errors.ts'
+import { BoxofficeError, GapError } from '../base/errors.ts'
 
 type Item = { bytes: Uint8Array } | { gap: GapError }
 

@@ -1,9 +1,9 @@
 import { LinesServerFrame, SUBPROTOCOL_BEARER_PREFIX, SUBPROTOCOL_LINES } from '@boxoffice/protocol'
-import { toBase64 } from '../base64.ts'
-import type { Dataplane } from '../dataplane.ts'
-import { type BoxofficeError, errorFromWire } from '../errors.ts'
+import { toBase64 } from '../base/base64.ts'
+import { type BoxofficeError, errorFromWire } from '../base/errors.ts'
+import { openSocket } from '../base/socket.ts'
+import type { Dataplane } from '../dataplane/dataplane.ts'
 import type { Drop } from './reconnect.ts'
-import { openSocket } from './socket.ts'
 
 const PROBE_EVERY_MS = 15_000
 const SILENT_FOR_MS = 45_000

@@ -1,8 +1,8 @@
 import { CLOSE, LineLedger } from '@boxoffice/protocol'
-import type { Dataplane } from '../dataplane.ts'
-import { BoxofficeError, GapError, isCode } from '../errors.ts'
-import { type OptionNames, refuseUnknown } from '../known-options.ts'
-import { anySignal, sleep } from '../signals.ts'
+import { BoxofficeError, GapError, isCode } from '../base/errors.ts'
+import { type OptionNames, refuseUnknown } from '../base/known-options.ts'
+import { anySignal, sleep } from '../base/signals.ts'
+import type { Dataplane } from '../dataplane/dataplane.ts'
 import { type LineConnection, type LinesReady, openLineConnection } from './line-connection.ts'
 import { afterDrop, type Drop, leadsNowhere } from './reconnect.ts'
 

@@ -1,5 +1,5 @@
 import { STREAM_STDIN } from '@boxoffice/protocol'
-import { BoxofficeError } from '../errors.ts'
+import { BoxofficeError } from '../base/errors.ts'
 
 type Message = Uint8Array<ArrayBuffer>
 

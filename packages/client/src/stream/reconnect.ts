@@ -1,7 +1,7 @@
 import { CLOSE, type ErrorCode } from '@boxoffice/protocol'
-import { backoffMs } from '../backoff.ts'
-import { BoxofficeError, ConnectionError, isCode } from '../errors.ts'
-import { isAgentAway, type Way } from '../ways.ts'
+import { backoffMs } from '../base/backoff.ts'
+import { BoxofficeError, ConnectionError, isCode } from '../base/errors.ts'
+import { isAgentAway, type Way } from '../base/ways.ts'
 
 /** How a connection ended without the process's exit. */
 export type Drop = {

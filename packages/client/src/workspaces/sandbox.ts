@@ -1,6 +1,6 @@
+import { isCode } from '../base/errors.ts'
+import type { ExecResult } from '../base/exec-result.ts'
 import type { Client } from '../client.ts'
-import { isCode } from '../errors.ts'
-import type { ExecResult } from '../exec-result.ts'
 import type { Session } from '../session.ts'
 import { clientFor, type EndpointOptions } from './endpoint.ts'
 import { fileHelpers } from './file-helpers.ts'

@@ -1,5 +1,5 @@
 import picomatch from 'picomatch'
-import { isCode } from '../errors.ts'
+import { isCode } from '../base/errors.ts'
 import type { FileRequest } from './file-helper.ts'
 import { filePath } from './file-path.ts'
 import { tell, tellRefused } from './logger.ts'

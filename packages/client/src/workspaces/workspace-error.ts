@@ -1,5 +1,5 @@
 import { ERRORS, type ErrorCode } from '@boxoffice/protocol'
-import { BoxofficeError } from '../errors.ts'
+import { BoxofficeError } from '../base/errors.ts'
 
 /** The codes and statuses are those of the file routes, so that callers of either handle errors alike. */
 export const workspaceError = (code: ErrorCode, message: string, cause?: unknown): BoxofficeError =>

@@ -1,5 +1,5 @@
 import type Docker from 'dockerode'
-import { bindsOf, type SandboxSpec } from '../provider.ts'
+import { bindsOf, type SandboxSpec } from '../../sandbox/provider.ts'
 
 export const LABEL = {
   managed: 'boxoffice.managed',

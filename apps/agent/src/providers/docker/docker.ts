@@ -1,7 +1,7 @@
 import { BoxofficeError } from '@boxoffice/protocol'
 import type Docker from 'dockerode'
 import type { Logger } from 'pino'
-import type { Provider, ProviderCapabilities, ProviderStatus, SandboxHandle } from '../provider.ts'
+import type { Provider, ProviderCapabilities, ProviderStatus, SandboxHandle } from '../../sandbox/provider.ts'
 import { createOptions, LABEL, type Maker, networkName } from './create-options.ts'
 import { engineFailed, messageOf, NO_ANSWER, reasonOf, statusOf, unless, within } from './engine-error.ts'
 import { imagePuller } from './images.ts'

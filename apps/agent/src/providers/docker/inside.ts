@@ -1,7 +1,7 @@
 import type Docker from 'dockerode'
-import { read } from '../../capacity/kernel-file.ts'
-import { childrenBelow, nameProcess, type ProcessName, processState } from '../local/process-table.ts'
-import type { Inside, SandboxHandle } from '../provider.ts'
+import { read } from '../../host/kernel-file.ts'
+import { childrenBelow, nameProcess, type ProcessName, processState } from '../../host/process-table.ts'
+import type { Inside, SandboxHandle } from '../../sandbox/provider.ts'
 
 type Known = { init: ProcessName; layer: string | undefined }
 

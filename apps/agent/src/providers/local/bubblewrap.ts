@@ -3,7 +3,7 @@ import { existsSync, lstatSync, readlinkSync } from 'node:fs'
 import { mkdir, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
-import { bindsOf, type SandboxSpec } from '../provider.ts'
+import { bindsOf, type SandboxSpec } from '../../sandbox/provider.ts'
 import { rlimitArguments } from './rlimits.ts'
 
 const run = promisify(execFile)

@@ -3,8 +3,8 @@ import { readFile, rmdir, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Profile } from '@boxoffice/protocol'
-import type { ProviderCapabilities } from '../provider.ts'
-import { signalPid } from './process-table.ts'
+import { signalPid } from '../../host/process-table.ts'
+import type { ProviderCapabilities } from '../../sandbox/provider.ts'
 
 const CONTROLLERS = ['memory', 'pids', 'cpu', 'freezer'] as const
 type Controller = (typeof CONTROLLERS)[number]

@@ -2,8 +2,6 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { BoxofficeError } from '@boxoffice/protocol'
-import type { Inside, SandboxHandle } from '../provider.ts'
-import type { CgroupGroup } from './cgroups.ts'
 import {
   childrenBelow,
   descendantsOf,
@@ -14,7 +12,9 @@ import {
   processState,
   signalPid,
   signalProcess,
-} from './process-table.ts'
+} from '../../host/process-table.ts'
+import type { Inside, SandboxHandle } from '../../sandbox/provider.ts'
+import type { CgroupGroup } from './cgroups.ts'
 import { LOG_NAME, openLog, type Spawned, spawnDetached } from './spawn.ts'
 import type { LocalState, StateFiles } from './state-file.ts'
 

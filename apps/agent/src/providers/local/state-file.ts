@@ -2,7 +2,7 @@ import { existsSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { readdir, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { z } from 'zod'
-import { writeInPlace } from '../../write-in-place.ts'
+import { writeInPlace } from '../../data-dir/write-in-place.ts'
 
 const ProcessName = z.object({ pid: z.number().int(), startTime: z.string() })
 

@@ -4,16 +4,9 @@ import { chmod, chown, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/p
 import { dirname, join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { BoxofficeError } from '@boxoffice/protocol'
+import { nameProcess, type ProcessName, pidsWithVariable, processState, signalPid, signalProcess } from '../../../src/host/process-table.ts'
 import type { Registration } from '../../../src/providers/candidates.ts'
-import {
-  nameProcess,
-  type ProcessName,
-  pidsWithVariable,
-  processState,
-  signalPid,
-  signalProcess,
-} from '../../../src/providers/local/process-table.ts'
-import type { Provider, SandboxHandle, SandboxSpec } from '../../../src/providers/provider.ts'
+import type { Provider, SandboxHandle, SandboxSpec } from '../../../src/sandbox/provider.ts'
 
 /** All that it knows of a sandbox, in a file each: it must find them again after a restart. */
 type State = {

@@ -1,0 +1,130 @@
+import {
+  type AgentInstance,
+  BoxofficeError,
+  CreateSandboxRequest,
+  describeIssues,
+  fromUnknown,
+  Jwks,
+  LIMITS,
+  Revocations,
+  requestIdFrom,
+  type SandboxUntold,
+  SuspendRequest,
+} from '@boxoffice/protocol'
+import { type Context, Hono, type MiddlewareHandler } from 'hono'
+import { bodyLimit } from 'hono/body-limit'
+import type { ContentfulStatusCode } from 'hono/utils/http-status'
+import type { Logger } from 'pino'
+import { z } from 'zod'
+import type { VerifyControlToken } from '../auth/control-auth.ts'
+import type { RevocationStore } from '../auth/revocations.ts'
+import { recoveringError } from '../sandbox/end.ts'
+import type { SandboxManager } from '../sandboxes/manager.ts'
+
+export type ControlOptions = {
+  manager: SandboxManager
+  revocations: RevocationStore
+  /** Takes the broker's keys, all that count from now on. */
+  onKeys: (jwks: Jwks) => Promise<void>
+  /** What the broker has still to hear of a sandbox; undefined for nothing. */
+  untold: (sandboxId: string) => SandboxUntold | undefined
+  /** Which start of which install this is. */
+  instance: AgentInstance
+  verify: VerifyControlToken
+  log: Logger
+}
+
+/** The control API for the broker (`packages/protocol/src/control.ts`); every route needs a control token. */
+export const createControlApp = ({ manager, revocations, onKeys, untold, instance, verify, log }: ControlOptions): Hono =>
+  new Hono()
+    .use(authenticated(verify))
+    .use(limited)
+    .put('/control/v1/sessions/:session/sandbox', async (c) => {
+      const request = await parse(c, CreateSandboxRequest)
+      return c.json(await manager.ensureForSession(c.req.param('session'), request))
+    })
+    .get('/control/v1/sandboxes', (c) => {
+      // Who asks for all takes what is not among them to be gone.
+      if (manager.isRecovering) throw recoveringError()
+      return c.json({ sandboxes: manager.reports() })
+    })
+    .get('/control/v1/sandboxes/:id', (c) => c.json(manager.report(c.req.param('id'))))
+    .post('/control/v1/sandboxes/:id/suspend', async (c) => {
+      const { mode } = await parse(c, SuspendRequest)
+      return c.json(await manager.suspend(c.req.param('id'), mode))
+    })
+    .post('/control/v1/sandboxes/:id/resume', async (c) => c.json(await manager.resume(c.req.param('id'))))
+    .get('/control/v1/sandboxes/:id/workspace-usage', async (c) => {
+      const { max_entries: most } = query(c, UsageQuery)
+      return c.json(await manager.workspaceUsage(c.req.param('id'), most))
+    })
+    .delete('/control/v1/sandboxes/:id', async (c) => {
+      const id = c.req.param('id')
+      const session = manager.get(id)?.sessionId
+      const reason = (session && revocations.deniedSession(session)) || 'released'
+      await manager.destroy(id, reason, { keepWorkspace: c.req.query('keep_workspace') === 'true' })
+      const rest = untold(id)
+      return rest === undefined ? c.body(null, 204) : c.json(rest)
+    })
+    .delete('/control/v1/workspaces/:id', async (c) => {
+      await manager.workspaces.forget(c.req.param('id'))
+      return c.body(null, 204)
+    })
+    .post('/control/v1/revocations', async (c) => {
+      revocations.apply(await parse(c, Revocations))
+      return c.body(null, 204)
+    })
+    .get('/control/v1/instance', (c) => c.json(instance))
+    .put('/control/v1/keys', async (c) => {
+      await onKeys(await parse(c, Jwks))
+      return c.body(null, 204)
+    })
+    .notFound((c) => refusal(c, new BoxofficeError('NOT_FOUND', 'no such control route')))
+    .onError((thrown, c) => {
+      const error = fromUnknown(thrown)
+      if (error.code === 'INTERNAL')
+        log.error({ err: error.cause ?? error, method: c.req.method, path: c.req.path }, 'control request failed')
+      return refusal(c, error)
+    })
+
+const authenticated = (verify: VerifyControlToken): MiddlewareHandler =>
+  async function authenticate(c, next) {
+    const token = /^bearer +(\S+)$/i.exec(c.req.header('authorization') ?? '')?.[1]
+    if (token === undefined) throw new BoxofficeError('UNAUTHENTICATED', 'A control token is required')
+    await verify(token)
+    await next()
+  }
+
+const countedLimit = bodyLimit({ maxSize: LIMITS.controlBodyBytes, onError: () => tooLarge() })
+
+/** A length that is told is kept to by the HTTP parser. Counting makes web streams of every body, which costs more than parsing it. */
+const limited: MiddlewareHandler = async (c, next) => {
+  const length = c.req.header('content-length')
+  if (length === undefined || c.req.header('transfer-encoding') !== undefined) return countedLimit(c, next)
+  if (Number(length) > LIMITS.controlBodyBytes) tooLarge()
+  await next()
+}
+
+const parse = async <T extends z.ZodType>(c: Context, schema: T): Promise<z.output<T>> => {
+  const body: unknown = await c.req.json().catch(() => {
+    throw new BoxofficeError('INVALID_REQUEST', 'body: must be JSON')
+  })
+  const parsed = schema.safeParse(body)
+  if (!parsed.success) throw new BoxofficeError('INVALID_REQUEST', describeIssues(parsed.error))
+  return parsed.data
+}
+
+const UsageQuery = z.object({ max_entries: z.coerce.number().int().min(0).max(10_000_000).default(100_000) })
+
+const query = <T extends z.ZodType>(c: Context, schema: T): z.output<T> => {
+  const parsed = schema.safeParse(c.req.query())
+  if (!parsed.success) throw new BoxofficeError('INVALID_REQUEST', describeIssues(parsed.error))
+  return parsed.data
+}
+
+const tooLarge = (): never => {
+  throw new BoxofficeError('PAYLOAD_TOO_LARGE', `the body is larger than ${LIMITS.controlBodyBytes} bytes`)
+}
+
+const refusal = (c: Context, error: BoxofficeError): Response =>
+  c.json(error.envelope(requestIdFrom(c.req.header('x-request-id'))), error.status as ContentfulStatusCode)

@@ -1,0 +1,167 @@
+import { BoxofficeError } from '@boxoffice/protocol'
+import type { Sandbox } from '../sandbox/sandbox.ts'
+import type { SupervisorExit, SupervisorLink } from '../supervisor/link.ts'
+import { ProcessList } from '../supervisor/payloads.ts'
+import { exitFact, type Gone, unseenExitFact } from './exit.ts'
+import { isRun } from './managed-run.ts'
+import { type Meta, parseMeta } from './meta.ts'
+
+type Kind = Meta['kind']
+
+/**
+ * Which processes of a sandbox run, for the activity report [C-51] and the limit of parallel execs [C-64], and how each has ended,
+ * told once. The supervisor's own list is the authority and is read again at every connection, so an agent restart loses nothing.
+ */
+export interface ProcessTracker {
+  /** A process is about to start. False when this id runs already (the start will attach). Throws RATE_LIMITED above the limit. */
+  begin(id: string, kind: Kind): boolean
+  /** It does not run, and there is no end to tell: it never began. */
+  end(id: string): void
+  /** The supervisor has said how it ended; each reader of the process hears that. */
+  ended(exit: SupervisorExit, kind: Kind): void
+  /** A reader has gone: an end that was on its way to it is asked for. */
+  left(id: string): void
+  /** Hears of each end of a managed process, once; without an exit where nobody saw it. */
+  onProcessEnd(listener: (id: string, exit: SupervisorExit | undefined, ageMs: number) => void): void
+  /** The sandbox has gone, and with it whatever still ran. */
+  gone(how: Gone): void
+}
+
+/** By link: a stop ends every process together with its link. */
+const trackers = new WeakMap<SupervisorLink, ProcessTracker>()
+
+export const trackerOf = (link: SupervisorLink): ProcessTracker | undefined => trackers.get(link)
+
+/** The tracker of a sandbox, made at the first call. */
+export const processTracker = (sandbox: Sandbox): ProcessTracker => trackers.get(sandbox.link) ?? create(sandbox, false)
+
+/** For a sandbox of an earlier run of the agent: its processes may be running, or have ended in the meantime. */
+export const adoptProcesses = (sandbox: Sandbox): ProcessTracker => create(sandbox, true)
+
+const create = (sandbox: Sandbox, adopted: boolean): ProcessTracker => {
+  const tracker = createTracker(sandbox, sandbox.link, adopted)
+  trackers.set(sandbox.link, tracker)
+  return tracker
+}
+
+/** As many as the supervisor keeps records of. */
+const TOLD_ENDS = 1000
+const LOOK_AFTER_MS = 1000
+
+const createTracker = (sandbox: Sandbox, link: SupervisorLink, adopted: boolean): ProcessTracker => {
+  const running = new Map<string, { kind: Kind; release: () => void; since: number; sure: boolean }>()
+  const told = new Map<string, string>()
+  const listeners = new Set<Parameters<ProcessTracker['onProcessEnd']>[0]>()
+  let execs = 0
+  /** What is known is all there is: what begins from now on is ours, and nobody else has told of it. */
+  let complete = !adopted
+  let looking: NodeJS.Timeout | undefined
+
+  const add = (id: string, kind: Kind, sure: boolean): void => {
+    if (running.has(id)) return
+    running.set(id, { kind, release: sandbox.activity.run(), since: performance.now(), sure })
+    if (kind === 'exec') execs++
+  }
+
+  const end = (id: string): void => {
+    const entry = running.get(id)
+    if (entry === undefined) return
+    running.delete(id)
+    if (entry.kind === 'exec') execs--
+    entry.release()
+  }
+
+  /** Ends that are off the count and have not been told yet. */
+  let untold: (() => void)[] = []
+  const tellAll = (): void => {
+    const ends = untold
+    untold = []
+    for (const tell of ends) tell()
+  }
+
+  /** Off the count at once. The end of an exec is told when its answer, which follows this call, has been written. */
+  const ended = (exit: SupervisorExit, reported: Kind, ageMs = 0): void => {
+    const entry = running.get(exit.id)
+    end(exit.id)
+    const kind = entry?.kind ?? reported
+    untold.push(() => tell(exit, { kind, sure: entry?.sure === true, ageMs }))
+    if (kind === 'process') tellAll()
+    // An immediate comes before the next read of any socket: who has the answer finds the event.
+    else if (untold.length === 1) setImmediate(tellAll)
+  }
+
+  const tell = (exit: SupervisorExit, { kind, sure, ageMs }: { kind: Kind; sure: boolean; ageMs: number }): void => {
+    // An id may be used again when its record is gone; one end, told to several readers or listed, reads the same.
+    const mark = `${exit.reason} ${exit.code} ${exit.signal} ${exit.duration_ms} ${exit.stdout_bytes} ${exit.stderr_bytes}`
+    if (told.get(exit.id) === mark) return
+    told.delete(exit.id)
+    told.set(exit.id, mark)
+    const [oldest] = told.keys()
+    if (told.size > TOLD_ENDS && oldest !== undefined) told.delete(oldest)
+    const fact = exitFact(kind, exit)
+    sandbox.note(sure ? fact : { ...fact, recovered: true }, ageMs)
+    if (kind === 'process') for (const listener of listeners) listener(exit.id, exit, ageMs)
+  }
+
+  const readAgain = async (): Promise<void> => {
+    const asked = performance.now()
+    const { processes } = ProcessList.parse(await link.call('list', { meta: true }))
+    const ids = new Set(processes.map(({ id }) => id))
+    for (const { id, meta, state, exit, ended_ms: at } of processes) {
+      const { kind } = parseMeta(meta)
+      if (state === 'running') add(id, kind, true)
+      else if (exit != null) ended(exit, kind, at == null ? 0 : Date.now() - at)
+      else end(id)
+    }
+    for (const [id, { since }] of running) if (since < asked && !ids.has(id)) end(id)
+    complete = true
+  }
+
+  /** A connection that breaks again is read again at the next one. */
+  const onConnected = (connected: boolean): void => {
+    if (connected) readAgain().catch(() => {})
+  }
+
+  // Of an id that is not known yet, the list that is being read will tell.
+  link.onEnded((exit) => {
+    const entry = running.get(exit.id)
+    if (entry !== undefined || complete) ended(exit, entry?.kind ?? (isRun(exit.id) ? 'process' : 'exec'))
+  })
+  link.onConnection(onConnected)
+  onConnected(link.connected)
+
+  return {
+    begin(id, kind) {
+      if (running.has(id)) return false
+      const { max_execs } = sandbox.profile
+      if (kind === 'exec' && execs >= max_execs) {
+        throw new BoxofficeError('RATE_LIMITED', `The sandbox runs ${execs} execs, as many as its profile allows; wait for one to end`, {
+          retryAfter: 1,
+          details: { limit: 'max_execs', max_execs },
+        })
+      }
+      add(id, kind, complete)
+      return true
+    },
+    end,
+    ended,
+    left(id) {
+      if (!running.has(id) || looking !== undefined) return
+      looking = setTimeout(() => {
+        looking = undefined
+        onConnected(link.connected)
+      }, LOOK_AFTER_MS)
+      looking.unref()
+    },
+    onProcessEnd: (listener) => void listeners.add(listener),
+    gone(how) {
+      clearTimeout(looking)
+      tellAll()
+      for (const [id, { kind }] of [...running]) {
+        end(id)
+        sandbox.note(unseenExitFact(kind, id, how))
+        if (kind === 'process') for (const listener of listeners) listener(id, undefined, 0)
+      }
+    },
+  }
+}

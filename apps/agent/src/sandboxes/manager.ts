@@ -1,0 +1,361 @@
+import type { Server } from 'node:net'
+import {
+  BoxofficeError,
+  type CreateSandboxRequest,
+  effectiveMounts,
+  MountSet,
+  type SandboxRecord,
+  type SandboxReport,
+  sameMounts,
+  type WorkspaceUsage,
+} from '@boxoffice/protocol'
+import type { Journal } from '../broker-link/journal.ts'
+import { descriptorLimit } from '../capacity/machine.ts'
+import type { SandboxFile } from '../data-dir/record-file.ts'
+import { createWorkspaceIndex } from '../data-dir/workspace-index.ts'
+import { prepareMounts } from '../mounts/plan.ts'
+import { workspaceUsage } from '../mounts/workspace-usage.ts'
+import { AGENT_STOPPED, type EndCause, type EndReason, endError, lostError, REMADE, recoveringError } from '../sandbox/end.ts'
+import type { Provider, SandboxHandle } from '../sandbox/provider.ts'
+import type { SandboxDirectory } from '../sandbox/sandbox.ts'
+import { AwakeLinks } from '../supervisor/awake-links.ts'
+import { createSupervisorLink } from '../supervisor/supervisor-link.ts'
+import { LiveSandbox } from './live-sandbox.ts'
+import { createPlanner, type PlannerOptions } from './planner.ts'
+import { createPool, type Pool } from './pool.ts'
+import { createPreparedSandboxes } from './prewarmed.ts'
+import { profileHash } from './profile-hash.ts'
+import { createProvision, type ProvisionOptions, workspaceDirectory } from './provision.ts'
+import { recordOf, reportOf } from './reports.ts'
+import { createWorkspaces, type Workspaces } from './workspaces.ts'
+
+export type ManagerOptions = PlannerOptions &
+  Pick<ProvisionOptions, 'layout' | 'supervisorPath' | 'defaultImage' | 'capacity'> & {
+    /** How many sandboxes the pool starts at once. */
+    poolConcurrency: number
+    journal: Pick<Journal, 'write'>
+    /** How a session has ended, as far as the broker has said. */
+    sessionEnd: (sessionId: string) => EndReason | undefined
+  }
+
+/** More than this many are looked up in one listing of the engine. */
+const ASKED_ONE_BY_ONE = 16
+
+/** Holds every sandbox of this agent: makes, finds, suspends, wakes and ends them. */
+export interface SandboxManager extends SandboxDirectory {
+  get(id: string): LiveSandbox | undefined
+  readonly pool: Pool
+  readonly workspaces: Workspaces
+  /** The session's sandbox, made if there is none yet; the same one for any number of callers. */
+  ensureForSession(sessionId: string, request: CreateSandboxRequest): Promise<SandboxRecord>
+  /** All of sessions that run now. */
+  running(): LiveSandbox[]
+  /** How many sandboxes are there, in the pool too. */
+  readonly count: number
+  /** All sandboxes, or those that `among` picks. */
+  reports(among?: (sandbox: LiveSandbox) => boolean): SandboxReport[]
+  /** Throws BINDING_NOT_FOUND. */
+  report(id: string): SandboxReport
+  suspend(id: string, mode: 'freeze' | 'stop'): Promise<SandboxReport>
+  resume(id: string): Promise<SandboxReport>
+  /** What its workspace has on the disk; wakes nothing [2-119]. */
+  workspaceUsage(id: string, maxEntries: number): Promise<WorkspaceUsage>
+  /** Leaves nothing: container, processes, socket, directories, uid. One that is gone already is fine. */
+  destroy(id: string, reason: EndReason, options?: { keepWorkspace?: boolean }): Promise<void>
+  /** Takes note of what an earlier run has left, before anything is made; each waits for its `adopt`. */
+  expect(files: readonly SandboxFile[]): void
+  /** Whether `reports` and `get` leave out sandboxes that are still to be adopted; until then nothing is made or said to be gone. */
+  readonly isRecovering: boolean
+  /** Names of the providers of sandboxes of sessions that are still to be adopted. */
+  awaitedProviders(): ReadonlySet<string>
+  adopt(file: SandboxFile, handle: SandboxHandle | undefined): Promise<LiveSandbox>
+  /** Asks the engine about every sandbox whose supervisor is not linked: the link ends with PID 1, so a linked one is there. */
+  verifyAll(): Promise<void>
+  /** Hears of each sandbox that is lost. */
+  onLost(listener: (report: SandboxReport) => void): () => void
+  /** Takes no more work and ends every sandbox, for an agent that shall leave nothing running; says what has ended. */
+  destroyAll(): Promise<SandboxReport[]>
+  close(): Promise<void>
+}
+
+export const createSandboxManager = (options: ManagerOptions): SandboxManager => {
+  const { layout, uids, log } = options
+  const sandboxes = new Map<string, LiveSandbox>()
+  const bySession = new Map<string, LiveSandbox>()
+  const awaited = new Map<string, SandboxFile>()
+  const byWorkspace = createWorkspaceIndex()
+  const provisioning = new Map<string, { mounts: MountSet; record: Promise<SandboxRecord> }>()
+  const ending = new Map<string, { file: SandboxFile; ending: { kept: boolean; ended: Promise<void> } }>()
+  const lostListeners = new Set<(report: SandboxReport) => void>()
+  const closing = new AbortController()
+  const awake = new AwakeLinks(descriptorLimit())
+
+  const onLost = (sandbox: LiveSandbox): void => {
+    log.warn({ sandbox_id: sandbox.id, session_id: sandbox.file.session_id, reason: sandbox.lost?.reason }, 'sandbox lost')
+    if (sandbox.file.session_id === null) {
+      pool.forget(sandbox)
+      void destroy(sandbox.id, 'failed').catch((err: unknown) =>
+        log.error({ err, sandbox_id: sandbox.id }, 'a lost sandbox of the pool could not be removed'),
+      )
+      return
+    }
+    for (const listener of lostListeners) listener(reportOf(sandbox))
+  }
+
+  const live = (file: SandboxFile, provider: Provider, server?: Server): LiveSandbox => {
+    const { root, socketPath } = layout.directoriesOf(file.sandbox_id)
+    let listening = server
+    const sandbox = new LiveSandbox({
+      file,
+      directory: root,
+      workspacePath: provider.workspacePath(workspaceDirectory(layout, file)),
+      workspaceDirectory: workspaceDirectory(layout, file),
+      provider,
+      listen(secretHash, onSecret) {
+        const { supervisorPath } = options
+        const of = { server: listening, socketPath, supervisorPath, onSecret, awake, log: log.child({ sandbox_id: file.sandbox_id }) }
+        // Of its first supervisor alone.
+        listening = undefined
+        return createSupervisorLink({ ...of, ...(secretHash === null ? {} : { secretHash }) })
+      },
+      onLost,
+      journal: options.journal,
+      log,
+    })
+    sandboxes.set(file.sandbox_id, sandbox)
+    byWorkspace.add(file)
+    if (file.session_id !== null) bySession.set(file.session_id, sandbox)
+    return sandbox
+  }
+
+  const create = async (sessionId: string, request: CreateSandboxRequest): Promise<SandboxRecord> => {
+    const { profile, labels } = request
+    const mounts = MountSet.parse(request)
+    // A directory of the host is its own keeper.
+    const keptAs = request.workspace_host_path === null ? request.workspace_id : null
+    // Before anything of an earlier session ends for it.
+    await planner.mounts(mounts, profile)
+    using claim = keptAs === null ? null : await workspaces.claim(keptAs, sessionId, request)
+    const workspace = claim?.mounted ? keptAs : null
+    const pooled =
+      workspace === null && Object.keys(labels).length === 0 && sameMounts(mounts, effectiveMounts(profile, {}))
+        ? pool.claim(profileHash(profile, options.defaultImage))
+        : undefined
+    if (pooled !== undefined) {
+      bySession.set(sessionId, pooled)
+      await pooled.assign(sessionId, profile, keptAs)
+      byWorkspace.add(pooled.file)
+      return recordOf(pooled, true)
+    }
+    return recordOf(await provision({ profile, sessionId, workspace, keptAs, mounts, labels, again: null }), false)
+  }
+
+  // Not async: nothing may come between the look and the entry.
+  const ensureForSession = (sessionId: string, request: CreateSandboxRequest): Promise<SandboxRecord> => {
+    // One of those that are awaited may be the session's, or have its workspace.
+    if (awaited.size > 0) return Promise.reject(recoveringError())
+    const underWay = provisioning.get(sessionId)
+    if (underWay !== undefined && sameMounts(underWay.mounts, request)) return underWay.record
+    // Each has its turn, and finds what the one before it has left.
+    const next = () => ensureForSession(sessionId, request)
+    if (underWay !== undefined) return underWay.record.then(next, next)
+    const existing = bySession.get(sessionId)
+    if (existing?.lost !== undefined) return Promise.reject(lostError(existing.lost.reason))
+    if (existing !== undefined && sameMounts(existing.file.mounts, request)) return Promise.resolve(recordOf(existing, false))
+    const record = make(sessionId, existing, request).finally(() => provisioning.delete(sessionId))
+    provisioning.set(sessionId, { mounts: MountSet.parse(request), record })
+    return record
+  }
+
+  /** A session that has ended meanwhile gets nothing: its release may have come before there was anything to end. */
+  const make = async (sessionId: string, existing: LiveSandbox | undefined, request: CreateSandboxRequest): Promise<SandboxRecord> => {
+    refuseIfEnded(sessionId)
+    const record = await (existing === undefined ? create(sessionId, request) : remake(existing, request))
+    const reason = options.sessionEnd(sessionId)
+    if (reason !== undefined) await destroy(record.sandbox_id, reason)
+    refuseIfEnded(sessionId)
+    return record
+  }
+
+  const refuseIfEnded = (sessionId: string): void => {
+    const reason = options.sessionEnd(sessionId)
+    if (reason !== undefined) throw endError({ lost: false, reason })
+  }
+
+  /**
+   * Ends the sandbox and makes it anew under its id, with other mounts; a workspace of our making stays [0-34, C-23]. What is refused
+   * is refused before anything ends.
+   */
+  const remake = async (sandbox: LiveSandbox, request: CreateSandboxRequest): Promise<SandboxRecord> => {
+    const { file } = sandbox
+    const { profile, session_id: sessionId, kept_as: keptAs, workspace } = file
+    const mounts = MountSet.parse(request)
+    const plan = await planner.mounts(mounts, profile)
+    const existing = await layout.ownerOf(workspace)
+    const owner = await planner.owner(plan, profile, existing)
+    const directory = plan.workspace?.source ?? (existing === undefined ? undefined : layout.workspaceOf(workspace))
+    if (directory !== undefined) await prepareMounts(plan, directory, owner)
+    log.info(
+      { sandbox_id: sandbox.id, session_id: sessionId, before: file.mounts, after: mounts },
+      'a sandbox is made anew, with other mounts',
+    )
+    await sandbox.end(REMADE)
+    try {
+      await layout.clearSandbox(sandbox.id)
+      return recordOf(
+        await provision({ profile, sessionId, workspace, keptAs, mounts, labels: request.labels, again: { file, owner } }),
+        false,
+      )
+    } catch (error) {
+      // Nothing is left that the session could go on with.
+      await destroy(sandbox.id, 'failed')
+      throw error
+    }
+  }
+
+  const destroy = (id: string, reason: EndCause, { keepWorkspace = false }: { keepWorkspace?: boolean } = {}): Promise<void> => {
+    if (awaited.has(id)) return Promise.reject(recoveringError())
+    const sandbox = sandboxes.get(id)
+    if (sandbox === undefined) return ending.get(id)?.ending.ended ?? Promise.resolve()
+    sandboxes.delete(id)
+    pool.forget(sandbox)
+    if (bySession.get(sandbox.sessionId) === sandbox) bySession.delete(sandbox.sessionId)
+    const ended = endAndRemove(sandbox, reason, keepWorkspace).finally(() => ending.delete(id))
+    ending.set(id, { file: sandbox.file, ending: { kept: keepWorkspace, ended } })
+    return ended
+  }
+
+  const endAndRemove = async (sandbox: LiveSandbox, reason: EndCause, keepWorkspace: boolean): Promise<void> => {
+    try {
+      await sandbox.end(reason)
+      // Before the record goes: what a crash interrupts here, the next start does again.
+      await workspaces.leave(sandbox.file, keepWorkspace)
+    } catch (error) {
+      // Still there, and still ours to remove: the next try or the next start finds it.
+      sandboxes.set(sandbox.id, sandbox)
+      throw error
+    }
+    await layout.removeSandbox(sandbox.id)
+    byWorkspace.delete(sandbox.file)
+  }
+
+  const planner = createPlanner(options)
+
+  const prepared = createPreparedSandboxes(options)
+
+  const provision = createProvision({ ...options, planner, prepared, live, destroy, closing: closing.signal })
+
+  const workspaces = createWorkspaces({
+    layout,
+    uids,
+    users: (name) =>
+      byWorkspace.get(name).flatMap((id) => {
+        const file = sandboxes.get(id)?.file ?? awaited.get(id)
+        return file === undefined ? (ending.get(id) ?? []) : { file, ending: null }
+      }),
+    destroy,
+  })
+
+  const known = (id: string): LiveSandbox => {
+    if (awaited.has(id)) throw recoveringError()
+    const sandbox = sandboxes.get(id)
+    if (sandbox === undefined) throw new BoxofficeError('BINDING_NOT_FOUND', `no sandbox ${id} on this agent`)
+    return sandbox
+  }
+
+  const pool = createPool({
+    create: (profile) =>
+      provision({ profile, sessionId: null, workspace: null, keptAs: null, mounts: effectiveMounts(profile, {}), again: null }),
+    destroy: (sandbox) => destroy(sandbox.id, 'idle'),
+    hashOf: (profile) => profileHash(profile, options.defaultImage),
+    concurrency: options.poolConcurrency,
+    log,
+  })
+
+  /** Nothing more begins, and what is under way has come to its end. */
+  const settle = async (): Promise<void> => {
+    closing.abort(new BoxofficeError('BACKEND_UNAVAILABLE', 'the agent is stopping'))
+    await pool.close()
+    await prepared.close()
+    await Promise.allSettled([
+      ...[...provisioning.values()].map(({ record }) => record),
+      ...[...ending.values()].map(({ ending: { ended } }) => ended),
+    ])
+  }
+
+  return {
+    pool,
+    workspaces,
+    get(id) {
+      const sandbox = sandboxes.get(id)
+      return sandbox === undefined || sandbox.file.session_id === null ? undefined : sandbox
+    },
+    isAwaited: (id) => awaited.has(id),
+    ensureForSession,
+    running: () => [...sandboxes.values()].filter(({ state, file }) => state === 'running' && file.session_id !== null),
+    get count() {
+      return sandboxes.size
+    },
+    reports: (among = () => true) => [...sandboxes.values()].filter(among).map(reportOf),
+    report: (id) => reportOf(known(id)),
+    async suspend(id, mode) {
+      await known(id).suspend(mode)
+      return reportOf(known(id))
+    },
+    async resume(id) {
+      await known(id).ready(closing.signal)
+      return reportOf(known(id))
+    },
+    workspaceUsage: (id, maxEntries) => workspaceUsage(workspaceDirectory(layout, known(id).file), maxEntries),
+    destroy,
+    expect(files) {
+      for (const file of files) {
+        awaited.set(file.sandbox_id, file)
+        byWorkspace.add(file)
+      }
+    },
+    get isRecovering() {
+      return awaited.size > 0
+    },
+    awaitedProviders() {
+      const named = [...awaited.values()].filter(({ session_id: sessionId }) => sessionId !== null)
+      return new Set(named.flatMap(({ provider }) => provider ?? []))
+    },
+    async adopt(file, handle) {
+      const sandbox = live(file, options.provider())
+      awaited.delete(file.sandbox_id)
+      await sandbox.adopt(handle, profileHash(file.profile, options.defaultImage, file.host_workspace) === file.profile_hash)
+      if (file.session_id === null && sandbox.lost === undefined) pool.adopt(sandbox)
+      return sandbox
+    },
+    async verifyAll() {
+      const unlinked = [...sandboxes.values()].filter(({ linked, state }) => !linked && state !== 'stopped' && state !== 'lost')
+      const alive = new Set<string>()
+      // One listing costs less than many questions, but it walks over the linked ones too.
+      if (unlinked.length > ASKED_ONE_BY_ONE)
+        for await (const { id, state } of options.provider().list()) if (state === 'running' || state === 'frozen') alive.add(id)
+      await Promise.all(unlinked.filter(({ id }) => !alive.has(id)).map((sandbox) => sandbox.verify()))
+    },
+    onLost(listener) {
+      lostListeners.add(listener)
+      return () => lostListeners.delete(listener)
+    },
+    async destroyAll() {
+      // First what is being made: an end in the middle of it would find nothing to end, and the engine would go on.
+      await settle()
+      const ended: SandboxReport[] = []
+      const end = async (sandbox: LiveSandbox): Promise<void> => {
+        const report = reportOf(sandbox)
+        await destroy(sandbox.id, AGENT_STOPPED)
+        ended.push({ ...report, state: 'lost', reason: AGENT_STOPPED, gone: true })
+      }
+      for (const result of await Promise.allSettled([...sandboxes.values()].map(end)))
+        if (result.status === 'rejected') log.error({ err: result.reason }, 'a sandbox could not be removed')
+      return ended
+    },
+    async close() {
+      await settle()
+      await Promise.all([...sandboxes.values()].map((sandbox) => sandbox.release()))
+    },
+  }
+}

@@ -1,0 +1,52 @@
+import type { AgentInstructions } from '@boxoffice/protocol'
+import { Registry } from 'prom-client'
+import { expect, test } from 'vitest'
+import type { BrokerClient } from '../../src/broker-link/broker-client.ts'
+import { createUplink } from '../../src/broker-link/heartbeat.ts'
+import { createJournal } from '../../src/broker-link/journal.ts'
+import { silent } from '../host/support/host.ts'
+
+const SANDBOXES = 100
+/** 5 ms for each sandbox. */
+const COMPLETE_EVERY_MS = 5 * SANDBOXES
+
+test('with many sandboxes all are reported at a slower pace, and the reports between them are partial', async () => {
+  const instructions: AgentInstructions = {
+    decisions: [],
+    revocations: { sessions: [], tokens: [] },
+    pools: [],
+    heartbeat_seconds: 0.02,
+  }
+  const reports: { partial: boolean; at: number }[] = []
+  const enough = Promise.withResolvers<void>()
+  const registered = { agent_id: 'agt_1', agent_token: 't', issuer: 'http://broker', jwks: { keys: [] }, clock_drift_ms: 0 }
+  const broker: BrokerClient = {
+    register: async () => ({ ...instructions, ...registered }),
+    async heartbeat(_, { partial }) {
+      reports.push({ partial, at: performance.now() })
+      if (reports.filter((report) => !report.partial).length === 3) enough.resolve()
+      return instructions
+    },
+    jwks: async () => ({ keys: [] }),
+  }
+  const report = { instance_id: 'i', provider: { name: 'local', available: true, reason: null }, sandboxes: [] }
+  const uplink = createUplink({
+    broker,
+    inventory: () => ({ ...report, install_id: 'n', clock: '' }) as never,
+    count: () => SANDBOXES,
+    heartbeat: (partial, journal) => ({ ...report, partial, journal }) as never,
+    journal: createJournal(new Registry()),
+    onRegistered: async () => {},
+    onInstructions: async () => {},
+    onRefused: (error) => enough.reject(error),
+    log: silent,
+  })
+  await uplink.start()
+  await enough.promise
+  await uplink.stop()
+  const complete = reports.filter(({ partial }) => !partial)
+  // A timer and the clock differ by up to a millisecond.
+  // The uplink looks at the clock before the test does, and a busy machine may stand still between the two.
+  expect((complete.at(-1)?.at ?? 0) - (complete[0]?.at ?? 0)).toBeGreaterThan(COMPLETE_EVERY_MS)
+  expect(reports.some(({ partial }) => partial)).toBe(true)
+})

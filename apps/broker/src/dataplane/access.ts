@@ -1,0 +1,8 @@
+import type { PlacedSession } from '../domain/session.ts'
+import type { AgentRecord } from '../store/store.ts'
+
+/** `expiresAt` by the monotonic clock, in milliseconds. */
+export type KnownToken = { token: string; expiresAt: number; kid: string }
+
+/** Where a session is, and a token for it. `refused` is told that the agent does not take it: the next access brings another one. */
+export type Access = KnownToken & { session: PlacedSession; agent: AgentRecord; refused: () => void }

@@ -1,0 +1,220 @@
+import type { IncomingMessage } from 'node:http'
+import type { Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import { readAtMost } from '@boxoffice/node-http'
+import {
+  BoxofficeError,
+  CAPABILITIES,
+  type ExecRequest,
+  ExecResult,
+  ListFilesResponse,
+  ListProcessesResponse,
+  ManagedProcess,
+  newRequestId,
+  type StartProcessRequest,
+  UploadResponse,
+} from '@boxoffice/protocol'
+import type { z } from 'zod'
+import { agentOf } from '../agents/agent-of.ts'
+import { sandboxPath } from '../agents/endpoint.ts'
+import { requireThere } from '../domain/refusals.ts'
+import type { PlacedSession } from '../domain/session.ts'
+import type { AgentTls } from '../relay/http1/agent-tls.ts'
+import { createUpstream, DialFailed, dialing } from '../relay/http1/upstream.ts'
+import { refusalOf } from '../relay/ws/link.ts'
+import type { Store } from '../store/store.ts'
+import type { TokenIssuer } from '../tokens/issuer.ts'
+import type { Access, KnownToken } from './access.ts'
+import { type LineSocket, type LineSocketHandlers, openLineSocket } from './line-socket.ts'
+
+export type DataplaneClientOptions = {
+  store: { sessions: Pick<Store['sessions'], 'byId'>; agents: Pick<Store['agents'], 'byId'> }
+  issuer: Pick<TokenIssuer, 'session' | 'kid'>
+  now: () => number
+  /** Milliseconds that never jump. */
+  monotonic: () => number
+  agentTls?: AgentTls
+}
+
+/** The broker's own use of the dataplane, for the surfaces that run things for their callers: the same routes as every client's. */
+export interface DataplaneClient {
+  /** The dataplane of a session, which is read again at each call. Failures are `BoxofficeError`. */
+  session(sessionId: string): SessionDataplane
+  close(): void
+}
+
+export type DataplaneRequest = {
+  method: 'GET' | 'POST' | 'DELETE'
+  /** Below `http_base_url`, with its query: `/files?path=a`. */
+  path: string
+  json?: unknown
+  body?: Buffer | Readable
+  signal?: AbortSignal | undefined
+}
+
+type Options = { signal?: AbortSignal | undefined }
+
+export interface SessionDataplane {
+  /** One request; resolves with a successful answer, whose body the caller reads. */
+  request(request: DataplaneRequest): Promise<IncomingMessage>
+  exec(request: ExecRequest, options?: Options): Promise<ExecResult>
+  readonly processes: {
+    start(request: StartProcessRequest, options?: Options): Promise<ManagedProcess>
+    list(options?: Options): Promise<ManagedProcess[]>
+    get(processId: string, options?: Options): Promise<ManagedProcess>
+    /** Resolves when it has ended; one that is not there is fine. */
+    stop(processId: string, options?: Options): Promise<void>
+    /** Its stdin and stdout as lines. Mends lost connections by itself, and renews its token. */
+    attach(processId: string, handlers: LineSocketHandlers, options?: Options & { takeover?: boolean }): Promise<LineSocket>
+  }
+  readonly files: {
+    upload(path: string, content: Buffer | Readable, options?: Options & { mode?: string; overwrite?: boolean }): Promise<UploadResponse>
+    /** The whole content, at most `limit` bytes of it; more is PAYLOAD_TOO_LARGE. */
+    download(path: string, options?: Options & { limit?: number }): Promise<Buffer>
+    /** One page; `query` as of `GET D/files`. */
+    list(query?: Record<string, string | number | boolean>, options?: Options): Promise<ListFilesResponse>
+    mkdir(path: string, options?: Options): Promise<void>
+    remove(path: string, options?: Options & { recursive?: boolean }): Promise<void>
+  }
+}
+
+/** `sub` of the tokens that the broker makes for itself. */
+const ACTOR = 'broker'
+/** A token is used no longer than until this before its end. */
+const RENEW_BEFORE_MS = 60_000
+const MAX_TOKENS = 10_000
+/** Two outputs of 16 MiB, as base64, and what is around them. */
+const MAX_JSON_BYTES = 64 * 1024 * 1024
+const MAX_DOWNLOAD_BYTES = 100 * 1024 * 1024
+
+export function createDataplaneClient({ store, issuer, now, monotonic, agentTls }: DataplaneClientOptions): DataplaneClient {
+  const upstream = createUpstream(agentTls)
+  const tokens = new Map<string, KnownToken>()
+
+  const tokenFor = (session: PlacedSession): KnownToken => {
+    const key = keyOf(session)
+    const known = tokens.get(key)
+    if (known !== undefined && known.kid === issuer.kid && known.expiresAt - RENEW_BEFORE_MS > monotonic()) return known
+    if (tokens.size >= MAX_TOKENS) tokens.clear()
+    const { token, expiresAt } = issuer.session(session, ACTOR, CAPABILITIES, 0)
+    const made = { token, expiresAt: monotonic() + expiresAt * 1000 - now(), kid: issuer.kid }
+    tokens.set(key, made)
+    return made
+  }
+
+  const access = async (sessionId: string): Promise<Access> => {
+    const session = requireThere(await store.sessions.byId(sessionId))
+    const agent = await agentOf(store.agents, session)
+    const known = tokenFor(session)
+    const refused = (): void => {
+      if (tokens.get(keyOf(session)) === known) tokens.delete(keyOf(session))
+    }
+    return { session, agent, ...known, refused }
+  }
+
+  const send = async (sessionId: string, { method, path, json, body, signal }: DataplaneRequest): Promise<IncomingMessage> => {
+    const { session, agent, token, refused } = await access(sessionId)
+    const payload = json === undefined ? body : Buffer.from(JSON.stringify(json))
+    const headers = {
+      authorization: `Bearer ${token}`,
+      'x-request-id': newRequestId(),
+      ...(json === undefined ? {} : { 'content-type': 'application/json' }),
+      ...(Buffer.isBuffer(payload) ? { 'content-length': payload.length } : {}),
+    }
+    const once = (): Promise<IncomingMessage> =>
+      new Promise((resolve, reject) => {
+        const request = upstream.request(agent, {
+          method,
+          path: sandboxPath(session.sandboxId, path.slice(1), ''),
+          headers,
+          ...(signal === undefined ? {} : { signal }),
+        })
+        let connected = false
+        const begin = (): void => {
+          connected = true
+          if (payload === undefined || Buffer.isBuffer(payload)) request.end(payload)
+          else pipeline(payload, request).catch(reject)
+        }
+        request.once('socket', (socket) => {
+          if (socket.connecting) socket.once('connect', begin)
+          else begin()
+        })
+        request.once('response', resolve)
+        request.on('error', (cause) => {
+          if (signal?.aborted) reject(signal.reason)
+          else reject(connected ? broken(cause) : new DialFailed('no connection', { cause }))
+        })
+      })
+    const response = await dialing(once, signal ?? NEVER)
+    if (response.statusCode === 401) refused()
+    if ((response.statusCode ?? 0) >= 300) throw await refusalOf(response)
+    return response
+  }
+
+  const json = async <T>(sessionId: string, request: DataplaneRequest, schema: z.ZodType<T>): Promise<T> => {
+    const parsed = schema.safeParse(JSON.parse((await readAll(await send(sessionId, request), MAX_JSON_BYTES)).toString()))
+    if (parsed.success) return parsed.data
+    throw new BoxofficeError('BACKEND_UNAVAILABLE', 'the agent of this session gave an answer that is not valid', { cause: parsed.error })
+  }
+  const done = async (sessionId: string, request: DataplaneRequest): Promise<void> => {
+    await readAll(await send(sessionId, request), MAX_JSON_BYTES)
+  }
+
+  return {
+    session: (id) => ({
+      request: (request) => send(id, request),
+      exec: (request, options) => json(id, { method: 'POST', path: '/exec', json: request, ...options }, ExecResult),
+      processes: {
+        start: (request, options) => json(id, { method: 'POST', path: '/processes', json: request, ...options }, ManagedProcess),
+        list: async (options) => (await json(id, { method: 'GET', path: '/processes', ...options }, ListProcessesResponse)).processes,
+        get: (processId, options) => json(id, { method: 'GET', path: processPath(processId), ...options }, ManagedProcess),
+        stop: (processId, options) => done(id, { method: 'DELETE', path: processPath(processId), ...options }),
+        attach: (processId, handlers, { takeover = false, signal } = {}) =>
+          openLineSocket({
+            access: () => access(id),
+            path: `${processPath(processId)}/ws`,
+            handlers,
+            takeover,
+            signal,
+            monotonic,
+            agentTls,
+          }),
+      },
+      files: {
+        upload: (path, content, { mode, overwrite, signal } = {}) =>
+          json(id, { method: 'POST', path: `/files/upload${query({ path, mode, overwrite })}`, body: content, signal }, UploadResponse),
+        async download(path, { limit = MAX_DOWNLOAD_BYTES, signal } = {}) {
+          return readAll(await send(id, { method: 'GET', path: `/files/download${query({ path })}`, signal }), limit)
+        },
+        list: (asked = {}, options) => json(id, { method: 'GET', path: `/files${query(asked)}`, ...options }, ListFilesResponse),
+        mkdir: (path, options) => done(id, { method: 'POST', path: '/files/mkdir', json: { path, parents: true }, ...options }),
+        remove: (path, { recursive, signal } = {}) => done(id, { method: 'DELETE', path: `/files${query({ path, recursive })}`, signal }),
+      },
+    }),
+    close: () => upstream.close(),
+  }
+}
+
+const keyOf = ({ id, sandboxId, generation }: PlacedSession): string => `${id} ${sandboxId} ${generation}`
+
+const NEVER = { aborted: false }
+
+const processPath = (id: string): string => `/processes/${encodeURIComponent(id)}`
+
+const query = (fields: Record<string, string | number | boolean | undefined>): string => {
+  const search = new URLSearchParams()
+  for (const [name, value] of Object.entries(fields)) if (value !== undefined) search.set(name, String(value))
+  return search.size === 0 ? '' : `?${search}`
+}
+
+async function readAll(response: IncomingMessage, limit: number): Promise<Buffer> {
+  const tooLong = (): Error => new BoxofficeError('PAYLOAD_TOO_LARGE', `the answer is longer than ${limit} bytes`)
+  try {
+    return await readAtMost(response, { limit, tooLong })
+  } catch (thrown) {
+    throw thrown instanceof BoxofficeError ? thrown : broken(thrown)
+  }
+}
+
+const broken = (cause: unknown): BoxofficeError =>
+  new BoxofficeError('BACKEND_UNAVAILABLE', 'the connection to the agent broke before it had answered; try again', { retryAfter: 1, cause })

@@ -1,0 +1,250 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import {
+  BoxofficeError,
+  errorCodeFrom,
+  LineLedger,
+  type LinesClientFrame,
+  LinesServerFrame,
+  newRequestId,
+  PROCESS_LIMITS,
+  SUBPROTOCOL_LINES,
+} from '@boxoffice/protocol'
+import { WebSocket } from 'ws'
+import { sandboxPath } from '../agents/endpoint.ts'
+import type { AgentTls } from '../relay/http1/agent-tls.ts'
+import { refusalOf } from '../relay/ws/link.ts'
+import type { Access } from './access.ts'
+
+export type LineSocketHandlers = {
+  line(line: string): void
+  /** After a `send` that answered false: there is room again. */
+  drain?(): void
+  /** Once, last. Without an error the process has ended, or `close` was called. */
+  closed(error?: BoxofficeError): void
+}
+
+/** A managed process's stdin and stdout, as lines. */
+export interface LineSocket {
+  /** Without its newline, which is added. False: more is waiting than the network takes at once, and `drain` comes when it has. */
+  send(line: string): boolean
+  /** Backpressure: no lines until `resume`. */
+  pause(): void
+  resume(): void
+  /** Leaves the process, which goes on. */
+  close(): void
+}
+
+export type LineSocketOptions = {
+  access: () => Promise<Access>
+  /** Below the sandbox. */
+  path: string
+  handlers: LineSocketHandlers
+  takeover: boolean
+  signal: AbortSignal | undefined
+  /** Milliseconds that never jump. */
+  monotonic: () => number
+  agentTls?: AgentTls
+}
+
+/** How long a lost connection is mended for: an agent restarts within. */
+const MEND_WITHIN_MS = 30_000
+const MEND_AGAIN_MS = [50, 200, 500, 1000]
+const CONFIRM_EVERY_MS = 1000
+const CONFIRM_BYTES = 256 * 1024
+const HIGH_WATER_BYTES = 1024 * 1024
+const RENEW_BEFORE_MS = 60_000
+const CLOSE = { done: 1000, goingAway: 1001, lost: 1006 }
+
+/** Opens it; rejects with the agent's refusal. */
+export async function openLineSocket(options: LineSocketOptions): Promise<LineSocket> {
+  const connection = new MendingLineSocket(options)
+  await connection.open()
+  return connection
+}
+
+class MendingLineSocket implements LineSocket {
+  readonly #options: LineSocketOptions
+  readonly #ledger = new LineLedger()
+  #ws: WebSocket | undefined
+  #run: string | undefined
+  #error: BoxofficeError | undefined
+  #over = false
+  #paused = false
+  #full = false
+  #confirm: NodeJS.Timeout | undefined
+  #renew: NodeJS.Timeout | undefined
+
+  constructor(options: LineSocketOptions) {
+    this.#options = options
+    options.signal?.addEventListener('abort', () => this.close(), { once: true })
+  }
+
+  open(): Promise<void> {
+    this.#options.signal?.throwIfAborted()
+    return this.#connect(this.#options.takeover)
+  }
+
+  send(line: string): boolean {
+    if (this.#over) return true
+    this.#ledger.sent(line)
+    this.#confirm ??= setInterval(() => this.#askForConfirmation(), CONFIRM_EVERY_MS)
+    this.#ws?.send(line, this.#written)
+    if (this.#ledger.unconfirmedBytes > CONFIRM_BYTES) this.#askForConfirmation()
+    // While the connection is being mended, the ledger has it.
+    this.#full = (this.#ws?.bufferedAmount ?? this.#ledger.unconfirmedBytes) >= HIGH_WATER_BYTES
+    return !this.#full
+  }
+
+  readonly #written = (): void => {
+    if (!this.#full || (this.#ws?.bufferedAmount ?? HIGH_WATER_BYTES) > HIGH_WATER_BYTES / 2) return
+    this.#full = false
+    this.#options.handlers.drain?.()
+  }
+
+  pause(): void {
+    this.#paused = true
+    this.#ws?.pause()
+  }
+
+  resume(): void {
+    this.#paused = false
+    this.#ws?.resume()
+  }
+
+  close(): void {
+    this.#ws?.resume()
+    this.#ws?.close(CLOSE.done)
+    this.#end()
+  }
+
+  async #connect(takeover: boolean): Promise<void> {
+    const { access, path, agentTls } = this.#options
+    const { session, agent, token, expiresAt, refused } = await access()
+    const search = new URLSearchParams({ takeover: String(takeover) })
+    if (this.#run !== undefined) {
+      search.set('run', this.#run)
+      search.set('stdout_offset', String(this.#ledger.received))
+    }
+    const ws = new WebSocket(urlOf(agent.dataplaneUrl, sandboxPath(session.sandboxId, path.slice(1), `?${search}`)), [SUBPROTOCOL_LINES], {
+      headers: { authorization: `Bearer ${token}`, 'x-request-id': newRequestId() },
+      ...agentTls,
+      perMessageDeflate: false,
+      followRedirects: false,
+      maxPayload: PROCESS_LIMITS.lineBytes + 1024,
+      handshakeTimeout: 10_000,
+    })
+    const ready = Promise.withResolvers<void>()
+    let isReady = false
+    ws.on('unexpected-response', (_request, response) => {
+      if (response.statusCode === 401) refused()
+      void refusalOf(response).then(ready.reject)
+    })
+    ws.on('error', (cause) => ready.reject(unreachable(cause)))
+    ws.on('message', (data, isBinary) => {
+      if (!isBinary) return this.#onLine(String(data))
+      const frame = LinesServerFrame.safeParse(JSON.parse(String(data))).data
+      if (frame?.type === 'ready') {
+        isReady = true
+        this.#onReady(ws, frame)
+        ready.resolve()
+      } else if (frame?.type === 'pong') this.#ledger.confirmed(frame.stdin_offset)
+      else if (frame?.type === 'error')
+        this.#error = new BoxofficeError(errorCodeFrom(frame.error.code) ?? 'BACKEND_UNAVAILABLE', frame.error.message)
+    })
+    ws.on('close', (code) => {
+      ready.reject(unreachable(code))
+      if (isReady && this.#ws === ws) this.#onClose(code)
+    })
+    await ready.promise
+    if (this.#over) return ws.close(CLOSE.done)
+    this.#renewLater(expiresAt)
+  }
+
+  #onReady(ws: WebSocket, { run, stdout, stdin }: LinesServerFrame & { type: 'ready' }): void {
+    this.#ws = ws
+    this.#error = undefined
+    if (this.#paused) ws.pause()
+    if (this.#run === undefined) this.#ledger.begin(stdout.offset, stdin.offset)
+    else for (const bytes of this.#ledger.resume(stdout.offset, stdin.offset)) this.#control({ type: 'stdin', data: toBase64(bytes) })
+    this.#run = run
+    this.#written()
+  }
+
+  #onLine(line: string): void {
+    if (this.#over) return
+    if (this.#ledger.got(line)) this.#ping()
+    this.#options.handlers.line(line)
+  }
+
+  #onClose(code: number): void {
+    this.#ws = undefined
+    if (this.#over) return
+    if (code === CLOSE.done) return this.#end()
+    if (code === CLOSE.lost || code === CLOSE.goingAway || this.#error?.code === 'TOKEN_EXPIRED') return void this.#mend()
+    this.#end(this.#error ?? unreachable(code))
+  }
+
+  async #mend(): Promise<void> {
+    const until = performance.now() + MEND_WITHIN_MS
+    for (let tried = 0; !this.#over; tried++) {
+      try {
+        return await this.#connect(true)
+      } catch (thrown) {
+        const error = thrown instanceof BoxofficeError ? thrown : unreachable(thrown)
+        if (this.#over) return
+        // It has ended meanwhile; how, its record tells.
+        if (error.code === 'PROCESS_NOT_RUNNING') return this.#end()
+        if (!error.retryable || performance.now() > until) return this.#end(error)
+      }
+      await delay(MEND_AGAIN_MS[Math.min(tried, MEND_AGAIN_MS.length - 1)])
+    }
+  }
+
+  #renewLater(expiresAt: number): void {
+    clearTimeout(this.#renew)
+    const wait = Math.max(1000, expiresAt - RENEW_BEFORE_MS - this.#options.monotonic())
+    this.#renew = setTimeout(() => {
+      this.#options
+        .access()
+        .then(({ token, expiresAt: next }) => {
+          if (this.#over) return
+          this.#control({ type: 'auth', token })
+          this.#renewLater(next)
+        })
+        // The session has ended, and the agent closes the socket with the reason.
+        .catch(() => {})
+    }, wait)
+    this.#renew.unref()
+  }
+
+  #askForConfirmation(): void {
+    if (this.#ledger.unconfirmedBytes > 0) return this.#ping()
+    clearInterval(this.#confirm)
+    this.#confirm = undefined
+  }
+
+  #ping(): void {
+    this.#control({ type: 'ping', stdout_offset: this.#ledger.received })
+  }
+
+  #control(frame: LinesClientFrame): void {
+    if (this.#ws?.readyState === WebSocket.OPEN) this.#ws.send(Buffer.from(JSON.stringify(frame)), { binary: true }, this.#written)
+  }
+
+  #end(error?: BoxofficeError): void {
+    if (this.#over) return
+    this.#over = true
+    clearInterval(this.#confirm)
+    clearTimeout(this.#renew)
+    this.#options.handlers.closed(error)
+  }
+}
+
+const toBase64 = (bytes: Uint8Array): string => Buffer.from(bytes).toString('base64')
+
+/** `unix:/path` or `http(s)://host[:port][/base]`, as `ws` wants it. */
+const urlOf = (dataplaneUrl: string, path: string): string =>
+  dataplaneUrl.startsWith('unix:') ? `ws+unix:${dataplaneUrl.slice(5)}:${path}` : `ws${dataplaneUrl.slice(4).replace(/\/+$/, '')}${path}`
+
+const unreachable = (cause: unknown): BoxofficeError =>
+  new BoxofficeError('BACKEND_UNAVAILABLE', 'the connection to the process was lost; attach again', { retryAfter: 1, cause })

@@ -1,0 +1,59 @@
+import { Counter, Gauge, Histogram, Registry } from 'prom-client'
+import type { Store } from '../store/store.ts'
+
+/** What `/metrics` shows; a registry of its own, so that two brokers in one process do not share numbers. */
+export class Metrics {
+  readonly #registry = new Registry()
+  readonly #requests = new Histogram({
+    name: 'boxoffice_broker_request_seconds',
+    help: 'Time to answer a request',
+    labelNames: ['method', 'route', 'status'],
+    buckets: [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2.5, 10, 60],
+    registers: [this.#registry],
+  })
+  readonly #errors = new Counter({
+    name: 'boxoffice_broker_errors_total',
+    help: 'Refusals by code',
+    labelNames: ['code'],
+    registers: [this.#registry],
+  })
+
+  constructor(store: Store) {
+    new Gauge({
+      name: 'boxoffice_sessions',
+      help: 'Live sessions by state',
+      labelNames: ['state'],
+      registers: [this.#registry],
+      async collect() {
+        const states = await store.sessions.liveByState()
+        for (const state of ['provisioning', 'active', 'idle', 'suspended']) this.set({ state }, states[state] ?? 0)
+      },
+    })
+    new Gauge({
+      name: 'boxoffice_agents',
+      help: 'Agents by whether their provider is available',
+      labelNames: ['available'],
+      registers: [this.#registry],
+      async collect() {
+        const agents = (await store.agents.list()).filter(({ provider }) => provider.reserved === undefined)
+        for (const available of [true, false])
+          this.set({ available: String(available) }, agents.filter((agent) => agent.provider.available === available).length)
+      },
+    })
+  }
+
+  observe(method: string, route: string, status: number, seconds: number): void {
+    this.#requests.observe({ method, route, status }, seconds)
+  }
+
+  refused(code: string): void {
+    this.#errors.inc({ code })
+  }
+
+  /** Prometheus text. */
+  text(): Promise<string> {
+    return this.#registry.metrics()
+  }
+
+  readonly contentType = Registry.PROMETHEUS_CONTENT_TYPE
+}

@@ -1,0 +1,73 @@
+import { createHash, randomBytes, randomUUID, timingSafeEqual } from 'node:crypto'
+import { BoxofficeError } from '@boxoffice/protocol'
+import { auditEntry, type Origin } from '../domain/audit-entry.ts'
+import type { EnrollTokenRecord, EnrollTokenStore } from '../store/store.ts'
+
+export type NewEnrollToken = { name: string; oneUse: boolean; expiresInSeconds: number | null }
+
+/** Who may register: whoever holds the configured enroll token, or one that an operator has made. */
+export class Enrollment {
+  readonly #configured: string
+  readonly #tokens: EnrollTokenStore
+  readonly #now: () => number
+
+  constructor(configured: string, tokens: EnrollTokenStore, now: () => number) {
+    this.#configured = configured
+    this.#tokens = tokens
+    this.#now = now
+  }
+
+  /**
+   * The id of the token; null for the configured one. 401 for an unknown one, 403 for a revoked one. Whether a spent or expired one
+   * still serves depends on the install that registers with it, so its registration tells.
+   */
+  async admit(token: string): Promise<string | null> {
+    if (sameSecret(token, this.#configured)) return null
+    const record = await this.#tokens.byHash(hashSecret(token))
+    if (record === undefined)
+      throw new BoxofficeError('UNAUTHENTICATED', 'the enroll token is not one of this broker; see its --enroll-token')
+    if (record.revokedAt !== null) throw notEnrolled('revoked')
+    return record.id
+  }
+
+  /** The record, and the token itself: the only time that anybody sees it. */
+  async create({ name, oneUse, expiresInSeconds }: NewEnrollToken, origin: Origin): Promise<{ record: EnrollTokenRecord; token: string }> {
+    const token = `bxe_${randomBytes(32).toString('base64url')}`
+    const ts = this.#now()
+    const record: EnrollTokenRecord = {
+      id: `ent_${randomUUID()}`,
+      hash: hashSecret(token),
+      name,
+      oneUse,
+      createdAt: ts,
+      expiresAt: expiresInSeconds === null ? null : ts + expiresInSeconds * 1000,
+      usedAt: null,
+      usedBy: null,
+      revokedAt: null,
+    }
+    await this.#tokens.insert(record, [auditEntry('enroll_token.create', origin, { ts, data: { enroll_token_id: record.id, name } })])
+    return { record, token }
+  }
+
+  list(): Promise<EnrollTokenRecord[]> {
+    return this.#tokens.list()
+  }
+
+  /** False when there is no such token, or it is revoked already. */
+  revoke(id: string, origin: Origin): Promise<boolean> {
+    const ts = this.#now()
+    return this.#tokens.revoke(id, ts, [auditEntry('enroll_token.revoke', origin, { ts, data: { enroll_token_id: id } })])
+  }
+}
+
+/** The refusal of a token that was good once. */
+export const notEnrolled = (state: 'revoked' | 'expired' | 'spent'): BoxofficeError =>
+  new BoxofficeError('FORBIDDEN', `the enroll token is ${state}; an operator makes another one: boxoffice agents enroll-token create`, {
+    details: { reason: `enroll_token_${state}` },
+  })
+
+export const hashSecret = (secret: string): string => createHash('sha256').update(secret).digest('base64url')
+
+/** Equal, in a time that does not depend on where they differ. */
+export const sameSecret = (given: string, expected: string): boolean =>
+  timingSafeEqual(createHash('sha256').update(given).digest(), createHash('sha256').update(expected).digest())

@@ -1,0 +1,209 @@
+import { randomBytes } from 'node:crypto'
+import {
+  type AgentChallenge,
+  type AgentHeartbeatRequest,
+  type AgentInstructions,
+  BoxofficeError,
+  fromUnknown,
+  type JournalEntry,
+  type Profile,
+  type RegisterAgentRequest,
+  type RegisterAgentResponse,
+  type RelayPreference,
+  type SandboxReport,
+} from '@boxoffice/protocol'
+import type { AgentSilence } from '../agents/silence.ts'
+import { auditEntry, type Origin } from '../domain/audit-entry.ts'
+import type { Log } from '../host/log.ts'
+import { revocationOf } from '../sessions/effects.ts'
+import { grantRevocationsOf } from '../sessions/grants.ts'
+import type { AgentRecord, Store } from '../store/store.ts'
+import type { TokenIssuer } from '../tokens/issuer.ts'
+import type { SigningKeys } from '../tokens/keys.ts'
+import { type Enrollment, hashSecret, notEnrolled, sameSecret } from './enrollment.ts'
+import type { InstallPresence } from './install-presence.ts'
+import type { Inventory } from './inventory.ts'
+import type { JournalIntake } from './journal-intake.ts'
+import type { AgentProofs } from './proof.ts'
+
+export type RegistryOptions = {
+  store: Store
+  inventory: Inventory
+  journal: JournalIntake
+  keys: SigningKeys
+  issuer: TokenIssuer
+  enrollment: Enrollment
+  /** Whether others than this machine's users can reach the broker. */
+  exposed: boolean
+  profiles: ReadonlyMap<string, Profile>
+  tokenTtlSeconds: number
+  heartbeatSeconds: number
+  silence: AgentSilence
+  proofs: AgentProofs
+  presence: InstallPresence
+  log: Log
+  now: () => number
+}
+
+/** A drift above this is reported at registration [C-48]. */
+const DRIFT_WARNING_MS = 5000
+/** Revocations of this long before an agent's last report are repeated, so that none falls between two reports. */
+const REVOCATION_OVERLAP_MS = 15_000
+
+/** Agents: who they are, whether they are there, and what they are told [C-50]. */
+export class AgentRegistry {
+  readonly #options: RegistryOptions
+
+  constructor(options: RegistryOptions) {
+    this.#options = options
+  }
+
+  /** 401 unless the token is that of this agent's latest registration. */
+  async requireAgent(id: string, token: string): Promise<AgentRecord> {
+    const agent = await this.#options.store.agents.byId(id)
+    if (agent === undefined || !sameSecret(hashSecret(token), agent.tokenHash)) throw unknownAgent()
+    return agent
+  }
+
+  /** What the next registration of whoever holds an enroll token has to sign. */
+  challenge(): Promise<AgentChallenge> {
+    return this.#options.proofs.challenge()
+  }
+
+  /**
+   * 401 unless the caller holds an enroll token, 403 for one that was good once, and when the install has registered with another key
+   * before. Gives the agent a credential of its own, once per registration.
+   */
+  async register(enrollToken: string, request: RegisterAgentRequest, origin: Origin): Promise<RegisterAgentResponse> {
+    const { store, keys, issuer, enrollment, proofs, presence, silence, log, now, tokenTtlSeconds } = this.#options
+    const enrollTokenId = await enrollment.admit(enrollToken)
+    const publicKey = await proofs.keyOf(request)
+    // Without one nothing would say that it is the install that has spent the token which comes again.
+    if (enrollTokenId !== null && publicKey === null)
+      throw new BoxofficeError('FORBIDDEN', 'this enroll token is for agents that have a key; update the agent')
+    const agentToken = `bxa_${randomBytes(32).toString('base64url')}`
+    const drift = Date.parse(request.clock) - now()
+    const agent: AgentRecord = {
+      id: `agt_${crypto.randomUUID()}`,
+      installId: request.install_id,
+      publicKey,
+      enrollTokenId,
+      instanceId: request.instance_id,
+      tokenHash: hashSecret(agentToken),
+      publicUrl: request.public_url.replace(/\/+$/, ''),
+      controlUrl: request.control_url.replace(/\/+$/, ''),
+      dataplaneUrl: (request.dataplane_url ?? request.public_url).replace(/\/+$/, ''),
+      relay: this.#relayOf(request),
+      provider: request.provider,
+      version: request.version,
+      clockDriftMs: Number.isFinite(drift) ? Math.round(drift) : 0,
+      registeredAt: now(),
+      lastSeenAt: now(),
+    }
+    const data = enrollTokenId === null ? null : { enroll_token_id: enrollTokenId }
+    const present = await store.agents.byInstall(agent.installId)
+    if (present !== undefined && !isSame(present, agent, request.agent_token)) await presence.requireGone(present, agent)
+    const registered = await store.agents.register(agent, present, [
+      auditEntry('agent.register', { ...origin, caller: agent.installId }, { ts: now(), data }),
+    ])
+    if (registered.outcome === 'another_key') {
+      log.warn({ install_id: agent.installId, ip: origin.ip }, 'a registration with another key than that of the install was refused')
+      throw new BoxofficeError(
+        'FORBIDDEN',
+        'this install has registered with another key; if its key was lost, an operator runs: boxoffice agents rekey <agent id>',
+      )
+    }
+    if (registered.outcome === 'changed') throw new BoxofficeError('BINDING_CONFLICT', 'this install has just registered; register again')
+    if (registered.outcome !== 'registered') throw notEnrolled(registered.outcome)
+    agent.id = registered.id
+    silence.heard(agent.id, agent.lastSeenAt)
+    if (Math.abs(agent.clockDriftMs) > DRIFT_WARNING_MS)
+      log.warn({ agent_id: agent.id, clock_drift_ms: agent.clockDriftMs }, "an agent's clock differs; it judges tokens by this broker's")
+    log.info({ agent_id: agent.id, instance_id: agent.instanceId, provider: agent.provider.name }, 'agent registered')
+    return {
+      ...(await this.#instructions(agent, request.sandboxes, !request.partial, now() - (tokenTtlSeconds + 60) * 1000)),
+      agent_id: agent.id,
+      agent_token: agentToken,
+      issuer: issuer.issuer,
+      jwks: keys.jwks,
+      clock_drift_ms: agent.clockDriftMs,
+    }
+  }
+
+  /** What is not isolated must not be reached by others, whose way to it the relay would be. */
+  #relayOf({ relay, provider }: RegisterAgentRequest): RelayPreference {
+    if (!this.#options.exposed || provider.isolation !== 'none' || relay === 'never') return relay
+    this.#options.log.warn({ relay }, 'an agent with isolation "none" is not relayed: this broker can be reached by others')
+    return 'never'
+  }
+
+  /** 401 unless the token is that of this agent's latest registration. */
+  async heartbeat(id: string, token: string, request: AgentHeartbeatRequest): Promise<AgentInstructions> {
+    const { store, silence, now } = this.#options
+    const agent = await this.requireAgent(id, token)
+    if (agent.instanceId !== request.instance_id) throw unknownAgent()
+    const seenAt = now()
+    const revokedSince = seenAt - silence.ms(agent) - REVOCATION_OVERLAP_MS
+    await store.agents.seen(id, seenAt, request.provider)
+    silence.heard(id, seenAt)
+    // First: what happened in a sandbox comes before what its report makes of the session.
+    const told = request.journal === undefined ? {} : await this.#accept(agent, request.journal)
+    const instructions = await this.#instructions(
+      { ...agent, provider: request.provider },
+      request.sandboxes,
+      !request.partial,
+      revokedSince,
+    )
+    return { ...instructions, ...told }
+  }
+
+  /** Without a place when the disk is full: the agent keeps its entries, and hears what to refuse all the same. */
+  async #accept(agent: AgentRecord, entries: readonly JournalEntry[]): Promise<{ journal_seq?: number }> {
+    try {
+      return { journal_seq: await this.#options.journal.accept(agent, entries) }
+    } catch (thrown) {
+      if (fromUnknown(thrown).details?.reason !== 'disk_full') throw thrown
+      this.#options.log.warn({ agent_id: agent.id, err: thrown }, 'the journal of an agent could not be stored yet')
+      return {}
+    }
+  }
+
+  /** Forgets the key of an agent, so that its next registration brings another one. False when there is no such agent. */
+  rekey(id: string, origin: Origin): Promise<boolean> {
+    const { store, now } = this.#options
+    return store.agents.forgetKey(id, [auditEntry('agent.rekey', origin, { ts: now(), data: { agent_id: id } })])
+  }
+
+  list(): Promise<AgentRecord[]> {
+    return this.#options.store.agents.list()
+  }
+
+  async #instructions(agent: AgentRecord, reports: SandboxReport[], complete: boolean, revokedSince: number): Promise<AgentInstructions> {
+    const { store, inventory, keys, profiles, heartbeatSeconds, tokenTtlSeconds, now } = this.#options
+    const decisions = await inventory.reconcile(agent, reports, complete)
+    const ended = await store.sessions.endedOn(agent.id, revokedSince)
+    const narrowed = await store.grants.narrowedOn(agent.id, Math.floor(revokedSince / 1000))
+    await keys.reload()
+    return {
+      decisions,
+      revocations: { ...revocationOf(ended, tokenTtlSeconds), grants: grantRevocationsOf(narrowed, tokenTtlSeconds) },
+      pools: agent.provider.reserved === undefined ? [...profiles.values()].filter((profile) => profile.pool_size > 0) : [],
+      heartbeat_seconds: heartbeatSeconds,
+      broker_time_ms: now(),
+      jwks: keys.jwks,
+      control_tokens_bound: agent.publicKey !== null,
+    }
+  }
+}
+
+/**
+ * Whether it is the present instance that comes again, or one that has nothing to take over: another key than the pinned one is refused
+ * by the store. A key alone may be a copy's; the token is in the memory of one process.
+ */
+function isSame(present: AgentRecord, newcomer: AgentRecord, agentToken: string | undefined): boolean {
+  if (agentToken !== undefined && sameSecret(hashSecret(agentToken), present.tokenHash)) return true
+  if (present.publicKey === null) return false
+  return present.publicKey !== newcomer.publicKey || present.instanceId === newcomer.instanceId
+}
+
+const unknownAgent = (): BoxofficeError => new BoxofficeError('UNAUTHENTICATED', 'the agent token is not valid any more; register again')

@@ -1,0 +1,80 @@
+import { type ClientRequest, Agent as HttpAgent, request as httpRequest, type RequestOptions } from 'node:http'
+import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'
+import { setTimeout as delay } from 'node:timers/promises'
+import { BoxofficeError } from '@boxoffice/protocol'
+import { failSlowConnect } from '../../agents/slow-connect.ts'
+import type { AgentRecord } from '../../store/store.ts'
+import type { AgentTls } from './agent-tls.ts'
+
+/** Where an agent's dataplane is, as `node:http` wants it. */
+type Endpoint = { secure: boolean; basePath: string; options: RequestOptions }
+
+/** The broker's own requests to agents, over kept connections. What it passes for clients goes by `connections.ts`. */
+export interface Upstream {
+  /** Begins one request and says when it has a connection; nothing of a body may be written before. */
+  request(agent: AgentRecord, options: UpstreamRequest): ClientRequest
+  close(): void
+}
+
+/** `path` is below the agent's base. */
+export type UpstreamRequest = Pick<RequestOptions, 'method' | 'path' | 'headers' | 'signal'>
+
+/** Waits before the second and the third dial: a restarting agent is back within them, more often than not. */
+const DIAL_AGAIN_MS = [50, 250] as const
+
+export function createUpstream(tls: AgentTls): Upstream {
+  const pools = { http: new HttpAgent({ keepAlive: true, maxFreeSockets: 256 }), https: new HttpsAgent({ keepAlive: true, ...tls }) }
+  const endpoints = new Map<string, Endpoint>()
+  const endpointOf = (url: string): Endpoint => {
+    const known = endpoints.get(url)
+    if (known !== undefined) return known
+    if (endpoints.size > 10_000) endpoints.clear()
+    const endpoint = parseEndpoint(url)
+    endpoints.set(url, endpoint)
+    return endpoint
+  }
+  return {
+    request(agent, { path = '', ...rest }) {
+      const { secure, basePath, options } = endpointOf(agent.dataplaneUrl)
+      const pool = secure ? pools.https : pools.http
+      const send = secure ? httpsRequest : httpRequest
+      const request = send({ ...options, ...rest, path: basePath + path, agent: pool })
+      failSlowConnect(request)
+      return request
+    },
+    close() {
+      pools.http.destroy()
+      pools.https.destroy()
+    },
+  }
+}
+
+/** `unix:/path` or `http(s)://host[:port][/base]`. */
+function parseEndpoint(url: string): Endpoint {
+  if (url.startsWith('unix:')) return { secure: false, basePath: '', options: { socketPath: url.slice(5), headers: {} } }
+  const { protocol, hostname, port, pathname } = new URL(url)
+  const options: RequestOptions = { host: hostname.replace(/^\[|\]$/g, '') }
+  if (port !== '') options.port = Number(port)
+  return { secure: protocol === 'https:', basePath: pathname.replace(/\/+$/, ''), options }
+}
+
+/** No connection was made, so nothing was sent: the one failure that may be tried again. */
+export class DialFailed extends Error {}
+
+/** Tries again after `DialFailed`, and only then, until the client is gone; the last failure is `BACKEND_UNAVAILABLE`. */
+export async function dialing<T>(attempt: () => Promise<T>, client: { readonly aborted: boolean }): Promise<T> {
+  for (let tried = 0; ; tried++) {
+    try {
+      return await attempt()
+    } catch (thrown) {
+      if (!(thrown instanceof DialFailed)) throw thrown
+      const wait = DIAL_AGAIN_MS[tried]
+      if (wait === undefined || client.aborted) throw unreachable(thrown)
+      await delay(wait)
+      if (client.aborted) throw unreachable(thrown)
+    }
+  }
+}
+
+const unreachable = (cause: unknown): BoxofficeError =>
+  new BoxofficeError('BACKEND_UNAVAILABLE', 'the agent of this session cannot be reached; try again', { retryAfter: 2, cause })

@@ -1,0 +1,167 @@
+import { MountSet, type Profile, type RelayPreference, type Scope, type SessionState } from '@boxoffice/protocol'
+import {
+  type EndReason,
+  isLive,
+  type Placed,
+  placedOf,
+  type ReasonDetails,
+  type Session,
+  type SuspendMode,
+} from '../../../domain/session.ts'
+
+/** One row of `sessions`. */
+export type SessionRow = {
+  id: string
+  tenant: string
+  scope_type: Scope['type']
+  scope_id: string
+  state: SessionState
+  reason: string | null
+  /** Of a failed session, as JSON. */
+  reason_details: string | null
+  /** Who owned the scope when the session was made. */
+  owner: string
+  profile_hash: string
+  labels: string
+  relay: RelayPreference
+  shape: 'mvp' | 'full'
+  created_by: string
+  created_at: number
+  hard_expires_at: number
+  lease_expires_at: number
+  last_activity_at: number
+  busy: number
+  due_at: number
+  revision: number
+  agent_id: string
+  broker_id: string | null
+  fence: number
+  provision_deadline: number | null
+  sandbox_id: string | null
+  provider: string | null
+  isolation: string | null
+  generation: number
+  activated_at: number | null
+  suspend_mode: SuspendMode | null
+  suspended_at: number | null
+  ended_at: number | null
+  keep_workspace: number
+  provider_preference: string | null
+  needs_image: number
+  /** Empty: no mounts, and a workspace of the agent's making. */
+  mounts: string
+  /** Not a column; only where a session is looked up by itself. */
+  has_grants?: 0 | 1
+}
+
+const NO_LABELS = Object.freeze({})
+const NO_MOUNTS: MountSet = Object.freeze(MountSet.parse({}))
+const NO_MOUNTS_JSON = JSON.stringify(NO_MOUNTS)
+
+export function toSession(row: SessionRow, profile: Profile): Session {
+  const base = {
+    id: row.id,
+    tenant: row.tenant,
+    scope: { type: row.scope_type, id: row.scope_id },
+    profile,
+    labels: row.labels === '{}' ? NO_LABELS : (JSON.parse(row.labels) as Record<string, string>),
+    relay: row.relay,
+    providerPreference: row.provider_preference,
+    needsImage: row.needs_image !== 0,
+    mounts: row.mounts === '' ? NO_MOUNTS : MountSet.parse(JSON.parse(row.mounts)),
+    shape: row.shape,
+    createdBy: row.created_by,
+    createdAt: row.created_at,
+    hardExpiresAt: row.hard_expires_at,
+    leaseExpiresAt: row.lease_expires_at,
+    lastActivityAt: row.last_activity_at,
+    busy: row.busy !== 0,
+    fence: row.fence,
+    dueAt: row.due_at,
+    revision: row.revision,
+    hasGrants: row.has_grants === 1,
+    agentId: row.agent_id,
+  }
+  switch (row.state) {
+    case 'provisioning':
+      return { ...base, state: 'provisioning', brokerId: row.broker_id ?? '', provisionDeadline: row.provision_deadline ?? 0 }
+    case 'active':
+    case 'idle':
+      return { ...base, ...placementIn(row), state: row.state }
+    case 'suspended':
+      return { ...base, ...placementIn(row), state: 'suspended', mode: row.suspend_mode ?? 'freeze', suspendedAt: row.suspended_at ?? 0 }
+    case 'terminated':
+    case 'failed': {
+      const end = {
+        ...base,
+        endedAt: row.ended_at ?? 0,
+        placed: row.sandbox_id === null ? null : placementIn(row),
+        keepWorkspace: row.keep_workspace !== 0,
+      }
+      return row.state === 'failed'
+        ? { ...end, state: 'failed', reason: row.reason ?? 'unknown', reasonDetails: detailsIn(row) }
+        : { ...end, state: 'terminated', reason: (row.reason ?? 'released') as EndReason }
+    }
+  }
+}
+
+const detailsIn = ({ reason_details: json }: SessionRow): ReasonDetails | null =>
+  json === null ? null : (JSON.parse(json) as ReasonDetails)
+
+const placementIn = (row: SessionRow): Placed => ({
+  agentId: row.agent_id,
+  sandboxId: row.sandbox_id ?? '',
+  provider: row.provider ?? '',
+  isolation: row.isolation ?? '',
+  generation: row.generation,
+  activatedAt: row.activated_at ?? 0,
+})
+
+const mountsColumn = (mounts: MountSet): string => {
+  if (mounts === NO_MOUNTS) return ''
+  const json = JSON.stringify(mounts)
+  return json === NO_MOUNTS_JSON ? '' : json
+}
+
+/** All columns but those that the store adds. */
+export function toRow(session: Session): Omit<SessionRow, 'profile_hash' | 'owner' | 'has_grants'> {
+  const placed = placedOf(session)
+  const provisioning = session.state === 'provisioning' ? session : null
+  const suspended = session.state === 'suspended' ? session : null
+  return {
+    id: session.id,
+    tenant: session.tenant,
+    scope_type: session.scope.type,
+    scope_id: session.scope.id,
+    state: session.state,
+    reason: isLive(session) ? null : session.reason,
+    reason_details: session.state === 'failed' && session.reasonDetails !== null ? JSON.stringify(session.reasonDetails) : null,
+    labels: JSON.stringify(session.labels),
+    relay: session.relay,
+    provider_preference: session.providerPreference,
+    needs_image: session.needsImage ? 1 : 0,
+    mounts: mountsColumn(session.mounts),
+    shape: session.shape,
+    created_by: session.createdBy,
+    created_at: session.createdAt,
+    hard_expires_at: session.hardExpiresAt,
+    lease_expires_at: session.leaseExpiresAt,
+    last_activity_at: session.lastActivityAt,
+    busy: session.busy ? 1 : 0,
+    due_at: session.dueAt,
+    revision: session.revision,
+    agent_id: session.agentId,
+    broker_id: provisioning?.brokerId ?? null,
+    fence: session.fence,
+    provision_deadline: provisioning?.provisionDeadline ?? null,
+    sandbox_id: placed?.sandboxId ?? null,
+    provider: placed?.provider ?? null,
+    isolation: placed?.isolation ?? null,
+    generation: placed?.generation ?? 0,
+    activated_at: placed?.activatedAt ?? null,
+    suspend_mode: suspended?.mode ?? null,
+    suspended_at: suspended?.suspendedAt ?? null,
+    ended_at: isLive(session) ? null : session.endedAt,
+    keep_workspace: !isLive(session) && session.keepWorkspace ? 1 : 0,
+  }
+}

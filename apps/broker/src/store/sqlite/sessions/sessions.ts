@@ -1,0 +1,307 @@
+import { createHash } from 'node:crypto'
+import { MountSet, Profile } from '@boxoffice/protocol'
+import {
+  type EndedSession,
+  isLive,
+  type LiveSession,
+  type PlacedSession,
+  type ProvisioningSession,
+  type Session,
+} from '../../../domain/session.ts'
+import { diskFull } from '../../../host/disk-error.ts'
+import type { CreateOptions, CreateOutcome, SaveOptions, SessionStore } from '../../store.ts'
+import { type Db, isUniqueViolation } from '../engine/database.ts'
+import type { Held, Write } from '../engine/writer.ts'
+import type { AppendAudit } from '../tables/audit.ts'
+import type { Endings } from './endings.ts'
+import type { AppendEvents } from './events.ts'
+import type { PutGrant } from './grants.ts'
+import type { Idempotency } from './idempotency.ts'
+import type { Scopes } from './scopes.ts'
+import { LIVE, listSessions } from './session-list.ts'
+import { type SessionRow, toRow, toSession } from './session-row.ts'
+import type { ForgetWorkspace, SettleWorkspace } from './workspaces.ts'
+
+/** What is written with a session, in its transaction. */
+export type WrittenWith = {
+  audit: AppendAudit
+  events: AppendEvents
+  endings: Endings
+  workspace: SettleWorkspace
+  forgetWorkspace: ForgetWorkspace
+  scopes: Scopes
+  idempotency: Idempotency
+  grant: PutGrant
+}
+
+export function sqliteSessions(
+  db: Db,
+  write: Write,
+  {
+    audit: appendAudit,
+    events: appendEvents,
+    endings,
+    workspace: settle,
+    forgetWorkspace,
+    scopes,
+    idempotency,
+    grant: putGrant,
+  }: WrittenWith,
+): SessionStore {
+  // With the row, whether grants must be looked up: nearly always not, and then `ensure` needs no further look-up.
+  const one = (where: string, index = '') =>
+    db.prepare<unknown[], SessionRow>(
+      `SELECT s.*, EXISTS (SELECT 1 FROM grants WHERE session_id = s.id) AS has_grants FROM sessions s ${index} WHERE ${where}`,
+    )
+  const byId = one('id = ?')
+  const live = one(`tenant = ? AND scope_type = ? AND scope_id = ? AND ${LIVE}`, 'INDEXED BY sessions_live')
+  const due = one(`due_at <= ? AND ${LIVE} ORDER BY due_at LIMIT ?`)
+  const provisioning = one("state = 'provisioning'")
+  const placedOn = one(`agent_id = ? AND ${LIVE} AND sandbox_id IS NOT NULL`)
+  const endedOn = one('agent_id = ? AND ended_at > ?')
+  const keptOf = db
+    .prepare<[string, string, string]>(
+      `SELECT id FROM sessions INDEXED BY sessions_kept
+       WHERE tenant = ? AND scope_type = ? AND scope_id = ? AND keep_workspace = 1 ORDER BY created_at DESC LIMIT 20`,
+    )
+    .pluck()
+  // The index is named: without statistics SQLite takes the one over a tenant's whole history.
+  const liveCount = db.prepare<[string]>(`SELECT count(*) FROM sessions INDEXED BY sessions_live WHERE tenant = ? AND ${LIVE}`).pluck()
+  const LABELED = 'EXISTS (SELECT 1 FROM json_each(sessions.labels) l WHERE l.key = ? AND l.value = ?)'
+  const labeledCount = db
+    .prepare<[string, string, string]>(`SELECT count(*) FROM sessions INDEXED BY sessions_live WHERE tenant = ? AND ${LIVE} AND ${LABELED}`)
+    .pluck()
+  const busyCount = db
+    .prepare<[string]>(`SELECT count(*) FROM sessions INDEXED BY sessions_live WHERE tenant = ? AND ${LIVE} AND busy = 1`)
+    .pluck()
+  const byState = (where: string) =>
+    db.prepare<unknown[], { name: string; n: number }>(
+      `SELECT state AS name, count(*) AS n FROM sessions INDEXED BY sessions_live WHERE tenant = ? AND ${LIVE} ${where} GROUP BY state`,
+    )
+  const statesOf = byState('')
+  const labeledStatesOf = byState(`AND ${LABELED}`)
+  const states = db.prepare<[], { name: string; n: number }>(
+    `SELECT state AS name, count(*) AS n FROM sessions INDEXED BY sessions_agent_live WHERE ${LIVE} GROUP BY state`,
+  )
+  const agents = db.prepare<[], { name: string; n: number }>(
+    `SELECT agent_id AS name, count(*) AS n FROM sessions INDEXED BY sessions_agent_live WHERE ${LIVE} GROUP BY agent_id`,
+  )
+  const list = listSessions(db)
+  const release = db.prepare<[string, string, string]>(
+    `UPDATE sessions INDEXED BY sessions_scope SET state = 'terminated', reason = 'released', revision = revision + 1
+     WHERE tenant = ? AND scope_type = ? AND scope_id = ? AND state IN ('failed', 'terminated') AND reason <> 'released'`,
+  )
+  const purge = db.prepare<[number, number]>('DELETE FROM sessions WHERE id IN (SELECT id FROM sessions WHERE ended_at < ? LIMIT ?)')
+  const profiles = profileTable(db)
+  const columns = Object.keys({ ...toRow(SHAPE), owner: '', profile_hash: '' })
+  const insert = db.prepare(`INSERT INTO sessions (${columns.join(', ')}) VALUES (${columns.map((name) => `@${name}`).join(', ')})`)
+  const mutable = columns.filter((name) => !IMMUTABLE.has(name))
+  const update = db.prepare(
+    `UPDATE sessions SET ${mutable.map((name) => `${name} = @${name}`).join(', ')}, revision = @revision + 1 WHERE id = @id AND revision = @revision`,
+  )
+  // The hot path of `ensure`: names no column of any index, so no index is rewritten. It only moves times forward, so two of
+  // them need not exclude each other, only what changes the session otherwise; to that, the raised revision tells.
+  const touch = db.prepare<[number, number, string, string, number]>(
+    `UPDATE sessions SET last_activity_at = max(last_activity_at, ?), lease_expires_at = max(lease_expires_at, ?), revision = revision + 1
+     WHERE id = ? AND state = ? AND activated_at = ?`,
+  )
+  /** Ends that the disk has no space for yet. */
+  const held = new Map<string, EndedSession>()
+  const read = (row: SessionRow): Session => held.get(row.id) ?? toSession(row, profiles.get(row.profile_hash))
+  const readLive = (rows: SessionRow[]): LiveSession[] => rows.map(read).filter(isLive)
+
+  const replace = (before: Session, after: Session): boolean => {
+    const touched =
+      (after.state === 'active' || after.state === 'idle') &&
+      before.state === after.state &&
+      before.dueAt === after.dueAt &&
+      before.mounts === after.mounts &&
+      before.busy === after.busy
+    const changed = touched
+      ? touch.run(after.lastActivityAt, after.leaseExpiresAt, before.id, before.state, after.activatedAt)
+      : update.run({ ...toRow(after), revision: before.revision })
+    return changed.changes === 1
+  }
+
+  return {
+    byId: async (id) => {
+      const row = byId.get(id)
+      return row && read(row)
+    },
+    live: async (tenant, scope) => {
+      const row = live.get(tenant, scope.type, scope.id)
+      return row && readLive([row])[0]
+    },
+    create: async (session, options) => {
+      try {
+        return await write(() => create(session, options))
+      } catch (thrown) {
+        if (thrown instanceof Refused) return thrown.outcome
+        throw thrown
+      }
+    },
+    save: async (before, after, options = {}) => {
+      const save = (): boolean => {
+        if (held.has(before.id) || !replace(before, after)) return false
+        recordChange(after, options)
+        return true
+      }
+      if (options.refusable) return write(save)
+      return isLive(before) && !isLive(after) ? write.vital(save, end(after, options)) : write.vital(save)
+    },
+    due: async (now, limit) => readLive(due.all(now, limit)),
+    provisioning: async () => readLive(provisioning.all()) as ProvisioningSession[],
+    placedOn: async (agentId) => readLive(placedOn.all(agentId)) as PlacedSession[],
+    endedOn: async (agentId, since) => [
+      ...endedOn.all(agentId, since).map((row) => read(row) as EndedSession),
+      ...[...held.values()].filter((session) => session.agentId === agentId && session.endedAt > since),
+    ],
+    keptOf: async (tenant, scope) => keptOf.all(tenant, scope.type, scope.id) as string[],
+    list: async (filter) => list(filter).map(read),
+    liveByState: async () => Object.fromEntries(states.all().map(({ name, n }) => [name, n])),
+    busyOf: async (tenant) => busyCount.get(tenant) as number,
+    liveOf: async (tenant, label) => {
+      const rows = label === null ? statesOf.all(tenant) : labeledStatesOf.all(tenant, label.key, label.value)
+      return Object.fromEntries(rows.map(({ name, n }) => [name, n]))
+    },
+    liveByAgent: async () => Object.fromEntries(agents.all().map(({ name, n }) => [name, n])),
+    forgetScope: async (tenant, scope, owner, audit) =>
+      write.vital(() => {
+        if (scopes.owner(tenant, scope) !== owner) return 'changed'
+        const found = live.get(tenant, scope.type, scope.id)
+        if (found !== undefined && isLive(read(found))) return 'live'
+        scopes.forget(tenant, scope)
+        // The next owner is not told of the last one's sessions, and does not get its files: all is as if it were released.
+        forgetWorkspace(tenant, scope)
+        release.run(tenant, scope.type, scope.id)
+        appendAudit(audit)
+        return 'forgotten'
+      }),
+    purge: async (before, limit) => write.vital(() => purge.run(before, limit).changes),
+  }
+
+  function create(session: ProvisioningSession, { claimFor, owner: known, maxLive, labelQuota, ...options }: CreateOptions): CreateOutcome {
+    const found = live.get(session.tenant, session.scope.type, session.scope.id)
+    // Its end is not written yet, and the index has room for one.
+    if (found !== undefined && held.has(found.id)) throw diskFull()
+    if (found !== undefined) return { outcome: 'exists' }
+    if (scopes.owner(session.tenant, session.scope) !== known) return { outcome: 'claimed' }
+    if (claimFor !== null) scopes.claim(session.tenant, session.scope, claimFor, session.createdAt)
+    // Thrown, not returned: a refusal must also undo the claim.
+    if ((liveCount.get(session.tenant) as number) >= maxLive) throw new Refused({ outcome: 'quota', max: maxLive })
+    if (labelQuota !== null && (labeledCount.get(session.tenant, labelQuota.key, labelQuota.value) as number) >= labelQuota.max)
+      throw new Refused({ outcome: 'quota', max: labelQuota.max })
+    try {
+      const owner = scopes.owner(session.tenant, session.scope) ?? session.createdBy
+      insert.run({ ...toRow(session), owner, profile_hash: profiles.put(session.profile) })
+    } catch (thrown) {
+      if (isUniqueViolation(thrown)) throw new Refused({ outcome: 'exists' })
+      throw thrown
+    }
+    record(session, options)
+    return { outcome: 'created' }
+  }
+
+  function recordChange(after: Session, options: SaveOptions): void {
+    const { events = [], eventsWaitUntil = null } = options
+    const kept = !isLive(after) && endings.keep(after, events, eventsWaitUntil)
+    record(after, kept ? { ...options, events: [] } : options)
+    if (options.workspace) settle(after, options.workspace)
+  }
+
+  /** How an end holds before it is written. The row may have changed since: what is written later holds whatever it was. */
+  function end(after: EndedSession, options: SaveOptions): Held<boolean> {
+    return {
+      hold() {
+        held.set(after.id, { ...after, revision: after.revision + 1 })
+        return true
+      },
+      repeat() {
+        const row = byId.get(after.id)
+        const before = row && toSession(row, after.profile)
+        // Its agent has been asked already, so nobody would answer an ending that waits.
+        if (before !== undefined && isLive(before) && replace(before, after)) recordChange(after, { ...options, eventsWaitUntil: null })
+      },
+      release: () => void held.delete(after.id),
+      // Of any other end the next broker finds out by itself.
+      ...(after.state === 'terminated' && after.reason === 'released'
+        ? { change: { kind: 'release', id: after.id, keepWorkspace: after.keepWorkspace } }
+        : {}),
+    }
+  }
+
+  function record(session: Session, { audit = [], events = [], idempotency: key, grant, forgetIdempotency }: SaveOptions): void {
+    appendEvents(session.id, events)
+    if (forgetIdempotency) idempotency.forget(session.id)
+    if (key) idempotency.put(key)
+    if (grant) putGrant(grant)
+    appendAudit(audit)
+  }
+}
+
+/** Rolls the transaction back and says why. */
+class Refused extends Error {
+  readonly outcome: CreateOutcome
+  constructor(outcome: CreateOutcome) {
+    super(outcome.outcome)
+    this.outcome = outcome
+  }
+}
+
+/** Profiles as sessions were made with them, once per content. */
+function profileTable(db: Db) {
+  const select = db.prepare<[string], { json: string }>('SELECT json FROM profiles WHERE hash = ?')
+  const insert = db.prepare('INSERT OR IGNORE INTO profiles (hash, json) VALUES (?, ?)')
+  const byHash = new Map<string, Profile>()
+  const hashes = new WeakMap<Profile, string>()
+  return {
+    get(hash: string): Profile {
+      const known = byHash.get(hash)
+      if (known !== undefined) return known
+      const profile = Profile.parse(JSON.parse(select.get(hash)?.json ?? '{}'))
+      byHash.set(hash, profile)
+      return profile
+    },
+    put(profile: Profile): string {
+      const json = JSON.stringify(profile)
+      const hash = hashes.get(profile) ?? createHash('sha256').update(json).digest('base64url')
+      insert.run(hash, json)
+      hashes.set(profile, hash)
+      return hash
+    },
+  }
+}
+
+const IMMUTABLE = new Set(
+  'id tenant scope_type scope_id owner profile_hash labels relay provider_preference needs_image shape created_by created_at hard_expires_at revision'.split(
+    ' ',
+  ),
+)
+
+/** Only for its keys: the columns in one place, typed by `toRow`. */
+const SHAPE: ProvisioningSession = {
+  ...{
+    id: '',
+    tenant: '',
+    scope: { type: 'thread', id: '' },
+    profile: Profile.parse({ name: 'x' }),
+    labels: {},
+    relay: 'auto',
+    providerPreference: null,
+    needsImage: false,
+    mounts: MountSet.parse({}),
+    shape: 'mvp',
+  },
+  ...{
+    createdBy: '',
+    createdAt: 0,
+    hardExpiresAt: 0,
+    leaseExpiresAt: 0,
+    lastActivityAt: 0,
+    busy: false,
+    hasGrants: false,
+    dueAt: 0,
+    revision: 0,
+  },
+  ...{ state: 'provisioning', agentId: '', brokerId: '', fence: 1, provisionDeadline: 0 },
+}

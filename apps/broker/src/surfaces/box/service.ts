@@ -1,0 +1,326 @@
+import {
+  BoxofficeError,
+  describeIssues,
+  fromUnknown,
+  type ManagedProcess,
+  PROCESS_LIMITS,
+  ProcessId,
+  type Profile,
+  StartProcessRequest,
+} from '@boxoffice/protocol'
+import type { z } from 'zod'
+import type { Principal } from '../../access/principals.ts'
+import type { Placement } from '../../agents/placement.ts'
+import type { BoxSettings, Pipeline } from '../../config/box.ts'
+import { imageRefused, type MayNameImage } from '../../config/images.ts'
+import type { DataplaneClient } from '../../dataplane/client.ts'
+import type { Origin } from '../../domain/audit-entry.ts'
+import { noSession } from '../../domain/refusals.ts'
+import { threadScope } from '../../domain/scope.ts'
+import { DEFAULT_SCOPE_TEMPLATE } from '../../domain/scope-catalog.ts'
+import { renderScope } from '../../domain/scope-template.ts'
+import type { PlacedSession, Session } from '../../domain/session.ts'
+import type { Log } from '../../host/log.ts'
+import type { SessionService } from '../../sessions/service.ts'
+import type { AgentRecord } from '../../store/store.ts'
+import { type BoxErrorEntry, ErrorRing } from './error-ring.ts'
+import { toBoxRefusal } from './errors.ts'
+import { ProcessRecords } from './process-records.ts'
+import { BoxSpec } from './spec.ts'
+import { type BoxExecResult, RAW_OUTPUT_BYTES, toBoxExec, toBoxSession, toProcessFields } from './views.ts'
+import { requireCompatible, timeoutOf, wantedOf } from './wanted.ts'
+import type { WorkspaceQuota } from './workspace-quota.ts'
+
+/** Who asks, and what its request is called in the audit log. */
+export type BoxCaller = { principal: Principal; origin: Origin }
+
+export type BoxServiceOptions = {
+  settings: BoxSettings
+  mayNameImage: MayNameImage
+  profiles: ReadonlyMap<string, Profile>
+  sessions: SessionService
+  dataplane: DataplaneClient
+  placement: Placement
+  agents: { list(): Promise<AgentRecord[]> }
+  quota: WorkspaceQuota
+  log: Log
+  now: () => number
+}
+
+/** Marks the sessions of this surface; the number of live ones is limited [2-35]. */
+const BOX_LABEL = { key: 'langbot.box', value: 'true' } as const
+const WAIT_SECONDS = 60
+const MAX_LISTED = 1000
+/** The command in the log; names of the environment only, never values [2-130]. */
+const LOGGED_COMMAND = 400
+
+/**
+ * The Box surface (contract 4.7) in words that REST, RPC and stdio share. A Box session is the session of a thread: everything here
+ * is a call to `SessionService` and to the dataplane.
+ */
+export class BoxService {
+  readonly #options: BoxServiceOptions
+  readonly #errors = new ErrorRing()
+  readonly #processes: ProcessRecords
+
+  constructor(options: BoxServiceOptions) {
+    this.#options = options
+    this.#processes = new ProcessRecords(options.dataplane)
+  }
+
+  /** Runs one request; a failure is kept for `errors`. `data`: what was asked, as far as it is known by then. */
+  async guard<T>({ principal }: BoxCaller, data: () => unknown, work: () => Promise<T>): Promise<T> {
+    try {
+      return await work()
+    } catch (thrown) {
+      const { code: type, message } = toBoxRefusal(fromUnknown(thrown))
+      const timestamp = new Date(this.#options.now()).toISOString()
+      this.#errors.add(principal.tenant, { timestamp, type, message, query_id: queryIdOf(data()) })
+      throw thrown
+    }
+  }
+
+  async exec(caller: BoxCaller, data: unknown): Promise<BoxExecResult> {
+    const { dataplane, settings, log, quota } = this.#options
+    const spec = read(BoxSpec, data)
+    if (spec.cmd.trim() === '') throw invalid('cmd', 'cmd must not be empty')
+    const { id, session } = await this.#ensure(caller, spec)
+    const seconds = timeoutOf(spec, this.#profile())
+    log.info(
+      {
+        ...{ request_id: caller.origin.requestId, session_id: session.id, box_session_id: id, timeout_sec: seconds },
+        ...{ cmd: spec.cmd.slice(0, LOGGED_COMMAND), env_keys: Object.keys(spec.env ?? {}).sort() },
+      },
+      'box exec',
+    )
+    await quota.requireRoom(session)
+    using _use = this.#inUse(caller, session)
+    const result = await dataplane
+      .session(session.id)
+      .exec({
+        ...{ command: spec.cmd, timeout_seconds: seconds, max_output_bytes: RAW_OUTPUT_BYTES, output_keep: 'head' },
+        ...(spec.workdir === undefined ? {} : { cwd: spec.workdir }),
+        ...(spec.env === undefined ? {} : { env: spec.env }),
+      })
+      .catch(async (thrown: unknown) => {
+        // Dead: the next request gets a new one [2-34]. This one is not run twice.
+        // Over its quota: the agent has stopped the command [2-119].
+        const over = thrown instanceof BoxofficeError && thrown.details?.reason === 'workspace_quota'
+        if (over || (thrown instanceof BoxofficeError && thrown.code === 'SANDBOX_LOST')) await this.#drop(caller, session)
+        throw thrown
+      })
+    if (result.reason === 'sandbox_lost') {
+      await this.#drop(caller, session)
+      throw new BoxofficeError('SANDBOX_LOST', 'the sandbox was lost while the command ran; run it again in a new one')
+    }
+    if (result.timed_out && settings.onTimeout === 'drop') await this.#drop(caller, session)
+    else await quota.requireKept(session, () => this.#drop(caller, session))
+    return toBoxExec(id, session.provider, result, seconds)
+  }
+
+  async createSession(caller: BoxCaller, data: unknown) {
+    const { id, session } = await this.#ensure(caller, read(BoxSpec, data))
+    return toBoxSession(id, session)
+  }
+
+  async getSession(caller: BoxCaller, id: string) {
+    const session = await this.#require(caller, id)
+    return { ...toBoxSession(id, session), ...toProcessFields(await this.#processes.of(session)) }
+  }
+
+  async listSessions(caller: BoxCaller) {
+    return (await this.#list(caller)).map((session) => toBoxSession(session.scope.id, session))
+  }
+
+  async deleteSession(caller: BoxCaller, id: string): Promise<{ deleted: string }> {
+    const session = await this.#require(caller, id)
+    await this.#options.sessions.release(caller.principal, session.id, { keepWorkspace: false }, caller.origin)
+    this.#processes.forget(session.id)
+    return { deleted: id }
+  }
+
+  async startProcess(caller: BoxCaller, id: string, data: unknown): Promise<ManagedProcess> {
+    const request = read(StartProcessRequest, data)
+    const session = await this.#require(caller, id)
+    this.#processes.changes(session.id)
+    const process = await this.#options.dataplane.session(session.id).processes.start(request)
+    await this.#touch(caller, session)
+    return process
+  }
+
+  async getProcess(caller: BoxCaller, id: string, processId: string): Promise<ManagedProcess> {
+    const session = await this.#require(caller, id)
+    return this.#options.dataplane.session(session.id).processes.get(read(ProcessId, processId))
+  }
+
+  async stopProcess(caller: BoxCaller, id: string, processId: string): Promise<{ stopped: string }> {
+    const process = await this.getProcess(caller, id, processId)
+    const session = await this.#require(caller, id)
+    this.#processes.changes(session.id)
+    await this.#options.dataplane.session(session.id).processes.stop(process.process_id)
+    return { stopped: process.process_id }
+  }
+
+  /** The session that a socket wants to attach to [2-66]. */
+  attachable(caller: BoxCaller, id: string): Promise<PlacedSession> {
+    return this.#require(caller, id)
+  }
+
+  async status(caller: BoxCaller) {
+    const { settings } = this.#options
+    const [backend, live] = await Promise.all([this.backend(), this.#list(caller)])
+    const processes = await Promise.all(live.map((session) => this.#processes.of(session).catch(() => [])))
+    return {
+      available: backend.available,
+      profile: settings.profile,
+      recent_error_count: this.#errors.of(caller.principal.tenant).length,
+      backend,
+      active_sessions: live.length,
+      managed_processes: processes.flat().filter(({ status }) => status === 'running').length,
+      session_ttl_sec: settings.sessionTtlSec,
+      limits: {
+        max_sessions: settings.maxSessions,
+        max_managed_processes: PROCESS_LIMITS.running,
+        max_completed_processes: PROCESS_LIMITS.completed,
+        completed_kept_sec: PROCESS_LIMITS.completedKeptSeconds,
+      },
+    }
+  }
+
+  /** What sandboxes are made with; without it the surface stays up and says so [2-49, 0-53]. */
+  async backend() {
+    const { placement, agents } = this.#options
+    const chosen = await placement.choose().catch((thrown: unknown) => fromUnknown(thrown))
+    const agent =
+      chosen instanceof BoxofficeError
+        ? (await agents.list()).find((one) => one.provider.reserved === undefined && placement.isHeard(one))
+        : chosen
+    return {
+      available: !(chosen instanceof BoxofficeError),
+      name: agent?.provider.name ?? null,
+      isolation: agent?.provider.isolation ?? null,
+      /** Also a label of each container that it makes [2-28]. */
+      instance_id: agent?.instanceId ?? null,
+      reason: chosen instanceof BoxofficeError ? chosen.message : null,
+    }
+  }
+
+  async health() {
+    return { status: 'ok' as const, available: (await this.backend()).available }
+  }
+
+  errors({ principal }: BoxCaller): readonly BoxErrorEntry[] {
+    return this.#errors.of(principal.tenant)
+  }
+
+  /** Ends the caller's Box sessions, once [2-27]. */
+  async shutdown(caller: BoxCaller): Promise<{ closed: number }> {
+    const live = await this.#list(caller)
+    await Promise.all(live.map((session) => this.#drop(caller, session)))
+    return { closed: live.length }
+  }
+
+  /** The session that a request means, made if there is none, with what the request names [2-20]. */
+  async #ensure(caller: BoxCaller, spec: BoxSpec): Promise<{ id: string; session: PlacedSession }> {
+    const { sessions, settings, mayNameImage } = this.#options
+    const pipeline = this.#pipeline(spec.pipeline_uuid)
+    const template = spec.scope_template ?? pipeline?.['box-session-id-template'] ?? DEFAULT_SCOPE_TEMPLATE
+    const id = spec.session_id ?? renderScope(template, spec.variables ?? {})
+    const live = await this.#find(caller, id)
+    const wanted = wantedOf(spec, this.#profile(), settings, pipeline, live)
+    if (live !== undefined) requireCompatible(id, spec, live, wanted)
+    // Where the profile holds its image, that of the request counts for nothing.
+    const { image } = wanted.profile
+    if (spec.image !== undefined && image !== null && !mayNameImage(image)) throw invalid('image', imageRefused('image', image))
+    const { session } = await sessions.negotiate(
+      caller.principal,
+      {
+        ...{ scope: threadScope(id), mode: 'ensure', shape: 'full', actor: undefined, wanted: { capabilities: null, unknown: [] } },
+        ...{ sandboxHint: null, provider: null, profile: settings.profile, overrides: wanted.overrides, relay: null },
+        labels: {
+          ...{ [BOX_LABEL.key]: BOX_LABEL.value, 'langbot.session_id': id },
+          ...(spec.session_id === undefined ? { scope_template: template } : {}),
+        },
+        needsImage: spec.image !== undefined,
+        ...{ onMismatch: 'warn', members: null, wait: WAIT_SECONDS, repeatable: null },
+        labelQuota: { ...BOX_LABEL, max: settings.maxSessions },
+      },
+      caller.origin,
+    )
+    // Somebody else may have made it meanwhile, differently.
+    if (live === undefined) requireCompatible(id, spec, session, wanted)
+    return { id, session }
+  }
+
+  async #find({ principal }: BoxCaller, id: string): Promise<PlacedSession | undefined> {
+    const filter = { state: null, scopeType: 'thread', scopeId: id, label: null, limit: 1, after: null }
+    const [found] = await this.#options.sessions.list(principal, filter)
+    return found as PlacedSession | undefined
+  }
+
+  async #require(caller: BoxCaller, id: string): Promise<PlacedSession> {
+    const found = await this.#find(caller, id)
+    if (found === undefined) throw noSession(`there is no Box session "${id.slice(0, 256)}"; create it, or run a command in it`)
+    return found
+  }
+
+  /** Live ones of this surface that the caller may use. */
+  #list({ principal }: BoxCaller): Promise<Session[]> {
+    return this.#options.sessions.list(principal, {
+      ...{ state: null, scopeType: 'thread', scopeId: null, label: BOX_LABEL, limit: MAX_LISTED, after: null },
+    })
+  }
+
+  /** Keeps a session from its TTL while a command runs, and counts it as used at the end [2-22]. */
+  #inUse(caller: BoxCaller, session: PlacedSession): Disposable {
+    const ttl = this.#options.settings.sessionTtlSec
+    const touch = () => void this.#touch(caller, session)
+    const timer = ttl > 0 ? setInterval(touch, Math.min(30_000, (ttl * 1000) / 3)) : undefined
+    return {
+      [Symbol.dispose]: () => {
+        clearInterval(timer)
+        touch()
+      },
+    }
+  }
+
+  /** It may have ended meanwhile, which is no failure of what was done with it. */
+  async #touch({ principal }: BoxCaller, session: Session): Promise<void> {
+    await this.#options.sessions.heartbeat(principal, session.id).catch(() => {})
+  }
+
+  async #drop({ principal, origin }: BoxCaller, session: Session): Promise<void> {
+    this.#processes.forget(session.id)
+    await this.#options.sessions.release(principal, session.id, { keepWorkspace: false }, origin).catch((thrown: unknown) => {
+      if (!(thrown instanceof BoxofficeError && thrown.code === 'BINDING_NOT_FOUND')) throw thrown
+    })
+  }
+
+  #pipeline(uuid: string | undefined): Pipeline | null {
+    if (uuid === undefined) return null
+    const { pipelines } = this.#options.settings
+    const found = pipelines.find((pipeline) => pipeline.uuid === uuid)
+    if (found === undefined) throw invalid('pipeline_uuid', `pipeline_uuid: there is no pipeline "${uuid}" in box.pipelines`)
+    return found
+  }
+
+  #profile(): Profile {
+    const { profiles, settings } = this.#options
+    const profile = profiles.get(settings.profile)
+    if (profile === undefined) throw new Error(`profile ${settings.profile} was checked at the start`)
+    return profile
+  }
+}
+
+function read<T>(schema: z.ZodType<T>, data: unknown): T {
+  const parsed = schema.safeParse(data ?? {})
+  if (parsed.success) return parsed.data
+  throw invalid(parsed.error.issues[0]?.path.join('.') || 'body', describeIssues(parsed.error))
+}
+
+const invalid = (field: string, message: string): BoxofficeError => new BoxofficeError('INVALID_REQUEST', message, { details: { field } })
+
+const queryIdOf = (data: unknown): string | null => {
+  const id = typeof data === 'object' && data !== null && 'query_id' in data ? data.query_id : null
+  return typeof id === 'string' || typeof id === 'number' ? String(id).slice(0, 256) : null
+}

@@ -1,0 +1,57 @@
+import { Hono } from 'hono'
+import type { AgentClient } from '../../agents/agent-client.ts'
+import type { Placement } from '../../agents/placement.ts'
+import { isExposed, mayNameImageOf, type ResolvedBrokerConfig } from '../../config/config.ts'
+import { configuredServers } from '../../config/configured-servers.ts'
+import type { DataplaneClient } from '../../dataplane/client.ts'
+import type { Log } from '../../host/log.ts'
+import type { Env } from '../../http/app.ts'
+import type { AnyRoute } from '../../http/route.ts'
+import type { SessionService } from '../../sessions/service.ts'
+import type { Store } from '../../store/store.ts'
+import type { Credentials } from '../../tokens/credentials.ts'
+import { BoxHost } from './box-host.ts'
+import { createMcpEndpoint } from './endpoint.ts'
+import { keptServers } from './kept-servers.ts'
+import { McpServers } from './mcp-servers.ts'
+import { mcpRoutes } from './routes.ts'
+import { type Clock, systemClock } from './schedule.ts'
+
+export type McpOptions = {
+  settings: ResolvedBrokerConfig
+  sessions: SessionService
+  dataplane: DataplaneClient
+  placement: Placement
+  client: AgentClient
+  store: Store
+  credentials: Credentials
+  url: () => string
+  log: Log
+  /** What the first attempt of each server waits for; undefined: nothing. */
+  after: Promise<void> | undefined
+  clock?: Clock | undefined
+}
+
+/** MCP servers in sandboxes: their routes, their endpoints, their lives (contract 4.6). */
+export interface Mcp {
+  routes: AnyRoute[]
+  mount: { path: string; app: Hono<Env> }
+  start(): void
+  close(): Promise<void>
+}
+
+export function createMcp({ settings, store, credentials, url, log, after, clock = systemClock, ...parts }: McpOptions): Mcp {
+  const host = new BoxHost({ ...parts, store, log, hostFallback: settings.mcp.hostFallback ?? !isExposed(settings) })
+  const servers = new McpServers({
+    ...{ host, clock, log, after, configured: configuredServers(settings), kept: keptServers(settings.dataDir) },
+    // Two brokers would take each server away from each other.
+    isShared: settings.sharedDataDir,
+  })
+  const endpoint = createMcpEndpoint({ find: (name) => servers.find(name), credentials, store })
+  return {
+    routes: mcpRoutes(servers, url, mayNameImageOf(settings)),
+    mount: { path: '/v1/mcp/servers', app: new Hono<Env>().all('*', (c) => endpoint.fetch(c.req.raw, c.env?.incoming?.socket)) },
+    start: () => servers.start(),
+    close: () => servers.close(),
+  }
+}

@@ -1,0 +1,107 @@
+import { BoxofficeError } from '@boxoffice/protocol'
+import { z } from 'zod'
+import { isRootOperator, type Principal, ROOT_TENANT } from '../../access/principals.ts'
+import { imageRefused, type MayNameImage } from '../../config/images.ts'
+import { McpServerConfig } from '../../config/mcp-server.ts'
+import { type AnyRoute, defineRoute } from '../../http/route.ts'
+import { waitSeconds } from '../v1/prefer.ts'
+import type { McpServers } from './mcp-servers.ts'
+import { ERROR_PHASES } from './phases.ts'
+import { systemClock } from './schedule.ts'
+import type { McpServerRuntime } from './server-runtime.ts'
+
+const PATH = '/v1/mcp/servers'
+
+const ServerRecord = z.object({
+  name: z.string(),
+  pipeline_uuid: z.string(),
+  status: z.enum(['starting', 'connected', 'retrying', 'unavailable', 'error', 'stopped']),
+  error_message: z.string().nullable(),
+  error_phase: z.enum(ERROR_PHASES).nullable(),
+  retry_count: z.number().int(),
+  tool_count: z.number().int(),
+  tools: z.array(z.object({ name: z.string(), description: z.string() })).readonly(),
+  /** The thread of its session: who may use that one gets tokens for the endpoint by negotiating it. */
+  box_session_id: z.string(),
+  box_enabled: z.boolean(),
+  warnings: z.array(z.string()).readonly(),
+  /** What keeps it in; null before it has a sandbox. */
+  isolation: z.string().nullable(),
+  session_id: z.string().nullable(),
+  /** Streamable HTTP, behind a token of `session_id`. */
+  url: z.string(),
+})
+
+/** MCP servers in sandboxes (contract 4.6). They are the deployment's: keys of other tenants see none. */
+export const mcpRoutes = (servers: McpServers, brokerUrl: () => string, mayNameImage: MayNameImage): AnyRoute[] => {
+  const toRecord = (runtime: McpServerRuntime): z.infer<typeof ServerRecord> => ({
+    ...{ name: runtime.config.name, pipeline_uuid: runtime.config.pipeline_uuid },
+    ...runtime.info(),
+    ...{ isolation: runtime.box?.isolation ?? null, session_id: runtime.box?.sessionId ?? null },
+    url: `${brokerUrl()}${PATH}/${encodeURIComponent(runtime.config.name)}/mcp`,
+  })
+  return [
+    defineRoute({
+      method: 'GET',
+      path: PATH,
+      summary: 'List the MCP servers that run in sandboxes',
+      auth: 'key',
+      responses: { 200: { description: 'By name', schema: z.object({ servers: z.array(ServerRecord) }) } },
+      handle({ principal }) {
+        const mine = principal.tenant === ROOT_TENANT ? servers.list() : []
+        return { status: 200, json: { servers: mine.map(toRecord).sort((a, b) => (a.name < b.name ? -1 : 1)) } }
+      },
+    }),
+    defineRoute({
+      method: 'POST',
+      path: PATH,
+      summary: 'Run one more MCP server in a sandbox; kept over restarts',
+      auth: 'operator',
+      body: McpServerConfig,
+      headers: { Prefer: 'wait=N: seconds to wait until it works or has failed, 0 to 60; default 10' },
+      responses: {
+        200: { description: 'It is there already', schema: ServerRecord },
+        201: { description: 'It is being started, or works', schema: ServerRecord },
+      },
+      async handle({ principal, body, header }) {
+        requireRootOperator(principal)
+        const { image } = body.box
+        if (image !== null && !mayNameImage(image))
+          throw new BoxofficeError('FORBIDDEN', imageRefused('box.image', image), { details: { field: 'box.image' } })
+        const { runtime, isNew } = await servers.add(body)
+        const done = new AbortController()
+        await Promise.race([runtime.ready, systemClock.sleep(waitSeconds(header('prefer')) * 1000, done.signal)])
+        done.abort()
+        return { status: isNew ? 201 : 200, json: toRecord(runtime) }
+      },
+    }),
+    defineRoute({
+      method: 'GET',
+      path: `${PATH}/:id`,
+      summary: 'One MCP server, how it is and what it offers',
+      auth: 'key',
+      responses: { 200: { description: 'The server', schema: ServerRecord } },
+      handle({ principal, id }) {
+        if (principal.tenant !== ROOT_TENANT) throw new BoxofficeError('NOT_FOUND', 'there is no such MCP server')
+        return { status: 200, json: toRecord(servers.get(id)) }
+      },
+    }),
+    defineRoute({
+      method: 'DELETE',
+      path: `${PATH}/:id`,
+      summary: 'End an MCP server, its process, and its sandbox if it was the last one there',
+      auth: 'operator',
+      responses: { 204: { description: 'It has ended' } },
+      async handle({ principal, id }) {
+        requireRootOperator(principal)
+        await servers.remove(id)
+        return { status: 204 }
+      },
+    }),
+  ]
+}
+
+/** They are given directories of the host. */
+function requireRootOperator(principal: Principal): void {
+  if (!isRootOperator(principal)) throw new BoxofficeError('FORBIDDEN', 'MCP servers are for operators of the deployment itself')
+}

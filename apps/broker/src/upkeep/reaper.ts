@@ -1,0 +1,106 @@
+import { systemOrigin } from '../domain/audit-entry.ts'
+import { isLive, type LiveSession, type Session, type SuspendMode } from '../domain/session.ts'
+import { sessionEntry } from '../domain/session-entry.ts'
+import type { Log } from '../host/log.ts'
+import type { LostAgents } from '../registration/lost-agents.ts'
+import type { SessionLedger } from '../sessions/ledger.ts'
+import type { Provisioner } from '../sessions/provisioner.ts'
+import { TOMBSTONE_MS } from '../sessions/service.ts'
+import type { Store } from '../store/store.ts'
+import type { SigningKeys } from '../tokens/keys.ts'
+import type { LastLook } from './idle-check.ts'
+
+export type ReaperOptions = {
+  store: Store
+  ledger: SessionLedger
+  provisioner: Provisioner
+  lostAgents: LostAgents
+  lastLook: LastLook
+  keys: SigningKeys
+  keyRotationMs: number
+  brokerId: string
+  intervalMs: number
+  brokerTimeoutMs: number
+  log: Log
+  now: () => number
+  /** Milliseconds that never jump. */
+  monotonic: () => number
+}
+
+const BATCH = 200
+const MAX_BATCHES = 50
+const HOUSEKEEPING_MS = 60_000
+
+/** The only owner of a timer over sessions: what is due gets its `tick`; what a dead broker left is adopted. */
+export class Reaper {
+  readonly #options: ReaperOptions
+  #timer: NodeJS.Timeout | undefined
+  #round: Promise<void> = Promise.resolve()
+  #kept = Number.NEGATIVE_INFINITY
+
+  constructor(options: ReaperOptions) {
+    this.#options = options
+  }
+
+  start(): void {
+    this.#timer = setInterval(() => void this.run(), this.#options.intervalMs)
+  }
+
+  async stop(): Promise<void> {
+    clearInterval(this.#timer)
+    await this.#round
+  }
+
+  /** One round; rounds never overlap. */
+  run(): Promise<void> {
+    this.#round = this.#round.then(() =>
+      this.#once().catch((thrown: unknown) => this.#options.log.error({ err: thrown }, 'a round of the reaper failed')),
+    )
+    return this.#round
+  }
+
+  async #once(): Promise<void> {
+    const { store, provisioner, lostAgents, keys, brokerId, brokerTimeoutMs, keyRotationMs, log, now, monotonic } = this.#options
+    await store.brokers.heartbeat(brokerId, process.pid, now())
+    await provisioner.takeOver(new Set(await store.brokers.alive(now() - brokerTimeoutMs)))
+    await lostAgents.run()
+    // What another broker has withdrawn must not sign here.
+    await keys.reload()
+    for (let batch = 0; batch < MAX_BATCHES; batch++) {
+      const due = await store.sessions.due(now(), BATCH)
+      for (const session of due) await this.#tick(session)
+      if (due.length < BATCH) break
+    }
+    // On a full disk they wait on.
+    await store.endings
+      .finishDue(now())
+      .catch((thrown: unknown) => log.warn({ err: thrown }, 'the last events of sessions were not stored'))
+    if (monotonic() - this.#kept < HOUSEKEEPING_MS) return
+    this.#kept = monotonic()
+    await store.idempotency.purge(now())
+    // With up to a thousand events each: small steps, so that nobody waits for one.
+    while ((await store.sessions.purge(now() - TOMBSTONE_MS, 100)) === 100);
+    // Last, as it fails on a full disk, where what is purged before it makes room.
+    await keys.maintain(keyRotationMs)
+  }
+
+  async #tick(session: LiveSession): Promise<void> {
+    const { store, ledger, lastLook, now } = this.#options
+    const agent = await store.agents.byId(session.agentId)
+    const suspend: readonly SuspendMode[] = agent?.provider.suspend ?? ['freeze', 'stop']
+    if (agent !== undefined && !(await lastLook.permits(session, { type: 'tick', suspend }, agent))) return
+    const audit = (after: Session) => (conditionOf(after) === conditionOf(session) ? [] : [entryOf(after, now())])
+    await ledger.change(session, { type: 'tick', suspend }, { audit, forgetIdempotency: session.state === 'provisioning' })
+  }
+}
+
+/** What the audit log tells apart [C-53]: `idle` is for information only; a freeze that becomes a stop ends what ran. */
+const conditionOf = (session: Session): string => {
+  if (session.state === 'idle') return 'active'
+  return session.state === 'suspended' ? session.mode : session.state
+}
+
+function entryOf(after: Session, ts: number) {
+  const event = after.state === 'failed' ? 'sandbox.session.fail' : isLive(after) ? 'sandbox.session.suspend' : 'sandbox.session.end'
+  return sessionEntry(event, systemOrigin(after.tenant), after, { ts, code: isLive(after) ? null : after.reason })
+}

@@ -1,0 +1,88 @@
+/**
+ * Who may import whom: the one table, read by `check-layers.ts`, which `npm run check` runs.
+ *
+ * `tiers` are the folders of a source tree from the ground up. A file imports its own folder and folders of lower tiers, so no two
+ * folders import each other; `.` is the tree itself. `modules` says where an outside package may be imported; one that is not named
+ * may be imported anywhere.
+ */
+export type Tree = {
+  root: string
+  tiers: readonly (readonly string[])[]
+  /** Those of the workspace that it may import. */
+  packages: readonly string[]
+  /** Folders and files that run in browsers and workers, so that they import nothing of Node. */
+  portable?: readonly string[]
+}
+
+export const TREES: readonly Tree[] = [
+  {
+    root: 'apps/broker/src',
+    packages: ['@boxoffice/protocol', '@boxoffice/node-http'],
+    tiers: [
+      ['domain', 'host', 'outbound'],
+      ['config', 'store'],
+      ['access', 'events', 'store/sqlite/engine', 'tokens'],
+      ['agents', 'store/sqlite/tables'],
+      ['relay/http1', 'sessions', 'store/sqlite/sessions'],
+      ['http', 'registration', 'relay/ws', 'store/sqlite'],
+      ['dataplane', 'relay', 'surfaces/v1', 'upkeep'],
+      ['surfaces/box', 'surfaces/mcp', 'surfaces/sbs'],
+      ['.'],
+    ],
+  },
+  {
+    root: 'apps/agent/src',
+    packages: ['@boxoffice/protocol', '@boxoffice/node-http'],
+    tiers: [
+      ['data-dir', 'fast-io', 'host', 'supervisor'],
+      ['capacity', 'sandbox'],
+      ['auth', 'exec', 'files', 'mounts', 'providers/docker'],
+      ['broker-link', 'processes', 'providers/local'],
+      ['providers'],
+      ['config', 'sandboxes'],
+      ['control', 'http'],
+      ['dataplane/files', 'limits', 'ws'],
+      ['dataplane'],
+      ['.'],
+    ],
+  },
+  {
+    root: 'apps/cli/src',
+    packages: ['@boxoffice/broker', '@boxoffice/agent', '@boxoffice/client', '@boxoffice/protocol'],
+    tiers: [['network', 'settings'], ['doctor', 'terminal'], ['sbs', 'transfer'], ['commands'], ['.']],
+  },
+  { root: 'packages/protocol/src', packages: [], tiers: [['.']], portable: ['.'] },
+  { root: 'packages/node-http/src', packages: ['@boxoffice/protocol'], tiers: [['.']] },
+  {
+    root: 'packages/client/src',
+    packages: ['@boxoffice/protocol'],
+    tiers: [['base'], ['control', 'dataplane'], ['stream'], ['sandbox'], ['.'], ['workspaces']],
+    portable: ['base', 'control', 'dataplane', 'stream', 'sandbox', 'index.ts', 'client.ts', 'session.ts'],
+  },
+  {
+    root: 'packages/mcp/src',
+    packages: ['@boxoffice/protocol', '@boxoffice/client'],
+    tiers: [['.']],
+    portable: ['.'],
+  },
+]
+
+/** Outside packages that only some folders or files may import, and why. */
+export const MODULES: Readonly<Record<string, { only: readonly string[]; why: string }>> = {
+  dockerode: { only: ['apps/agent/src/providers/docker'], why: 'the engine is touched there alone' },
+  'better-sqlite3': { only: ['apps/broker/src/store/sqlite', 'apps/broker/src/host/lock.ts'], why: 'SQL stays there' },
+  jose: {
+    only: ['apps/broker/src/tokens', 'apps/broker/src/access', 'apps/agent/src/auth'],
+    why: 'tokens are signed and verified there',
+  },
+  ws: {
+    only: [
+      'apps/agent/src/ws',
+      'apps/broker/src/relay',
+      'apps/broker/src/dataplane',
+      'apps/broker/src/surfaces/box/sockets.ts',
+      'apps/cli/src/network',
+    ],
+    why: 'WebSockets stay at the edges',
+  },
+}

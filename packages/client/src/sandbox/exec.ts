@@ -1,0 +1,194 @@
+import { ExecResult as WireExecResult } from '@boxoffice/protocol'
+import { z } from 'zod'
+import { ALSO_BUSY, retrying } from '../base/backoff.ts'
+import { toBase64 } from '../base/base64.ts'
+import { BoxofficeError, ExecError, isCode, SilenceError } from '../base/errors.ts'
+import { type ExecResult, toExecResult } from '../base/exec-result.ts'
+import { readJson } from '../base/http.ts'
+import { type OptionNames, refuseUnknown } from '../base/known-options.ts'
+import { Liveness, type Sign, type Watch } from '../base/liveness.ts'
+import { anySignal } from '../base/signals.ts'
+import { isDeadEnd } from '../base/ways.ts'
+import type { Dataplane } from '../dataplane/dataplane.ts'
+import { endRemotely } from '../dataplane/end-remotely.ts'
+import { Attachment, type Target } from '../stream/attachment.ts'
+import { Run, type RunPosition } from './run.ts'
+
+/** A string is given to the sandbox's shell; an array is run as it is. */
+export type Command = string | readonly string[]
+
+type CommonOptions = {
+  /** Relative to `/workspace` (the default), or absolute in the sandbox. */
+  cwd?: string | undefined
+  env?: Record<string, string> | undefined
+  /** The shell for a string; default bash if the sandbox has it, else sh. */
+  shell?: string | undefined
+  /** When the command is ended, with exit code 124. Default 60; 0 is the longest that the profile allows (3,600), more is cut to it. */
+  timeoutSeconds?: number | undefined
+  /** Names this run: the same id with the same command never runs twice. Default: a new one. */
+  execId?: string | undefined
+  /** Ends the command. The promise rejects with the signal's reason. */
+  signal?: AbortSignal | undefined
+}
+
+export type ExecOptions = CommonOptions & {
+  /** Default: none. */
+  stdin?: string | Uint8Array | undefined
+  /** Per stream; default 1 MiB, at most 16 MiB. */
+  maxOutputBytes?: number | undefined
+  /** What is kept of longer output; default `head_tail`. */
+  outputKeep?: 'head_tail' | 'head' | 'tail' | undefined
+}
+
+export type StartOptions = CommonOptions & {
+  stdin?: 'open' | 'closed' | undefined
+  /** Lets the command go on without a client. */
+  detach?: boolean | undefined
+}
+
+export type AttachOptions = {
+  /** The first byte wanted; `end` for what comes from now on. Default 0. */
+  stdoutOffset?: number | 'end' | undefined
+  stderrOffset?: number | 'end' | undefined
+  /** `takeover` (default): others are sent away. `mirror`: with them. `viewer`: reads only. */
+  mode?: 'takeover' | 'mirror' | 'viewer' | undefined
+  signal?: AbortSignal | undefined
+}
+
+const COMMON: OptionNames<CommonOptions> = {
+  ...{ cwd: true, env: true, shell: true },
+  ...{ timeoutSeconds: true, execId: true, signal: true },
+}
+const EXEC: OptionNames<ExecOptions> = { ...COMMON, stdin: true, maxOutputBytes: true, outputKeep: true }
+const START: OptionNames<StartOptions> = { ...COMMON, stdin: true, detach: true }
+/** Where a client left a run is given as it was told, with the id. */
+const ATTACH: OptionNames<AttachOptions & RunPosition> = { execId: true, stdoutOffset: true, stderrOffset: true, mode: true, signal: true }
+
+export interface Exec {
+  /**
+   * Runs a command to its end. Repeated over dropped connections without running twice; where as many commands run as may, it
+   * waits up to `reconnectWindowMs` for its turn.
+   */
+  (command: Command, options?: ExecOptions): Promise<ExecResult>
+  /** The same; rejects with `ExecError` (which has the result's fields) unless it exits with 0. */
+  orThrow(command: Command, options?: ExecOptions): Promise<ExecResult>
+  /** Starts a command and streams it. Resolves when it runs, or could not be spawned (`exit` then tells). */
+  start(command: Command, options?: StartOptions): Promise<Run>
+  /** Joins a command that runs, or ended less than 10 minutes ago. */
+  attach(execId: string, options?: AttachOptions): Promise<Run>
+}
+
+export const createExec = (dataplane: Dataplane): Exec => {
+  const exec = async (command: Command, options: ExecOptions = {}): Promise<ExecResult> => {
+    refuseUnknown('exec', options, EXEC)
+    const { signal } = options
+    const execId = options.execId ?? newExecId()
+    const json = {
+      ...commandFields(command, options, execId),
+      ...stdinFields(options.stdin),
+      max_output_bytes: options.maxOutputBytes,
+      output_keep: options.outputKeep,
+    }
+    const sendMs = (options.stdin?.length ?? 0) / SLOWEST_BYTES_PER_MS
+    let began = 0
+    const liveness = new Liveness((signal) => signOf(dataplane, execId, { signal, isSending: performance.now() - began < sendMs }))
+    const attempt = ({ signal, heard }: Watch): Promise<ExecResult> => {
+      began = performance.now()
+      return dataplane.request('/exec', { method: 'POST', json, signal }).then(async (response) => {
+        heard()
+        return toExecResult(await readJson(response, WireExecResult, signal, heard))
+      })
+    }
+    const watched = async (): Promise<ExecResult> => {
+      const way = dataplane.ways.current
+      try {
+        return await liveness.watch(attempt, signal)
+      } catch (error) {
+        if (error instanceof SilenceError && !error.final) await dataplane.ways.failed(way, error.certain)
+        throw error
+      }
+    }
+    try {
+      return await retrying(watched, {
+        windowMs: dataplane.reconnectWindowMs,
+        after: ALSO_BUSY,
+        signal: anySignal(signal, dataplane.signal),
+      })
+    } catch (error) {
+      if (signal?.aborted && !dataplane.signal?.aborted) endRemotely(dataplane, execId)
+      throw options.stdin === undefined ? error : orTooLarge(error)
+    }
+  }
+
+  return Object.assign(exec, {
+    async orThrow(command: Command, options?: ExecOptions) {
+      const result = await exec(command, options)
+      if (result.exitCode !== 0) throw new ExecError(typeof command === 'string' ? command : command.join(' '), result)
+      return result
+    },
+    async start(command: Command, options: StartOptions = {}) {
+      refuseUnknown('exec.start', options, START)
+      const id = options.execId ?? newExecId()
+      const start = { ...commandFields(command, options, id), stdin: options.stdin, detach: options.detach }
+      return await open(dataplane, { route: '/exec/ws', id, start, reattach: { mode: 'takeover' } }, options.signal)
+    },
+    async attach(execId: string, options: AttachOptions = {}) {
+      refuseUnknown('exec.attach', options, ATTACH)
+      const { stdoutOffset, stderrOffset, mode, signal } = options
+      const start = { attach: execId, mode }
+      const from = { stdout: stdoutOffset, stderr: stderrOffset }
+      return await open(dataplane, { route: '/exec/ws', id: execId, start, reattach: { mode }, from }, signal)
+    },
+  })
+}
+
+/** 64 KiB/s: so slowly may input go before its command is taken for lost. */
+const SLOWEST_BYTES_PER_MS = 65
+
+const open = async (dataplane: Dataplane, target: Target, signal: AbortSignal | undefined): Promise<Run> => {
+  const attachment = new Attachment(dataplane, target, signal)
+  const first = await Promise.race([attachment.ready, attachment.exit])
+  return new Run(attachment, 'pid' in first ? first.pid : undefined)
+}
+
+const newExecId = (): string => crypto.randomUUID()
+
+const commandFields = (command: Command, options: CommonOptions, execId: string) => ({
+  ...(typeof command === 'string' ? { command } : { argv: command }),
+  shell: options.shell,
+  cwd: options.cwd,
+  env: options.env,
+  timeout_seconds: options.timeoutSeconds,
+  exec_id: execId,
+})
+
+const stdinFields = (stdin: string | Uint8Array | undefined) => {
+  if (stdin === undefined) return {}
+  return typeof stdin === 'string' ? { stdin } : { stdin_base64: toBase64(stdin) }
+}
+
+const ExecState = z.object({ state: z.string() })
+
+/** How a command is getting on, asked by another connection than the one that waits for it. */
+const signOf = async (
+  dataplane: Dataplane,
+  execId: string,
+  { signal, isSending }: { signal: AbortSignal; isSending: boolean },
+): Promise<Sign> => {
+  try {
+    const response = await dataplane.request(`/execs/${encodeURIComponent(execId)}/state`, { signal })
+    const { state } = await readJson(response, ExecState, signal)
+    // `missing` is one whose request has not come yet, or not whole; `exited` one whose answer is due.
+    return state === 'exited' || (state === 'missing' && !isSending) ? 'answered' : 'going'
+  } catch (error) {
+    if (!(error instanceof BoxofficeError) || isDeadEnd(dataplane.ways.current, error)) throw error
+    // The agent is older than this question, or is asked too much; whatever else it refuses, it refuses the command too.
+    return isCode(error, 'NOT_FOUND') || isCode(error, 'RATE_LIMITED') ? 'going' : 'answered'
+  }
+}
+
+/** Input that one request cannot hold goes as a stream, or by a file. */
+const orTooLarge = (error: unknown): unknown =>
+  isCode(error, 'PAYLOAD_TOO_LARGE')
+    ? new BoxofficeError(error.code, `${error.message}; give longer input to exec.start(…).stdin, or upload it as a file`, error)
+    : error
