@@ -44,13 +44,17 @@ vitest() {
 if [ -n "$whole" ] && [ -z "$without_engine" ]; then
   # Most tests wait for something most of the time, so three lanes take little longer than the longest of them. What the two
   # behind the first say is shown when it has ended.
-  vitest docker --project docker >"$results/docker.log" 2>&1 &
+  for lane in docker unit waits local; do echo 'did not begin' >"$results/$lane.vitest.status"; done
+  {
+    vitest docker --project docker
+    vitest unit --project unit
+  } >"$results/docker-unit.log" 2>&1 &
   docker_lane=$!
   vitest waits --project waits --project waits-relay >"$results/waits.log" 2>&1 &
   waits_lane=$!
-  vitest local --project unit --project relay --project stack
+  vitest local --project relay --project stack
   wait "$docker_lane" "$waits_lane"
-  cat "$results/waits.log" "$results/docker.log"
+  cat "$results/waits.log" "$results/docker-unit.log"
 else
   vitest all "$@"
 fi

@@ -1,5 +1,6 @@
 import { createHash, randomBytes, randomUUID, timingSafeEqual } from 'node:crypto'
 import { BoxofficeError } from '@boxoffice/protocol'
+import { hashKey } from '../access/principals.ts'
 import { auditEntry, type Origin } from '../domain/audit-entry.ts'
 import type { EnrollTokenRecord, EnrollTokenStore } from '../store/store.ts'
 
@@ -23,7 +24,7 @@ export class Enrollment {
    */
   async admit(token: string): Promise<string | null> {
     if (sameSecret(token, this.#configured)) return null
-    const record = await this.#tokens.byHash(hashSecret(token))
+    const record = await this.#tokens.byHash(hashKey(token))
     if (record === undefined)
       throw new BoxofficeError('UNAUTHENTICATED', 'the enroll token is not one of this broker; see its --enroll-token')
     if (record.revokedAt !== null) throw notEnrolled('revoked')
@@ -36,7 +37,7 @@ export class Enrollment {
     const ts = this.#now()
     const record: EnrollTokenRecord = {
       id: `ent_${randomUUID()}`,
-      hash: hashSecret(token),
+      hash: hashKey(token),
       name,
       oneUse,
       createdAt: ts,
@@ -65,8 +66,6 @@ export const notEnrolled = (state: 'revoked' | 'expired' | 'spent'): BoxofficeEr
   new BoxofficeError('FORBIDDEN', `the enroll token is ${state}; an operator makes another one: boxoffice agents enroll-token create`, {
     details: { reason: `enroll_token_${state}` },
   })
-
-export const hashSecret = (secret: string): string => createHash('sha256').update(secret).digest('base64url')
 
 /** Equal, in a time that does not depend on where they differ. */
 export const sameSecret = (given: string, expected: string): boolean =>

@@ -12,6 +12,7 @@ import {
   type RelayPreference,
   type SandboxReport,
 } from '@boxoffice/protocol'
+import { hashKey } from '../access/principals.ts'
 import type { AgentSilence } from '../agents/silence.ts'
 import { auditEntry, type Origin } from '../domain/audit-entry.ts'
 import type { Log } from '../host/log.ts'
@@ -20,7 +21,7 @@ import { grantRevocationsOf } from '../sessions/grants.ts'
 import type { AgentRecord, Store } from '../store/store.ts'
 import type { TokenIssuer } from '../tokens/issuer.ts'
 import type { SigningKeys } from '../tokens/keys.ts'
-import { type Enrollment, hashSecret, notEnrolled, sameSecret } from './enrollment.ts'
+import { type Enrollment, notEnrolled, sameSecret } from './enrollment.ts'
 import type { InstallPresence } from './install-presence.ts'
 import type { Inventory } from './inventory.ts'
 import type { JournalIntake } from './journal-intake.ts'
@@ -61,7 +62,7 @@ export class AgentRegistry {
   /** 401 unless the token is that of this agent's latest registration. */
   async requireAgent(id: string, token: string): Promise<AgentRecord> {
     const agent = await this.#options.store.agents.byId(id)
-    if (agent === undefined || !sameSecret(hashSecret(token), agent.tokenHash)) throw unknownAgent()
+    if (agent === undefined || !sameSecret(hashKey(token), agent.tokenHash)) throw unknownAgent()
     return agent
   }
 
@@ -89,7 +90,7 @@ export class AgentRegistry {
       publicKey,
       enrollTokenId,
       instanceId: request.instance_id,
-      tokenHash: hashSecret(agentToken),
+      tokenHash: hashKey(agentToken),
       publicUrl: request.public_url.replace(/\/+$/, ''),
       controlUrl: request.control_url.replace(/\/+$/, ''),
       dataplaneUrl: (request.dataplane_url ?? request.public_url).replace(/\/+$/, ''),
@@ -201,7 +202,7 @@ export class AgentRegistry {
  * by the store. A key alone may be a copy's; the token is in the memory of one process.
  */
 function isSame(present: AgentRecord, newcomer: AgentRecord, agentToken: string | undefined): boolean {
-  if (agentToken !== undefined && sameSecret(hashSecret(agentToken), present.tokenHash)) return true
+  if (agentToken !== undefined && sameSecret(hashKey(agentToken), present.tokenHash)) return true
   if (present.publicKey === null) return false
   return present.publicKey !== newcomer.publicKey || present.instanceId === newcomer.instanceId
 }

@@ -2,6 +2,7 @@ import type { EnrollTokenRecord, EnrollTokenStore } from '../../store.ts'
 import type { Db } from '../engine/database.ts'
 import type { Write } from '../engine/writer.ts'
 import type { AppendAudit } from './audit.ts'
+import { sqliteRevocations } from './revocations.ts'
 
 type Row = {
   id: string
@@ -34,10 +35,8 @@ export function sqliteEnrollTokens(db: Db, write: Write, appendAudit: AppendAudi
   const byId = db.prepare<[string], Row>('SELECT * FROM enroll_tokens WHERE id = ?')
   const list = db.prepare<[], Row>('SELECT * FROM enroll_tokens ORDER BY created_at DESC, id')
   const use = db.prepare('UPDATE enroll_tokens SET used_at = ?, used_by = ? WHERE id = ?')
-  const revoke = db.prepare('UPDATE enroll_tokens SET revoked_at = ? WHERE id = ? AND revoked_at IS NULL')
-  /** Revocations that the disk has no space for yet, and when they were made. */
-  const revoked = new Map<string, number>()
-  const read = (row: Row): EnrollTokenRecord => toToken({ ...row, revoked_at: row.revoked_at ?? revoked.get(row.id) ?? null })
+  const revocations = sqliteRevocations(db, write, appendAudit, { table: 'enroll_tokens', kind: 'enroll_token' })
+  const read = (row: Row): EnrollTokenRecord => toToken({ ...row, revoked_at: revocations.at(row) })
   const found = (row: Row | undefined): EnrollTokenRecord | undefined => row && read(row)
   return {
     store: {
@@ -48,24 +47,7 @@ export function sqliteEnrollTokens(db: Db, write: Write, appendAudit: AppendAudi
         }),
       byHash: async (hash) => found(byHash.get(hash)),
       list: async () => list.all().map(read),
-      revoke: async (id, now, audit) =>
-        revoked.has(id)
-          ? false
-          : write.vital(
-              () => {
-                if (revoke.run(now, id).changes === 0) return false
-                appendAudit(audit)
-                return true
-              },
-              {
-                hold: () => {
-                  revoked.set(id, now)
-                  return true
-                },
-                release: () => void revoked.delete(id),
-                change: { kind: 'enroll_token', id, at: now },
-              },
-            ),
+      revoke: revocations.revoke,
     },
     spend(id, agentId, now) {
       const token = found(byId.get(id))

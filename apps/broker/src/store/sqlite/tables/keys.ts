@@ -3,6 +3,7 @@ import type { KeyRecord, KeyRight, KeyRole, KeyStore } from '../../store.ts'
 import type { Db } from '../engine/database.ts'
 import type { Write } from '../engine/writer.ts'
 import type { AppendAudit } from './audit.ts'
+import { sqliteRevocations } from './revocations.ts'
 
 type Row = {
   id: string
@@ -28,11 +29,9 @@ export function sqliteKeys(db: Db, write: Write, appendAudit: AppendAudit): KeyS
   const list = db.prepare<[{ tenant: string | null }], Row>(
     'SELECT * FROM api_keys WHERE @tenant IS NULL OR tenant = @tenant ORDER BY created_at DESC, id',
   )
-  const revoke = db.prepare('UPDATE api_keys SET revoked_at = ? WHERE id = ? AND revoked_at IS NULL')
   const countValid = db.prepare('SELECT count(*) FROM api_keys WHERE revoked_at IS NULL').pluck()
-  /** Revocations that the disk has no space for yet, and when they were made. */
-  const revoked = new Map<string, number>()
-  const read = (row: Row): KeyRecord => toKey(revoked.has(row.id) ? { ...row, revoked_at: revoked.get(row.id) ?? null } : row)
+  const revocations = sqliteRevocations(db, write, appendAudit, { table: 'api_keys', kind: 'key' })
+  const read = (row: Row): KeyRecord => toKey({ ...row, revoked_at: revocations.at(row) })
   const found = (row: Row | undefined): KeyRecord | undefined => row && read(row)
   return {
     insert: async (key, audit) =>
@@ -43,24 +42,7 @@ export function sqliteKeys(db: Db, write: Write, appendAudit: AppendAudit): KeyS
     byHash: async (hash) => found(byHash.get(hash)),
     byId: async (id) => found(byId.get(id)),
     list: async (tenant) => list.all({ tenant }).map(read),
-    revoke: async (id, now, audit) =>
-      revoked.has(id)
-        ? false
-        : write.vital(
-            () => {
-              if (revoke.run(now, id).changes === 0) return false
-              appendAudit(audit)
-              return true
-            },
-            {
-              hold: () => {
-                revoked.set(id, now)
-                return true
-              },
-              release: () => void revoked.delete(id),
-              change: { kind: 'key', id, at: now },
-            },
-          ),
+    revoke: revocations.revoke,
     countValid: async () => countValid.get() as number,
   }
 }
