@@ -170,7 +170,14 @@ describe('[3.11] the target', () => {
   )
 
   test('what tells of hops is dropped or rebuilt; the rest passes', async () => {
-    const dropped = { forwarded: 'for=1.2.3.4', 'x-forwarded-for': '1.2.3.4', 'x-forwarded-host': 'evil', 'x-forwarded-proto': 'https' }
+    const dropped = {
+      forwarded: 'for=1.2.3.4',
+      'x-forwarded-for': '1.2.3.4',
+      'x-forwarded-host': 'evil',
+      'x-forwarded-proto': 'https',
+      'x-original-host': 'evil',
+      'x-rewrite-path': '/evil',
+    }
     const hops = { te: 'trailers', 'proxy-authorization': 'Basic x', 'keep-alive': 'timeout=9', connection: 'close, x-mine', 'x-mine': '1' }
     const passing = { 'x-request-id': 'req_mine', range: 'bytes=0-1', 'if-none-match': '"e"', accept: 'a/b', 'x-other': 'stays' }
     await send(path('/v1/execs'), { headers: { ...dropped, ...hops, ...passing, host: 'evil.example' } })

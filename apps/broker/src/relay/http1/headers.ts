@@ -19,6 +19,9 @@ const HOP_BY_HOP = [
   'http2-settings',
 ]
 
+/** What a hop before us says of the request that it got. */
+const OF_EARLIER_HOPS = /^x-(?:forwarded|original|rewrite)-/
+
 /** Not sent on: rebuilt, the client's secrets, or claims about where it is. `origin` was checked here, for this address. */
 const NOT_FOR_AGENTS: ReadonlySet<string> = new Set([
   ...HOP_BY_HOP,
@@ -50,7 +53,7 @@ export function requestHead(headers: IncomingHttpHeaders, token: string, request
   const chunked = headers['transfer-encoding'] !== undefined
   let lines = ''
   for (const name in headers) {
-    if (NOT_FOR_AGENTS.has(name) || name.startsWith('x-forwarded-') || named?.has(name) === true || but?.(name) === true) continue
+    if (NOT_FOR_AGENTS.has(name) || OF_EARLIER_HOPS.test(name) || named?.has(name) === true || but?.(name) === true) continue
     // One body, framed once.
     if (chunked && name === 'content-length') continue
     lines += `${name}: ${headers[name]}\r\n`
