@@ -1,13 +1,14 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import { BoxofficeError, SUBPROTOCOL_BEARER_PREFIX } from '@boxoffice/protocol'
 
-/** The token of a request to the dataplane [4-55]; undefined when there is none. Queries and cookies never authenticate [4-57]. */
+/**
+ * The token of a request to the dataplane [4-55]; undefined when there is none. `Authorization` wins over `X-Api-Key`, in which some
+ * clients go on to send their API key [contract 7.4]. Queries and cookies never authenticate [4-57].
+ */
 export function tokenOf({ authorization, 'x-api-key': apiKey }: IncomingHttpHeaders): string | undefined {
   const bearer = authorization === undefined ? undefined : /^bearer +(\S+)$/i.exec(authorization)?.[1]
   if (authorization !== undefined && bearer === undefined) throw unauthenticated('Authorization must be "Bearer <session token>"')
-  if (apiKey !== undefined && (typeof apiKey !== 'string' || (bearer !== undefined && bearer !== apiKey)))
-    throw unauthenticated('Authorization and X-Api-Key differ; send one')
-  const token = bearer ?? apiKey
+  const token = bearer ?? (typeof apiKey === 'string' ? apiKey : undefined)
   if (token?.startsWith(API_KEY_PREFIX))
     throw unauthenticated('this is an API key; the routes of a sandbox take the session token that POST /v1/sandbox/sessions gives for it')
   return token

@@ -173,7 +173,7 @@ export class Files {
     await this.#unlessDone(`/files${query({ path, root, recursive })}`, { method: 'DELETE', signal }, () => true)
   }
 
-  /** Unpacks a tar archive below `path`. An entry that would leave it is refused before anything is written. */
+  /** Unpacks a tar archive below `path`. An entry that would leave it ends the upload with a refusal; entries before it stay. */
   async uploadArchive(path: string, archive: FileContent, options: Common = {}): Promise<void> {
     refuseUnknown('files.uploadArchive', options, COMMON)
     const { signal, root } = options
