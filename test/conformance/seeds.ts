@@ -2,7 +2,8 @@
 // status 1 if a requirement has no test, or one that did not pass. `npm test` runs it; the table is committed.
 import { readFileSync, writeFileSync } from 'node:fs'
 import { basename } from 'node:path'
-import { numbersIn, SEED_NUMBERS } from './seed-numbers.ts'
+import { numbersIn } from '../requirements/citations.ts'
+import { mustBeShown, readRequirements } from '../requirements/pages.ts'
 
 type Report = {
   testResults: { name: string; assertionResults: { title: string; ancestorTitles: string[]; status: string }[] }[]
@@ -13,7 +14,8 @@ const reports = process.argv.slice(2)
 if (reports.length === 0) throw new Error('usage: seeds.ts <report of vitest, JSON>...')
 const results = reports.flatMap((file) => (JSON.parse(readFileSync(file, 'utf8')) as Report).testResults)
 
-const rows = new Map<string, Row>(SEED_NUMBERS.map((number) => [number, { tests: new Set(), passed: 0, runs: 0 }]))
+const numbers = [...readRequirements().values()].filter(mustBeShown).map(({ id }) => id)
+const rows = new Map<string, Row>(numbers.map((number) => [number, { tests: new Set(), passed: 0, runs: 0 }]))
 for (const { name, assertionResults } of results) {
   for (const { title, ancestorTitles, status } of assertionResults) {
     const cited = [...ancestorTitles, title].flatMap((text) => [...text.matchAll(/\[([^\]]+)\]/g)].map(([, inner = '']) => inner))

@@ -4,7 +4,7 @@ import { refused } from '../expect.ts'
 
 type OpenApi = { paths: Record<string, Record<string, unknown>> }
 
-/** What a broker serves beside sessions (contract 1, 2.4 events, 2.13, 2.14), and what a relay refuses (3.11). */
+/** What a broker serves beside sessions (contract 1, 2.4, 2.13, 2.14), and what a relay refuses (3.11). */
 export const operationCases: readonly Case[] = [
   check('2.14', 'health, readiness, description, documentation', async (t) => {
     for (const path of ['/healthz', '/readyz', '/docs']) assert.equal((await t.call('GET', path, { key: null })).status, 200)
