@@ -18,7 +18,7 @@ const lanes = readdirSync(directory).flatMap((name) => (name.endsWith('.vitest.s
 const counts = lanes.map((lane) => honest(countVitest(read(`${lane}.json`)), read(`${lane}.status`)))
 const cargoStatus = read('cargo.status')
 if (cargoStatus !== undefined) counts.push(honest(countCargo(read('cargo.log') ?? ''), cargoStatus))
-if (!['0', undefined].includes(read('seeds.status')?.trim())) counts.push({ passed: 0, failed: 1, skipped: 0 })
+if (!['0', undefined].includes(read('requirements.status')?.trim())) counts.push({ passed: 0, failed: 1, skipped: 0 })
 if (flags.includes('--without-engine')) {
   console.log('The docker tests did not run: no engine, or no sandbox image. That counts as one failure.')
   counts.push({ passed: 0, failed: 1, skipped: 0 })

@@ -61,9 +61,9 @@ fi
 
 # Which test shows which requirement can be said of a whole run only.
 if [ -n "$whole" ]; then
-  seeds_status=0
-  .tools/node test/conformance/seeds.ts "$results"/*.vitest.json || seeds_status=$?
-  echo "$seeds_status" >"$results/seeds.status"
+  requirements_status=0
+  .tools/node test/requirements/write-tests.ts "$results"/*.vitest.json || requirements_status=$?
+  echo "$requirements_status" >"$results/requirements.status"
 fi
 
 # Cargo knows nothing of vitest's filters: with arguments, only what they name runs.
