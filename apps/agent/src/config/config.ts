@@ -10,77 +10,91 @@ const listenAddress = z
   .regex(/^(?:\[[0-9a-fA-F:.]+\]|[^:\s]+):\d{1,5}$/, 'must be host:port, as in 127.0.0.1:7072')
   .refine((value) => Number(value.slice(value.lastIndexOf(':') + 1)) <= 65_535, 'the port must be at most 65535')
 
-/** Everything that the agent can be told. Names are those of the flags, in camel case. */
+/** Settings of the agent. The descriptions are what `--help` and docs/configuration.md say; a default is added to them there. */
 export const AgentConfig = z
   .object({
-    /** Holds everything that persists. */
-    dataDir: z.string().refine(isAbsolute, 'must be an absolute path'),
-    host: z.string().min(1).default('127.0.0.1'),
-    port: port.default(7071),
-    /** What clients reach the agent by; default: its listener. */
-    publicUrl: httpUrl.optional(),
-    brokerUrl: httpUrl,
-    enrollToken: z.string().min(1),
-    /** The control listener. Port 0 is a free one. */
-    controlListen: listenAddress.default('127.0.0.1:0'),
-    /** What the broker reaches the control listener by; default: the listener itself. */
-    controlUrl: httpUrl.optional(),
-    /** Says that the network of the control listener is itself private, so that it may do without TLS [C-79]. */
-    insecureNetwork: z.boolean().default(false),
-    /** Paths of a PEM certificate and key for both listeners. */
-    tlsCert: z.string().optional(),
-    tlsKey: z.string().optional(),
-    /** Whether clients go through the broker: as they ask, always, or never. */
-    relay: RelayPreference.default('auto'),
-    /** A unix socket in the place of host and port, for an agent that only brokers of this machine reach [4-153]. */
+    dataDir: z.string().refine(isAbsolute, 'must be an absolute path').describe('directory that holds everything that persists'),
+    host: z.string().min(1).default('127.0.0.1').describe('address to listen on'),
+    port: port.default(7071).describe('port of the agent; 0 chooses a free one'),
+    publicUrl: httpUrl.optional().describe('URL at which clients reach the agent; default: where it listens'),
+    brokerUrl: httpUrl.describe('URL of the broker to serve'),
+    enrollToken: z.string().min(1).describe('token that the broker wants to see'),
+    controlListen: listenAddress
+      .default('127.0.0.1:0')
+      .describe('address at which the agent listens for the broker, host:port; port 0 chooses a free one'),
+    controlUrl: httpUrl.optional().describe('URL at which the broker reaches that listener; default: where it listens'),
+    /** [C-79] */
+    insecureNetwork: z.boolean().default(false).describe('says that the network of --control-listen is private, so that it needs no TLS'),
+    tlsCert: z.string().optional().describe('PEM certificate, to listen with TLS'),
+    tlsKey: z.string().optional().describe('PEM key of the certificate'),
+    relay: RelayPreference.default('auto').describe('whether clients go through the broker: auto (as they ask), always or never'),
+    /** [4-153] */
     dataplaneListen: z
       .string()
       .regex(/^unix:\/./, 'must be unix: and an absolute path, as in unix:/run/boxoffice/agent.sock')
-      .optional(),
-    /** What brokers reach the dataplane by, to relay; default: what clients reach it by. */
-    dataplaneUrl: z.url({ protocol: /^(?:https?|unix)$/, error: 'must be an http://, https:// or unix: URL' }).optional(),
-    provider: z.enum(['auto', ...(Object.keys(PROVIDERS) as ProviderName[])]).default('auto'),
-    isolation: z.enum(['auto', 'bubblewrap', 'none']).default('auto'),
-    /** Allows isolation `none` behind a listener that others can reach. */
-    allowUnsafeLocal: z.boolean().default(false),
-    /** With isolation `none`: sandboxes run as the agent's own user also where that is root. */
-    sameUser: z.boolean().default(false),
-    /** As in the environment variable DOCKER_HOST. */
-    dockerHost: z.string().min(1).optional(),
-    defaultImage: z.string().min(1).default('boxoffice/sandbox:latest'),
-    /** The supervisor's binary; default: the one that ships with the agent. */
-    supervisorPath: z.string().optional(),
-    /** Below which host paths may be mounted into sandboxes; none: nowhere [2-113]. */
-    allowedHostMountRoots: z.array(z.string().refine(isAbsolute, 'must be absolute paths')).default([]),
-    /** The workspace of sandboxes for which none is named. All of them see it. */
-    defaultHostWorkspace: z.string().refine(isAbsolute, 'must be an absolute path').optional(),
-    /** Host paths that are never mounted, beside those that never are. */
-    blockedHostPaths: z.array(z.string().refine(isAbsolute, 'must be absolute paths')).default([]),
-    poolConcurrency: z.number().int().min(1).max(32).default(2),
-    /** What of the machine new sandboxes leave to those that are there; each has a default by the size of the machine [C-45]. */
+      .optional()
+      .describe('unix socket that replaces host and port; needs --relay always'),
+    dataplaneUrl: z
+      .url({ protocol: /^(?:https?|unix)$/, error: 'must be an http://, https:// or unix: URL' })
+      .optional()
+      .describe('URL at which brokers reach the agent to relay; default: the one of clients'),
+    provider: z
+      .enum(['auto', ...(Object.keys(PROVIDERS) as ProviderName[])])
+      .default('auto')
+      .describe('provider of sandboxes: auto, docker or local'),
+    isolation: z.enum(['auto', 'bubblewrap', 'none']).default('auto').describe('isolation of the local provider: auto, bubblewrap or none'),
+    allowUnsafeLocal: z.boolean().default(false).describe('allows isolation none behind a listener that others can reach'),
+    sameUser: z
+      .boolean()
+      .default(false)
+      .describe("runs sandboxes of isolation none as the agent's own user, also where that is root; needs provider local"),
+    dockerHost: z.string().min(1).optional().describe('address of the container engine; default: DOCKER_HOST, else the usual sockets'),
+    defaultImage: z.string().min(1).default('boxoffice/sandbox:latest').describe('image of profiles that name none'),
+    supervisorPath: z.string().optional().describe('supervisor binary; default: the one that ships with the agent'),
+    /** [2-113] */
+    allowedHostMountRoots: z
+      .array(z.string().refine(isAbsolute, 'must be absolute paths'))
+      .default([])
+      .describe('directories below which host paths may be mounted into sandboxes, separated by commas; default: none'),
+    defaultHostWorkspace: z
+      .string()
+      .refine(isAbsolute, 'must be an absolute path')
+      .optional()
+      .describe('directory that is the workspace of all sandboxes for which none is named; default: each has its own'),
+    blockedHostPaths: z
+      .array(z.string().refine(isAbsolute, 'must be absolute paths'))
+      .default([])
+      .describe('host paths that are never mounted, beside the built-in ones, separated by commas'),
+    poolConcurrency: z.number().int().min(1).max(32).default(2).describe('sandboxes of warm pools that are made at once'),
+    /** [C-45] */
     reserve: z
       .strictObject({
-        descriptors: z.number().int().min(0).optional(),
-        pids: z.number().int().min(0).optional(),
-        memoryMb: z.number().int().min(0).optional(),
+        descriptors: z.number().int().min(0).optional().describe('open files of the agent'),
+        pids: z.number().int().min(0).optional().describe('processes and threads'),
+        memoryMb: z.number().int().min(0).optional().describe('memory in MiB'),
       })
-      .prefault({}),
-    /** Web origins that may call the dataplane [C-69]. */
-    corsOrigins: z.array(z.string()).default([]),
-    /** Addresses behind which are many clients: brokers and reverse proxies. */
-    trustedProxies: z.array(z.string()).default([]),
-    /** Of each listener. */
-    maxConnections: z.number().int().min(16).default(8192),
-    /** Token buckets by who a token is for; each is off unless it is set [C-58]. */
+      .prefault({})
+      .describe('what new sandboxes leave free of the machine; default: by its size'),
+    /** [C-69] */
+    corsOrigins: z.array(z.string()).default([]).describe('web origins that may call, separated by commas'),
+    trustedProxies: z
+      .array(z.string())
+      .default([])
+      .describe('addresses of proxies and brokers, which connect for many clients, separated by commas'),
+    maxConnections: z.number().int().min(16).default(8192).describe('connections of each listener at most'),
+    /** [C-58] */
     dataplaneRates: z
       .strictObject({
-        execPerPrincipal: Rate.optional(),
-        execPerTenant: Rate.optional(),
-        wsOpenPerPrincipal: Rate.optional(),
-        wsOpenPerTenant: Rate.optional(),
+        execPerPrincipal: Rate.optional().describe('commands of a principal; default: not limited'),
+        execPerTenant: Rate.optional().describe('commands of a tenant; default: not limited'),
+        wsOpenPerPrincipal: Rate.optional().describe('WebSockets that a principal opens; default: not limited'),
+        wsOpenPerTenant: Rate.optional().describe('WebSockets that a tenant opens; default: not limited'),
       })
-      .prefault({}),
-    destroyOnExit: z.boolean().default(false),
+      .prefault({})
+      .describe(
+        'commands and WebSockets per second and burst, as JSON, e.g. {"exec_per_principal":{"per_second":20,"burst":100}}; default: not limited',
+      ),
+    destroyOnExit: z.boolean().default(false).describe('ends all sandboxes when the agent stops; default: they stay'),
   })
   .refine(({ tlsCert, tlsKey }) => (tlsCert === undefined) === (tlsKey === undefined), {
     path: ['tlsKey'],

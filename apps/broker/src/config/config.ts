@@ -42,106 +42,143 @@ function switches(value: unknown): unknown {
   )
 }
 
-/** Settings of the broker. Durations in seconds unless the name says otherwise. */
+/**
+ * Settings of the broker. Durations in seconds unless the name says otherwise. The descriptions are what `--help` and
+ * docs/configuration.md say; a default that the schema has is added to them there.
+ */
 export const BrokerConfig = z.object({
-  host: z.string().min(1).default('127.0.0.1'),
-  /** 0 chooses a free one. */
-  port: z.coerce.number().int().min(0).max(65535).default(7070),
-  /** Holds everything that persists: database, signing keys, lock. Made with mode 0700 when missing. */
-  dataDir: z.string().min(1),
-  /** Where clients reach this broker; `iss` of its tokens. Default: where it listens. */
+  host: z.string().min(1).default('127.0.0.1').describe('address to listen on'),
+  port: z.coerce.number().int().min(0).max(65535).default(7070).describe('port to listen on; 0 chooses a free one'),
+  /** Made with mode 0700 when missing. */
+  dataDir: z.string().min(1).describe('directory that holds everything that persists: database, signing keys, lock'),
   publicUrl: z
     .url({ protocol: /^https?$/, error: 'must be an http:// or https:// URL' })
     .transform(withoutSlash)
-    .optional(),
-  /** What agents show to register. Default: made at the first start and kept in the data directory. */
-  enrollToken: z.string().min(8, 'must have at least 8 characters').optional(),
-  /** An operator key for this deployment. */
-  apiKey: z.string().min(32, 'must have at least 32 characters; generate one with: openssl rand -base64 33').optional(),
-  /** Make an operator key at the first start if `apiKey` is not set, and give it back at each start. Loopback only. */
+    .optional()
+    .describe('URL at which clients reach the broker, and the issuer of its tokens; default: where it listens'),
+  enrollToken: z
+    .string()
+    .min(8, 'must have at least 8 characters')
+    .optional()
+    .describe('token that agents show to register, at least 8 characters; default: made at the first start and kept'),
+  apiKey: z
+    .string()
+    .min(32, 'must have at least 32 characters; generate one with: openssl rand -base64 33')
+    .optional()
+    .describe('API key of an operator, at least 32 characters; default: made at the first start, on loopback only'),
+  /** Makes an operator key at the first start if `apiKey` is not set, and gives it back at each start. Loopback only. */
   createApiKey: z.boolean().default(false),
-  tokenTtl: z.coerce.number().int().min(60).max(3600).default(600),
+  tokenTtl: z.coerce.number().int().min(60).max(3600).default(600).describe('lifetime of session tokens in seconds, 60 to 3600'),
   keyRotation: z.coerce
     .number()
     .int()
     .min(3600)
-    .default(30 * 24 * 3600),
-  /** Added to the built-in ones; one of the same name replaces it. */
-  profiles: z.array(z.strictObject(Profile.shape)).default([]),
-  /** Which images clients may name (contract 9). */
-  images: ImageSettings.prefault({}),
-  sharedDataDir: z.boolean().default(false),
-  features: Features.prefault({}),
-  compat: Compat.prefault({}),
-  /** Seconds that a step may take at most, of seed 003's surface. */
-  stepTimeout: z.coerce.number().min(1).max(86_400).default(30),
-  /** The Box surface (contract 4.7). */
-  box: BoxSettings.prefault({}),
-  /** Listeners of its own, for clients that expect it at the root of a port [2-44]. 0 chooses a free one. */
-  boxPort: z.coerce.number().int().min(0).max(65535).optional(),
-  boxRpcPort: z.coerce.number().int().min(0).max(65535).optional(),
-  /** MCP servers that run in sandboxes from the start on (contract 4.6). */
-  mcpServers: z.array(McpServerConfig).default([]),
-  mcp: McpSettings.prefault({}),
-  corsOrigins: z.array(z.string()).default([]),
-  /** Addresses whose X-Forwarded-For counts. */
-  trustedProxies: z.array(z.string()).default([]),
-  /** Of each listener. */
-  maxConnections: z.coerce.number().int().min(16).default(8192),
+    .default(30 * 24 * 3600)
+    .describe('age in seconds at which the signing key is replaced'),
+  profiles: z
+    .array(z.strictObject(Profile.shape))
+    .default([])
+    .describe('profiles beside the built-in ones; one of the same name replaces the built-in one'),
+  images: ImageSettings.prefault({}).describe('images that clients may name'),
+  sharedDataDir: z.boolean().default(false).describe('allows several brokers to use one data directory'),
+  features: Features.prefault({}).describe('full=false serves the MVP of the protocol alone; default full=true'),
+  compat: Compat.prefault({}).describe('surfaces of other systems, e.g. sbs=true,box=false; default box=true,sbs=false'),
+  stepTimeout: z.coerce.number().min(1).max(86_400).default(30).describe('seconds that a step of the steps API may take at most'),
+  box: BoxSettings.prefault({}).describe('settings of the Box surface'),
+  boxPort: z.coerce
+    .number()
+    .int()
+    .min(0)
+    .max(65535)
+    .optional()
+    .describe('port that serves the Box surface at its root, 0 chooses a free one; default: served below /compat/box only'),
+  boxRpcPort: z.coerce
+    .number()
+    .int()
+    .min(0)
+    .max(65535)
+    .optional()
+    .describe('port that serves the Box surface with the RPC at its root, 0 chooses a free one; default: none'),
+  mcpServers: z.array(McpServerConfig).default([]).describe('MCP servers that the broker runs in sandboxes from its start'),
+  mcp: McpSettings.prefault({}).describe('settings of all MCP servers'),
+  corsOrigins: z.array(z.string()).default([]).describe('web origins that may call, separated by commas'),
+  trustedProxies: z.array(z.string()).default([]).describe('addresses whose X-Forwarded-For counts, separated by commas'),
+  maxConnections: z.coerce.number().int().min(16).default(8192).describe('connections of each listener at most'),
   tls: z.object({ cert: z.string(), key: z.string() }).optional(),
-  /** The supervisor's binary, which moves large uploads to agents past this process. Default: the shipped one; false: none. */
   relayMover: z
     .union([z.literal(false), z.literal('false').transform(() => false as const), z.string().min(1)], { error: 'must be a path or false' })
-    .optional(),
-  /** Live sessions per tenant. */
-  maxSessions: z.coerce.number().int().min(1).default(1000),
+    .optional()
+    .describe('supervisor binary that moves large uploads to agents past the broker, or false; default: the one that ships'),
+  maxSessions: z.coerce.number().int().min(1).default(1000).describe('live sessions of a tenant at most'),
   rateLimits: z
     .strictObject({
-      createPerPrincipal: Rate.default({ perSecond: 50, burst: 200 }),
-      createPerTenant: Rate.default({ perSecond: 200, burst: 400 }),
-      authFailures: Rate.default({ perSecond: 10, burst: 50 }),
-      /** Every authenticated request; off unless it is set. */
-      controlPerPrincipal: Rate.optional(),
-      controlPerTenant: Rate.optional(),
+      createPerPrincipal: Rate.default({ perSecond: 50, burst: 200 }).describe('new sessions of a principal'),
+      createPerTenant: Rate.default({ perSecond: 200, burst: 400 }).describe('new sessions of a tenant'),
+      authFailures: Rate.default({ perSecond: 10, burst: 50 }).describe('refused credentials of an address'),
+      controlPerPrincipal: Rate.optional().describe('authenticated requests of a principal; default: not limited'),
+      controlPerTenant: Rate.optional().describe('authenticated requests of a tenant; default: not limited'),
     })
-    .prefault({}),
-  /** Who decides who may use a scope [C-01]. */
-  authorizer: z.enum(['claim', 'langgraph', 'webhook']).default('claim'),
-  /** Of the LangGraph server (what comes before `/threads`), or of the webhook. */
-  authorizerUrl: outboundUrl.optional(),
-  /** Signs what the webhook is asked. */
-  authorizerSecret: z.string().min(32, 'must have at least 32 characters; generate one with: openssl rand -base64 33').optional(),
-  /** Seconds that a remote authorizer's yes is remembered; a no at most 5. */
-  authorizerCache: z.coerce.number().int().min(0).max(60).default(60),
-  authorizerTimeoutMs: z.number().int().min(10).max(3000).default(3000),
-  /** The authorizer and the JWKS may be at addresses that are not public [C-60]. */
-  allowPrivateUrls: z.boolean().default(false),
-  /** Tokens of this issuer are accepted beside API keys. */
-  oidcIssuer: z.string().min(1).optional(),
-  oidcJwksUrl: outboundUrl.optional(),
-  /** One of these must be in `aud`. */
-  oidcAudience: z.array(z.string().min(1)).min(1).optional(),
-  oidcAlgorithms: z.array(z.enum(OIDC_ALGORITHMS)).min(1).default(['RS256', 'ES256', 'EdDSA']),
-  /** The tenant of tokens whose claims name none. */
-  oidcTenant: z.string().min(1).max(128).default('default'),
+    .prefault({})
+    .describe('requests per second and burst, as JSON, e.g. {"control_per_principal":{"per_second":20,"burst":100}}'),
+  /** [C-01] */
+  authorizer: z
+    .enum(['claim', 'langgraph', 'webhook'])
+    .default('claim')
+    .describe('who decides who may use a thread: claim, langgraph or webhook'),
+  authorizerUrl: outboundUrl.optional().describe('URL of the LangGraph server, without /threads, or of the webhook'),
+  authorizerSecret: z
+    .string()
+    .min(32, 'must have at least 32 characters; generate one with: openssl rand -base64 33')
+    .optional()
+    .describe('secret that signs requests to the webhook, at least 32 characters'),
+  authorizerCache: z.coerce
+    .number()
+    .int()
+    .min(0)
+    .max(60)
+    .default(60)
+    .describe('seconds that a yes of a remote authorizer is cached, at most 60; a no is cached for at most 5'),
+  authorizerTimeoutMs: z.number().int().min(10).max(3000).default(3000).describe('milliseconds that a remote authorizer has to answer'),
+  /** [C-60] */
+  allowPrivateUrls: z.boolean().default(false).describe('allows the authorizer and the JWKS to be at addresses that are not public'),
+  oidcIssuer: z.string().min(1).optional().describe('issuer of an identity provider whose tokens are accepted beside API keys'),
+  oidcJwksUrl: outboundUrl.optional().describe('URL of the public keys of that identity provider'),
+  oidcAudience: z.array(z.string().min(1)).min(1).optional().describe('audiences, separated by commas; a token must have one of them'),
+  oidcAlgorithms: z
+    .array(z.enum(OIDC_ALGORITHMS))
+    .min(1)
+    .default(['RS256', 'ES256', 'EdDSA'])
+    .describe('signature algorithms that are accepted, separated by commas'),
+  oidcTenant: z.string().min(1).max(128).default('default').describe('tenant of tokens in which no claim names one'),
   oidcClaims: z
     .strictObject({
-      principal: z.string().min(1).default('sub'),
-      tenant: z.string().min(1).optional(),
-      role: z.string().min(1).optional(),
-      rights: z.string().min(1).optional(),
-      actorType: z.string().min(1).optional(),
+      principal: z.string().min(1).default('sub').describe('claim that names the principal'),
+      tenant: z.string().min(1).optional().describe('claim that names the tenant'),
+      role: z.string().min(1).optional().describe('claim that names the role (`operator`)'),
+      rights: z.string().min(1).optional().describe('claim that names the rights'),
+      actorType: z.string().min(1).optional().describe('claim that names the type of the actor (`agent`)'),
     })
-    .prefault({}),
-  agentHeartbeat: z.number().positive().default(2),
-  /** An agent that was silent for longer is not given new sandboxes. */
-  agentTimeout: z.number().positive().default(6),
-  /** The sessions of an agent that was silent for longer are given up. */
-  agentLostAfter: z.coerce.number().positive().default(120),
-  /** A broker on a shared data directory that was silent for longer loses what it was creating to the others. */
-  brokerTimeout: z.number().positive().default(5),
-  reaperIntervalMs: z.number().int().min(10).default(1000),
-  logLevel: z.enum(['silent', 'error', 'warn', 'info', 'debug', 'trace']).default('info'),
+    .prefault({})
+    .describe(
+      'names of claims, as JSON: principal (default sub), tenant, role, rights, actor_type; a claim without a name here does not count',
+    ),
+  agentHeartbeat: z.number().positive().default(2).describe('seconds between two reports of an agent'),
+  agentTimeout: z.number().positive().default(6).describe('seconds of silence after which an agent gets no new sandboxes'),
+  agentLostAfter: z.coerce
+    .number()
+    .positive()
+    .default(120)
+    .describe('seconds of silence after which the sessions of an agent are given up'),
+  brokerTimeout: z
+    .number()
+    .positive()
+    .default(5)
+    .describe('seconds of silence after which another broker of the data directory takes over the sessions that a broker was creating'),
+  reaperIntervalMs: z.number().int().min(10).default(1000).describe('milliseconds between two rounds of the reaper'),
+  logLevel: z
+    .enum(['silent', 'error', 'warn', 'info', 'debug', 'trace'])
+    .default('info')
+    .describe('least severity that is logged: silent, error, warn, info, debug or trace'),
 })
 export type BrokerConfig = z.input<typeof BrokerConfig>
 export type ResolvedBrokerConfig = z.infer<typeof BrokerConfig>

@@ -5,8 +5,11 @@ const MAX_NAME = 512
 
 /** `images` in the configuration. `*` in a pattern stands for any characters but `/`, `**` for any characters. */
 export const ImageSettings = z.strictObject({
-  /** Patterns of the images that clients may name, beside those that the configuration itself names. */
-  allowed: z.array(z.string().min(1).max(MAX_NAME)).max(256).default([]),
+  allowed: z
+    .array(z.string().min(1).max(MAX_NAME))
+    .max(256)
+    .default([])
+    .describe('patterns of images that clients may name, beside those that the configuration itself names'),
 })
 export type ImageSettings = z.infer<typeof ImageSettings>
 
