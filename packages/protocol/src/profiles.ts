@@ -4,56 +4,76 @@ import { MAX_MOUNTS, Mount, MountMode } from './mounts.ts'
 
 /** A named set of image, limits, network, suspend policy and pool size (contract 4.1). Times in seconds, memory in MiB. */
 export const Profile = z.object({
-  name: z.string().regex(/^[a-z0-9][a-z0-9_-]{0,63}$/),
-  /** Null: the agent's configured default image. Ignored by the local provider. */
-  image: z.string().nullable().default(null),
-  network: z.enum(['off', 'on']).default('off'),
-  /** Of a workspace that is a directory of the host. */
-  host_path_mode: MountMode.default('rw'),
-  cpus: z.number().positive().default(1),
-  memory_mb: z.number().int().min(32).default(512),
-  pids_limit: z.number().int().min(1).default(128),
-  read_only_rootfs: z.boolean().default(true),
-  /** `uid` or `uid:gid` on the host; null: one that no other sandbox has. Only where the agent is root. */
+  name: z
+    .string()
+    .regex(/^[a-z0-9][a-z0-9_-]{0,63}$/)
+    .describe('name by which a session asks for the profile'),
+  image: z.string().nullable().default(null).describe("image; null: the agent's `default_image`. the local provider uses none"),
+  network: z.enum(['off', 'on']).default('off').describe('network of the sandbox: off or on'),
+  host_path_mode: MountMode.default('rw').describe('mode of a workspace that is a directory of the host: none, ro or rw'),
+  cpus: z.number().positive().default(1).describe('CPUs'),
+  memory_mb: z.number().int().min(32).default(512).describe('memory in MiB'),
+  pids_limit: z.number().int().min(1).default(128).describe('processes and threads'),
+  read_only_rootfs: z.boolean().default(true).describe('whether the root file system is read-only'),
   user: z
     .string()
     .regex(/^[1-9]\d{0,9}(?::[1-9]\d{0,9})?$/, 'must be a numeric uid or uid:gid, and not root')
     .nullable()
-    .default(null),
-  /** In every sandbox of the profile, before those that a request adds. */
-  mounts: z.array(Mount).max(MAX_MOUNTS).default([]),
-  /** Shows the workspace at `/app` as well [1-21]. */
-  app_alias: z.boolean().default(true),
-  /** What keeps its sandboxes in; null: whatever the agent has. */
-  isolation: z.enum(['container', 'bubblewrap', 'none']).nullable().default(null),
-  oci_runtime: z.string().nullable().default(null),
-  pool_size: z.number().int().min(0).max(256).default(0),
-  /** Of the Box surface and of the model's tool; the dataplane has `max_exec_seconds`. */
-  timeout_sec: z.number().positive().default(30),
-  max_timeout_sec: z.number().positive().default(120),
-  max_execs: z.number().int().min(1).default(32),
-  max_exec_seconds: z.number().positive().default(3600),
+    .default(null)
+    .describe('uid or uid:gid on the host, only where the agent is root; null: one that no other sandbox has'),
+  mounts: z.array(Mount).max(MAX_MOUNTS).default([]).describe('mounts of every sandbox of the profile, before those of a request'),
+  /** [1-21] */
+  app_alias: z.boolean().default(true).describe('shows the workspace at `/app` as well'),
+  isolation: z
+    .enum(['container', 'bubblewrap', 'none'])
+    .nullable()
+    .default(null)
+    .describe('isolation that the agent must have: container, bubblewrap or none; null: any'),
+  oci_runtime: z.string().nullable().default(null).describe('runtime of the container engine, such as `runsc`'),
+  pool_size: z.number().int().min(0).max(256).default(0).describe('sandboxes that are made ahead of need'),
+  timeout_sec: z
+    .number()
+    .positive()
+    .default(30)
+    .describe("seconds of a command of the Box surface and of the model's tool, where none are asked for"),
+  max_timeout_sec: z.number().positive().default(120).describe('seconds of such a command at most'),
+  max_execs: z.number().int().min(1).default(32).describe('commands of a sandbox at once'),
+  max_exec_seconds: z.number().positive().default(3600).describe('seconds of a command of the dataplane at most'),
   max_upload_bytes: z
     .number()
     .int()
     .positive()
-    .default(100 * 1024 * 1024),
-  /** MiB; 0: none. */
-  workspace_quota_mb: z.number().int().min(0).default(0),
-  persistent: z.boolean().default(false),
-  idle_after_seconds: z.number().positive().default(60),
-  idle_timeout_seconds: z.number().positive().default(900),
-  stop_after_seconds: z.number().positive().default(3600),
-  hard_ttl_seconds: z.number().positive().default(28800),
-  lease_seconds: z.number().positive().default(900),
-  /** What its sessions can be granted at most [4-75]. */
-  capabilities: z.array(Capability).default([...CAPABILITIES]),
-  on_lease_expiry: z.enum(['suspend', 'terminate']).default('suspend'),
-  /** How long what runs may take over its end once the session has ended; then it is killed. */
-  end_grace_seconds: z.number().min(0).max(30).default(5),
-  provision_timeout_seconds: z.number().positive().default(120),
-  /** Fields that a caller cannot override [2-07]. */
-  locked: z.array(z.string()).default([]),
+    .default(100 * 1024 * 1024)
+    .describe('bytes of an upload at most'),
+  workspace_quota_mb: z.number().int().min(0).default(0).describe('MiB of a workspace at most; 0: not limited'),
+  persistent: z.boolean().default(false).describe('keeps the workspace when the session ends; the next session of the scope has it again'),
+  idle_after_seconds: z.number().positive().default(60).describe('seconds without activity after which a session is reported as idle'),
+  idle_timeout_seconds: z.number().positive().default(900).describe('seconds without activity after which a sandbox is frozen'),
+  stop_after_seconds: z
+    .number()
+    .positive()
+    .default(3600)
+    .describe('seconds after the freeze until the sandbox is stopped: its memory is freed, its workspace stays'),
+  hard_ttl_seconds: z.number().positive().default(28800).describe('seconds after which a session ends, whatever runs'),
+  lease_seconds: z.number().positive().default(900).describe('seconds that a session lives without a heartbeat'),
+  /** [4-75] */
+  capabilities: z
+    .array(Capability)
+    .default([...CAPABILITIES])
+    .describe('capabilities that its sessions can be granted at most'),
+  on_lease_expiry: z
+    .enum(['suspend', 'terminate'])
+    .default('suspend')
+    .describe('what becomes of a session whose lease has passed: suspend or terminate'),
+  end_grace_seconds: z
+    .number()
+    .min(0)
+    .max(30)
+    .default(5)
+    .describe('seconds that processes have to end after the session has ended, before they are killed'),
+  provision_timeout_seconds: z.number().positive().default(120).describe('seconds that making a sandbox may take'),
+  /** [2-07] */
+  locked: z.array(z.string()).default([]).describe('fields that a request cannot override'),
 })
 export type Profile = z.infer<typeof Profile>
 

@@ -69,12 +69,12 @@ export const AgentConfig = z
     /** [C-45] */
     reserve: z
       .strictObject({
-        descriptors: z.number().int().min(0).optional().describe('open files of the agent'),
-        pids: z.number().int().min(0).optional().describe('processes and threads'),
-        memoryMb: z.number().int().min(0).optional().describe('memory in MiB'),
+        descriptors: z.number().int().min(0).optional().describe("open files of the agent; default: by the machine's size"),
+        pids: z.number().int().min(0).optional().describe("processes and threads; default: by the machine's size"),
+        memoryMb: z.number().int().min(0).optional().describe("memory in MiB; default: by the machine's size"),
       })
       .prefault({})
-      .describe('what new sandboxes leave free of the machine; default: by its size'),
+      .describe('what new sandboxes leave free of the machine'),
     /** [C-69] */
     corsOrigins: z.array(z.string()).default([]).describe('web origins that may call, separated by commas'),
     trustedProxies: z
