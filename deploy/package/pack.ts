@@ -33,10 +33,10 @@ export function pack(directory: string): string {
       }
     cpSync(join(ROOT, 'apps/cli/bin'), join(root, 'apps/cli/bin'), { recursive: true })
     cpSync(join(ROOT, 'skills'), join(root, 'skills'), { recursive: true })
-    cpSync(join(ROOT, 'README.md'), join(root, 'README.md'))
+    for (const file of ['README.md', 'LICENSE']) cpSync(join(ROOT, file), join(root, file))
     cpSync(join(ROOT, SUPERVISOR), join(root, SUPERVISOR))
     const dependencies = copyDependencies(parts, join(root, 'node_modules'))
-    const { version, description } = readManifest(ROOT)
+    const { version, description, license } = readManifest(ROOT)
     const bin = Object.fromEntries(
       Object.entries(readManifest(join(ROOT, 'apps/cli')).bin as Record<string, string>).map(([name, path]) => [
         name,
@@ -48,6 +48,7 @@ export function pack(directory: string): string {
       name: 'boxoffice',
       version,
       description,
+      license,
       engines: { node: '>=24' },
       type: 'module',
       os: [process.platform],
