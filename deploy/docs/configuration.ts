@@ -10,7 +10,7 @@ import { lsCommand } from '../../apps/cli/src/commands/ls.ts'
 import { createSbsProgram } from '../../apps/cli/src/sbs/program.ts'
 import { environmentName, kebabCase } from '../../apps/cli/src/settings/config-file.ts'
 import { AGENT_FLAGS, BROKER_FLAGS, COMMON_FLAGS, nameOf, UP_FLAGS } from '../../apps/cli/src/settings/flags.ts'
-import { Profile } from '../../packages/protocol/src/profiles.ts'
+import { BUILT_IN_PROFILES, Profile } from '../../packages/protocol/src/profiles.ts'
 
 const PAGE = join(import.meta.dirname, '../../docs/configuration.md')
 
@@ -105,6 +105,19 @@ const optionsOf = (options: Options): string =>
     ]),
   )
 
+const builtInProfiles = (): string => {
+  const standard = Profile.parse({ name: 'default' })
+  return table(
+    ['profile', 'differs from the defaults'],
+    BUILT_IN_PROFILES.map((profile) => {
+      const own = Object.entries(profile).filter(
+        ([name, value]) => name !== 'name' && JSON.stringify(value) !== JSON.stringify(standard[name as keyof Profile]),
+      )
+      return [code(profile.name), own.map(([name, value]) => code(`${name}: ${JSON.stringify(value)}`)).join(', ') || 'in nothing']
+    }),
+  )
+}
+
 const upNames = Object.fromEntries(
   UP_FLAGS.flatMap(({ flags, setting }) => (nameOf(flags) === setting ? [] : [[setting, nameOf(flags)] as const])),
 )
@@ -168,10 +181,13 @@ ${fields(broker.oidcClaims)}
 
 ### \`profiles\`
 
-A profile names image, limits, network and times of a sandbox; a session asks for one by its name. \`default\`, \`offline_readonly\`, \`network_basic\`
-and \`network_extended\` are built in. Fields of a profile that the file leaves out have these defaults:
+A profile names image, limits, network and times of a sandbox; a session asks for one by its name. Fields that the file leaves out have these defaults:
 
 ${fields(Profile)}
+
+These profiles are built in:
+
+${builtInProfiles()}
 
 ### \`images\`
 

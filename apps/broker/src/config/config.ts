@@ -168,7 +168,7 @@ export const BrokerConfig = z.object({
     .number()
     .positive()
     .default(120)
-    .describe('seconds of silence after which the sessions of an agent are given up'),
+    .describe('seconds of silence after which the sessions of an agent are given up; ensure then makes new ones elsewhere'),
   brokerTimeout: z
     .number()
     .positive()
