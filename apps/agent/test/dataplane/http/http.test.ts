@@ -15,7 +15,12 @@ describe('[4-160] every refusal is the envelope', () => {
     ['no token', () => fetch(`${dp.base}/exec`, { method: 'POST' }), 401, 'UNAUTHENTICATED'],
     ['another scheme', () => fetch(`${dp.base}/exec`, { headers: { Authorization: 'Basic x' } }), 401, 'UNAUTHENTICATED'],
     ['[4-57] a token in the query', () => fetch(`${dp.base}/execs?token=${dp.token}`), 401, 'UNAUTHENTICATED'],
-    ['two different tokens', () => dp.fetch('/execs', { headers: { 'X-Api-Key': 'other' } }), 401, 'UNAUTHENTICATED'],
+    [
+      'a good X-Api-Key beside a bad Authorization [contract 7.4]',
+      () => fetch(`${dp.base}/execs`, { headers: { Authorization: 'Bearer other', 'X-Api-Key': dp.token } }),
+      401,
+      'UNAUTHENTICATED',
+    ],
     ['expired', async () => dp.fetch('/execs', { token: await dp.sign({ exp: Math.floor(Date.now() / 1000) - 6 }) }), 401, 'TOKEN_EXPIRED'],
     ['bad token and broken body [C-19]', () => dp.fetch('/exec', { method: 'POST', body: '{', token: 'x' }), 401, 'UNAUTHENTICATED'],
     ['[4-51] another sandbox', async () => dp.fetch('/execs', { token: await dp.sign({ aud: newSandboxId() }) }), 401, 'UNAUTHENTICATED'],
@@ -90,6 +95,7 @@ test('[4-55] either header', async () => {
   expect((await fetch(`${dp.base}/execs`, { headers: { 'X-Api-Key': dp.token } })).status).toBe(200)
   expect((await fetch(`${dp.base}/execs`, { headers: { Authorization: `bearer ${dp.token}` } })).status).toBe(200)
   expect((await dp.fetch('/execs', { headers: { 'X-Api-Key': dp.token } })).status).toBe(200)
+  expect((await dp.fetch('/execs', { headers: { 'X-Api-Key': 'bxo_key_of_the_control_plane' } })).status).toBe(200)
 })
 
 test('[C-69] only a listed origin gets CORS headers', async () => {
