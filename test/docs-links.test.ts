@@ -12,7 +12,14 @@ const read = (page: string): string => readFileSync(join(ROOT, page), 'utf8')
 const withoutCode = (text: string): string => text.replace(/^```[\s\S]*?^```/gm, '').replace(/`[^`\n]*`/g, '')
 
 /** What a `#…` may name: explicit anchors, and headings as GitHub makes ids of them. */
-const anchorsOf = (page: string): Set<string> => {
+const anchorsOf = (page: string): ReadonlySet<string> => {
+  const known = anchors.get(page) ?? readAnchors(page)
+  anchors.set(page, known)
+  return known
+}
+const anchors = new Map<string, ReadonlySet<string>>()
+
+const readAnchors = (page: string): ReadonlySet<string> => {
   const text = read(page)
   const headings = [...text.replace(/^```[\s\S]*?^```/gm, '').matchAll(/^#+ (.*)$/gm)].map(([, title = '']) =>
     title

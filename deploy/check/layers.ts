@@ -2,8 +2,8 @@
  * Who may import whom: the one table, read by `check-layers.ts`, which `npm run check` runs.
  *
  * `tiers` are the folders of a source tree from the ground up. A file imports its own folder and folders of lower tiers, so no two
- * folders import each other; `.` is the tree itself. `modules` says where an outside package may be imported; one that is not named
- * may be imported anywhere.
+ * folders import each other; `.` is the tree itself. `MODULES` names the outside packages that only some places may import; every
+ * other one may be imported anywhere.
  */
 export type Tree = {
   root: string

@@ -9,6 +9,7 @@ import { MCPServerBoxConfig, McpServerConfig } from '../../apps/broker/src/confi
 import { lsCommand } from '../../apps/cli/src/commands/ls.ts'
 import { createSbsProgram } from '../../apps/cli/src/sbs/program.ts'
 import { environmentName, kebabCase } from '../../apps/cli/src/settings/config-file.ts'
+import { defaultOf } from '../../apps/cli/src/settings/default-text.ts'
 import { AGENT_FLAGS, BROKER_FLAGS, COMMON_FLAGS, nameOf, UP_FLAGS } from '../../apps/cli/src/settings/flags.ts'
 import { BUILT_IN_PROFILES, Profile } from '../../packages/protocol/src/profiles.ts'
 
@@ -32,8 +33,7 @@ const parted = (description: string): { what: string; standard: string | undefin
   return { what, standard }
 }
 
-const defOf = (schema: z.ZodType) =>
-  (schema as unknown as { def: { type: string; defaultValue?: unknown; innerType?: z.ZodType; element?: z.ZodType } }).def
+const defOf = (schema: z.ZodType) => (schema as unknown as { def: { type: string; innerType?: z.ZodType; element?: z.ZodType } }).def
 
 const snakeKeys = (_: string, value: unknown): unknown =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
@@ -43,7 +43,8 @@ const snakeKeys = (_: string, value: unknown): unknown =>
 const standardOf = (schema: z.ZodType): string => {
   const { standard } = parted(schema.description ?? '')
   if (standard !== undefined) return standard
-  const { type, defaultValue } = defOf(schema)
+  const { type } = defOf(schema)
+  const defaultValue = defaultOf(schema)
   if (type === 'prefault') return 'see below'
   if (type !== 'default') return schema.safeParse(undefined).success ? 'none' : 'required'
   if (Array.isArray(defaultValue)) return defaultValue.length === 0 ? 'none' : code(defaultValue.join(','))

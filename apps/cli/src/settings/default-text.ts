@@ -8,7 +8,8 @@ export const defaultText = (schema: z.ZodType): string | undefined => {
   return text === '' ? undefined : text
 }
 
-const defaultOf = (schema: z.ZodType): unknown => {
+/** The default that a schema gives a setting; undefined where it has none. */
+export const defaultOf = (schema: z.ZodType): unknown => {
   const { def } = schema as unknown as { def: { type: string; defaultValue?: unknown } }
   return def.type === 'default' ? def.defaultValue : undefined
 }
