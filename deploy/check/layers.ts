@@ -17,7 +17,7 @@ export type Tree = {
 export const TREES: readonly Tree[] = [
   {
     root: 'apps/broker/src',
-    packages: ['@boxoffice/protocol', '@boxoffice/node-http'],
+    packages: ['@boxoffice/kit', '@boxoffice/protocol', '@boxoffice/node-http'],
     tiers: [
       ['domain', 'host', 'outbound'],
       ['config', 'store'],
@@ -32,7 +32,7 @@ export const TREES: readonly Tree[] = [
   },
   {
     root: 'apps/agent/src',
-    packages: ['@boxoffice/protocol', '@boxoffice/node-http'],
+    packages: ['@boxoffice/kit', '@boxoffice/protocol', '@boxoffice/node-http'],
     tiers: [
       ['data-dir', 'fast-io', 'host', 'supervisor'],
       ['capacity', 'sandbox'],
@@ -48,9 +48,10 @@ export const TREES: readonly Tree[] = [
   },
   {
     root: 'apps/cli/src',
-    packages: ['@boxoffice/broker', '@boxoffice/agent', '@boxoffice/client', '@boxoffice/protocol'],
+    packages: ['@boxoffice/broker', '@boxoffice/agent', '@boxoffice/client', '@boxoffice/kit', '@boxoffice/protocol'],
     tiers: [['network', 'settings'], ['doctor', 'terminal'], ['sbs', 'transfer'], ['commands'], ['.']],
   },
+  { root: 'packages/kit/src', packages: [], tiers: [['.']], portable: ['.'] },
   { root: 'packages/protocol/src', packages: [], tiers: [['.']], portable: ['.'] },
   { root: 'packages/node-http/src', packages: ['@boxoffice/protocol'], tiers: [['.']] },
   {
@@ -71,6 +72,7 @@ export const TREES: readonly Tree[] = [
 export const MODULES: Readonly<Record<string, { only: readonly string[]; why: string }>> = {
   dockerode: { only: ['apps/agent/src/providers/docker'], why: 'the engine is touched there alone' },
   'better-sqlite3': { only: ['apps/broker/src/store/sqlite', 'apps/broker/src/host/lock.ts'], why: 'SQL stays there' },
+  'lru-cache': { only: ['packages/kit/src/bounded-cache.ts'], why: 'every bounded cache is a BoundedCache' },
   jose: {
     only: ['apps/broker/src/tokens', 'apps/broker/src/access', 'apps/agent/src/auth'],
     why: 'tokens are signed and verified there',

@@ -7,7 +7,7 @@ import { writeStripped } from './strip.ts'
 
 const ROOT = resolve(import.meta.dirname, '../..')
 /** What the command line consists of; each keeps its place, by which they find each other and the supervisor. */
-const OWN = ['apps/cli', 'apps/agent', 'apps/broker', 'packages/client', 'packages/node-http', 'packages/protocol']
+const OWN = ['apps/cli', 'apps/agent', 'apps/broker', 'packages/client', 'packages/kit', 'packages/node-http', 'packages/protocol']
 const SUPERVISOR = 'packages/supervisor/bin/supervisor'
 
 /**

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
+import { isLoopback } from '@boxoffice/kit/is-loopback'
 import { keyThumbprint } from '@boxoffice/node-http'
 import type {
   AgentHeartbeatRequest,
@@ -28,7 +29,7 @@ import { loadTrust, trustWriter } from './broker-link/trust.ts'
 import { createCapacity } from './capacity/capacity.ts'
 import { openMachine } from './capacity/machine.ts'
 import type { Reserve } from './capacity/room.ts'
-import { type AgentConfig, hostOf, isLocal, isLoopback, portOf } from './config/config.ts'
+import { type AgentConfig, hostOf, isLocal, portOf } from './config/config.ts'
 import { countEnds, countSandboxes, countTraffic } from './control/agent-metrics.ts'
 import { createControlApp } from './control/control.ts'
 import { operations } from './control/operations.ts'

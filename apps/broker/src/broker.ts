@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
+import { isLoopback } from '@boxoffice/kit/is-loopback'
 import { SHIPPED_SUPERVISORS } from '@boxoffice/node-http'
 import { fromUnknown, PrincipalLimit, RateLimit } from '@boxoffice/protocol'
 import { authorizerOf } from './access/authorizers.ts'
@@ -13,15 +14,7 @@ import { dataplaneAt } from './agents/dataplane-mode.ts'
 import { KeyRotation } from './agents/key-rotation.ts'
 import { Placement } from './agents/placement.ts'
 import { AgentSilence } from './agents/silence.ts'
-import {
-  type BrokerConfig,
-  isExposed,
-  isLoopback,
-  profilesOf,
-  type ResolvedBrokerConfig,
-  resolveConfig,
-  targetPolicy,
-} from './config/config.ts'
+import { type BrokerConfig, isExposed, profilesOf, type ResolvedBrokerConfig, resolveConfig, targetPolicy } from './config/config.ts'
 import { createDataplaneClient } from './dataplane/client.ts'
 import { isLive } from './domain/session.ts'
 import { EventFeed } from './events/event-feed.ts'

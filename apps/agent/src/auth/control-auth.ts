@@ -1,3 +1,4 @@
+import { BoundedCache } from '@boxoffice/kit/bounded-cache'
 import { isCanonicalToken } from '@boxoffice/node-http'
 import {
   AGENT_EXP_LEEWAY_SECONDS,
@@ -34,7 +35,7 @@ const refuse = (message: string, cause?: unknown): never => {
 
 export const createControlVerifier = ({ keys, issuer, agentId, binding, now }: ControlAuthOptions): VerifyControlToken => {
   /** Tokens whose signature has been checked; the broker uses one for as long as it lasts. */
-  const verified = new Map<string, ControlTokenClaims>()
+  const verified = new BoundedCache<string, ControlTokenClaims>(MAX_CACHED)
 
   const check = (claims: ControlTokenClaims): ControlTokenClaims => {
     if (claims.iss !== issuer() || claims.aud !== agentId()) refuse('The control token is for another agent')
@@ -49,7 +50,6 @@ export const createControlVerifier = ({ keys, issuer, agentId, binding, now }: C
     const known = verified.get(token)
     if (known !== undefined) return check(known)
     const claims = check(await readClaims(token, keys))
-    if (verified.size >= MAX_CACHED) verified.clear()
     verified.set(token, claims)
     return claims
   }

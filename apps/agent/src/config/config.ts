@@ -1,4 +1,5 @@
 import { isAbsolute } from 'node:path'
+import { isLoopback } from '@boxoffice/kit/is-loopback'
 import { Rate, RelayPreference } from '@boxoffice/protocol'
 import { z } from 'zod'
 import { PROVIDERS, type ProviderName } from '../providers/candidates.ts'
@@ -116,9 +117,6 @@ export type AgentConfig = z.output<typeof AgentConfig>
 
 export const hostOf = (address: string): string => address.slice(0, address.lastIndexOf(':')).replace(/^\[|\]$/g, '')
 export const portOf = (address: string): number => Number(address.slice(address.lastIndexOf(':') + 1))
-
-export const isLoopback = (host: string): boolean =>
-  host === 'localhost' || host === '::1' || host === '[::1]' || /^127(\.\d{1,3}){3}$/.test(host)
 
 /** Whether only this machine can reach what listens there and is known by that URL. */
 export const isLocal = (host: string, publicUrl: string | undefined): boolean =>

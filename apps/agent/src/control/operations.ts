@@ -1,8 +1,8 @@
 import type { RequestListener } from 'node:http'
+import { isLoopback } from '@boxoffice/kit/is-loopback'
 import { finish, hasUnread } from '@boxoffice/node-http'
 import { BoxofficeError, newRequestId } from '@boxoffice/protocol'
 import type { Registry } from 'prom-client'
-import { isLoopback } from '../config/config.ts'
 
 export type OperationsOptions = {
   /** Why the agent cannot work now; empty when it can. */
@@ -25,7 +25,7 @@ export const operations = ({ unreadiness, metrics }: OperationsOptions): Request
   return (request, response) => {
     const path = (request.url ?? '/').split('?')[0] ?? '/'
     // Numbers about tenants' work are for the operator of this host.
-    const open = path !== '/metrics' || isLoopback((request.socket.remoteAddress ?? '').replace(/^::ffff:/, ''))
+    const open = path !== '/metrics' || isLoopback(request.socket.remoteAddress ?? '')
     const answer = (open ? answers[path] : undefined) ?? notFound
     answer().then(
       ({ status, type, body, headers }) => {

@@ -35,6 +35,7 @@ describe('configuration', () => {
     ['provider', { provider: 'podman' }, /docker/],
     ['controlListen', { controlListen: 'no-port' }, /host:port/],
     ['controlListen', { controlListen: '0.0.0.0:7072' }, /--tls-cert.*--insecure-network/],
+    ['controlListen', { controlListen: '127.0.0.999:7072' }, /--tls-cert/],
     ['dataplaneListen', { dataplaneListen: 'unix:/run/agent.sock' }, /--relay always/],
     ['dataplaneListen', { dataplaneListen: '/run/agent.sock', relay: 'always' }, /must be unix:/],
     ['dataplaneUrl', { dataplaneUrl: 'ftp://host' }, /http/],
@@ -46,6 +47,7 @@ describe('configuration', () => {
 
   test.each([
     { controlListen: '[::1]:0' },
+    { controlListen: '[::ffff:127.0.0.1]:0' },
     { controlListen: 'localhost:7072' },
     { controlListen: '10.0.0.5:7072', insecureNetwork: true },
     { controlListen: '10.0.0.5:7072', tlsCert: '/cert.pem', tlsKey: '/key.pem' },

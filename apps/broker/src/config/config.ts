@@ -1,3 +1,4 @@
+import { isLoopback } from '@boxoffice/kit/is-loopback'
 import { BUILT_IN_PROFILES, describeIssue, Profile, Rate } from '@boxoffice/protocol'
 import { z } from 'zod'
 import { StartError } from '../host/start-error.ts'
@@ -269,9 +270,6 @@ export const mayNameImageOf = (config: ResolvedBrokerConfig): MayNameImage =>
 /** Whether others than this machine's users can reach the broker. */
 export const isExposed = ({ host, publicUrl }: ResolvedBrokerConfig): boolean =>
   !isLoopback(host) || (publicUrl !== undefined && !isLoopback(new URL(publicUrl).hostname))
-
-export const isLoopback = (host: string): boolean =>
-  host === 'localhost' || host === '::1' || host === '[::1]' || /^127(\.\d{1,3}){3}$/.test(host) || /^::ffff:127\./.test(host)
 
 const flagOf = (key: string): string =>
   key in BrokerConfig.shape ? ` (--${key.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)})` : ''

@@ -1,4 +1,5 @@
 import { isIP } from 'node:net'
+import { isLoopback } from '@boxoffice/kit/is-loopback'
 import ipaddr from 'ipaddr.js'
 
 /**
@@ -17,7 +18,7 @@ export function permits(policy: TargetPolicy, address: string): boolean {
   // An IPv4 address in IPv6 form is that IPv4 address.
   const parsed = ipaddr.process(address)
   const range = parsed.range()
-  if (policy === 'loopback' && range === 'loopback') return true
+  if (policy === 'loopback' && isLoopback(address)) return true
   return range === 'unicast' && (parsed instanceof ipaddr.IPv4 || parsed.match(GLOBAL_UNICAST))
 }
 

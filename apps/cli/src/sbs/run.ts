@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { isLoopbackName } from '../settings/loopback.ts'
+import { isLoopback } from '@boxoffice/kit/is-loopback'
 import { UsageError } from '../settings/usage-error.ts'
 import { serve } from '../terminal/serve.ts'
 import { readStepTimeout } from './step-timeout.ts'
@@ -17,7 +17,7 @@ const MAX_SESSIONS = 100_000
  * provider, and in front of them the surface of seed 003 [3-40, 3-65].
  */
 export const run = async ({ host, port, allowRemote }: RunFlags): Promise<never> => {
-  if (!allowRemote && !isLoopbackName(host))
+  if (!allowRemote && !isLoopback(host))
     throw new UsageError(`--host: ${host} can be reached by others, and there is no authentication; --allow-remote if that is meant`)
   const [{ AgentConfig, createAgent }, { createBroker, stepsProfile }, { createLog }] = await Promise.all([
     import('@boxoffice/agent'),

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type Client, type ConnectOptions, connect } from '@boxoffice/client'
+import { isLoopback } from '@boxoffice/kit/is-loopback'
 import type { Command } from 'commander'
 import { z } from 'zod'
 import { readConfigFile } from './config-file.ts'
@@ -57,7 +58,7 @@ export const connectTo = (flags: ConnectionFlags, network: Pick<ConnectOptions, 
 /** The key of a broker on this machine, as `up` left it; only ever sent to this machine. */
 const localApiKey = (broker: unknown, env: NodeJS.ProcessEnv): string | undefined => {
   const host = typeof broker === 'string' && URL.canParse(broker) ? new URL(broker).hostname : ''
-  if (host !== 'localhost' && host !== '[::1]' && !/^127(\.\d{1,3}){3}$/.test(host)) return undefined
+  if (!isLoopback(host)) return undefined
   try {
     return readFileSync(apiKeyFile(env.BOXOFFICE_DATA_DIR ?? defaultDataDir(env)), 'utf8').trim()
   } catch {

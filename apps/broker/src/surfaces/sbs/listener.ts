@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import { isLoopback } from '@boxoffice/kit/is-loopback'
 import { rawAnswer } from '@boxoffice/node-http'
-import { isLoopback } from '../../config/config.ts'
 import type { Log } from '../../host/log.ts'
 import { clientAddress } from '../../http/address.ts'
 import { type Bytes, listen } from '../../http/server.ts'
