@@ -270,4 +270,48 @@ export const MIGRATIONS: readonly string[] = [
   CREATE TABLE agent_challenges (nonce TEXT PRIMARY KEY, until INTEGER NOT NULL) STRICT, WITHOUT ROWID;
   CREATE INDEX agent_challenges_until ON agent_challenges (until);
   `,
+  `
+  -- How many live sessions there are of each tenant, label and agent, so that no creation counts them. Rows of none are not kept.
+  CREATE TABLE live_by_tenant (tenant TEXT PRIMARY KEY, live INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+  CREATE TABLE live_by_agent (agent_id TEXT PRIMARY KEY, live INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+  CREATE TABLE live_by_label (
+    tenant TEXT NOT NULL,
+    key TEXT NOT NULL,
+    value TEXT NOT NULL,
+    live INTEGER NOT NULL,
+    PRIMARY KEY (tenant, key, value)
+  ) STRICT, WITHOUT ROWID;
+  INSERT INTO live_by_tenant SELECT tenant, count(*) FROM sessions
+    WHERE state IN ('provisioning', 'active', 'idle', 'suspended') GROUP BY tenant;
+  INSERT INTO live_by_agent SELECT agent_id, count(*) FROM sessions
+    WHERE state IN ('provisioning', 'active', 'idle', 'suspended') GROUP BY agent_id;
+  INSERT INTO live_by_label SELECT s.tenant, l.key, l.value, count(*) FROM sessions s, json_each(s.labels) l
+    WHERE s.state IN ('provisioning', 'active', 'idle', 'suspended') GROUP BY s.tenant, l.key, l.value;
+
+  CREATE TRIGGER sessions_begin AFTER INSERT ON sessions WHEN NEW.state IN ('provisioning', 'active', 'idle', 'suspended') BEGIN
+    INSERT INTO live_by_tenant VALUES (NEW.tenant, 1) ON CONFLICT DO UPDATE SET live = live + 1;
+    INSERT INTO live_by_agent VALUES (NEW.agent_id, 1) ON CONFLICT DO UPDATE SET live = live + 1;
+    INSERT INTO live_by_label SELECT NEW.tenant, key, value, 1 FROM json_each(NEW.labels) WHERE true
+      ON CONFLICT DO UPDATE SET live = live + 1;
+  END;
+  -- An ended session never lives again, and its row is deleted later than it ends.
+  CREATE TRIGGER sessions_end AFTER UPDATE OF state ON sessions
+    WHEN OLD.state IN ('provisioning', 'active', 'idle', 'suspended')
+      AND NEW.state NOT IN ('provisioning', 'active', 'idle', 'suspended') BEGIN
+    DELETE FROM live_by_tenant WHERE tenant = OLD.tenant AND live = 1;
+    UPDATE live_by_tenant SET live = live - 1 WHERE tenant = OLD.tenant;
+    DELETE FROM live_by_agent WHERE agent_id = OLD.agent_id AND live = 1;
+    UPDATE live_by_agent SET live = live - 1 WHERE agent_id = OLD.agent_id;
+    DELETE FROM live_by_label WHERE tenant = OLD.tenant AND live = 1
+      AND (key, value) IN (SELECT key, value FROM json_each(OLD.labels));
+    UPDATE live_by_label SET live = live - 1 WHERE tenant = OLD.tenant
+      AND (key, value) IN (SELECT key, value FROM json_each(OLD.labels));
+  END;
+  CREATE TRIGGER sessions_move AFTER UPDATE OF agent_id ON sessions
+    WHEN OLD.agent_id <> NEW.agent_id AND NEW.state IN ('provisioning', 'active', 'idle', 'suspended') BEGIN
+    DELETE FROM live_by_agent WHERE agent_id = OLD.agent_id AND live = 1;
+    UPDATE live_by_agent SET live = live - 1 WHERE agent_id = OLD.agent_id;
+    INSERT INTO live_by_agent VALUES (NEW.agent_id, 1) ON CONFLICT DO UPDATE SET live = live + 1;
+  END;
+  `,
 ]

@@ -65,12 +65,12 @@ export function sqliteSessions(
        WHERE tenant = ? AND scope_type = ? AND scope_id = ? AND keep_workspace = 1 ORDER BY created_at DESC LIMIT 20`,
     )
     .pluck()
-  // The index is named: without statistics SQLite takes the one over a tenant's whole history.
-  const liveCount = db.prepare<[string]>(`SELECT count(*) FROM sessions INDEXED BY sessions_live WHERE tenant = ? AND ${LIVE}`).pluck()
-  const LABELED = 'EXISTS (SELECT 1 FROM json_each(sessions.labels) l WHERE l.key = ? AND l.value = ?)'
+  const liveCount = db.prepare<[string]>('SELECT live FROM live_by_tenant WHERE tenant = ?').pluck()
   const labeledCount = db
-    .prepare<[string, string, string]>(`SELECT count(*) FROM sessions INDEXED BY sessions_live WHERE tenant = ? AND ${LIVE} AND ${LABELED}`)
+    .prepare<[string, string, string]>('SELECT live FROM live_by_label WHERE tenant = ? AND key = ? AND value = ?')
     .pluck()
+  const LABELED = 'EXISTS (SELECT 1 FROM json_each(sessions.labels) l WHERE l.key = ? AND l.value = ?)'
+  // The index is named: without statistics SQLite takes the one over a tenant's whole history.
   const busyCount = db
     .prepare<[string]>(`SELECT count(*) FROM sessions INDEXED BY sessions_live WHERE tenant = ? AND ${LIVE} AND busy = 1`)
     .pluck()
@@ -83,9 +83,7 @@ export function sqliteSessions(
   const states = db.prepare<[], { name: string; n: number }>(
     `SELECT state AS name, count(*) AS n FROM sessions INDEXED BY sessions_agent_live WHERE ${LIVE} GROUP BY state`,
   )
-  const agents = db.prepare<[], { name: string; n: number }>(
-    `SELECT agent_id AS name, count(*) AS n FROM sessions INDEXED BY sessions_agent_live WHERE ${LIVE} GROUP BY agent_id`,
-  )
+  const agents = db.prepare<[], { name: string; n: number }>('SELECT agent_id AS name, live AS n FROM live_by_agent')
   const list = listSessions(db)
   const release = db.prepare<[string, string, string]>(
     `UPDATE sessions INDEXED BY sessions_scope SET state = 'terminated', reason = 'released', revision = revision + 1
@@ -108,6 +106,8 @@ export function sqliteSessions(
   /** Ends that the disk has no space for yet. */
   const held = new Map<string, EndedSession>()
   const read = (row: SessionRow): Session => held.get(row.id) ?? toSession(row, profiles.get(row.profile_hash))
+  const labeled = (tenant: string, { key, value }: { key: string; value: string }): number =>
+    (labeledCount.get(tenant, key, value) as number | undefined) ?? 0
   const readLive = (rows: SessionRow[]): LiveSession[] => rows.map(read).filter(isLive)
 
   const replace = (before: Session, after: Session): boolean => {
@@ -188,8 +188,8 @@ export function sqliteSessions(
     if (scopes.owner(session.tenant, session.scope) !== known) return { outcome: 'claimed' }
     if (claimFor !== null) scopes.claim(session.tenant, session.scope, claimFor, session.createdAt)
     // Thrown, not returned: a refusal must also undo the claim.
-    if ((liveCount.get(session.tenant) as number) >= maxLive) throw new Refused({ outcome: 'quota', max: maxLive })
-    if (labelQuota !== null && (labeledCount.get(session.tenant, labelQuota.key, labelQuota.value) as number) >= labelQuota.max)
+    if (((liveCount.get(session.tenant) as number | undefined) ?? 0) >= maxLive) throw new Refused({ outcome: 'quota', max: maxLive })
+    if (labelQuota !== null && labeled(session.tenant, labelQuota) >= labelQuota.max)
       throw new Refused({ outcome: 'quota', max: labelQuota.max })
     try {
       const owner = scopes.owner(session.tenant, session.scope) ?? session.createdBy
