@@ -1,4 +1,5 @@
 import { setImmediate } from 'node:timers/promises'
+import { withTimeout } from '@boxoffice/kit/with-timeout'
 import { Random } from './random.ts'
 import type { FuzzTarget } from './target.ts'
 
@@ -35,14 +36,8 @@ export async function runTarget(
   return result
 }
 
-async function inTime(outcome: Promise<boolean>): Promise<boolean> {
-  let timer: NodeJS.Timeout | undefined
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`no outcome within ${INPUT_WITHIN_MS / 1000} s`)), INPUT_WITHIN_MS)
+function inTime(outcome: Promise<boolean>): Promise<boolean> {
+  return withTimeout(outcome, INPUT_WITHIN_MS, () => {
+    throw new Error(`no outcome within ${INPUT_WITHIN_MS / 1000} s`)
   })
-  try {
-    return await Promise.race([outcome, late])
-  } finally {
-    clearTimeout(timer)
-  }
 }

@@ -1,4 +1,4 @@
-import { setTimeout as delay } from 'node:timers/promises'
+import { withTimeout } from '@boxoffice/kit/with-timeout'
 import { BoxofficeError, EXEC_ID_PATTERN } from '@boxoffice/protocol'
 import type { Call } from '../http/call.ts'
 import { sendJson, sendNothing } from '../http/respond.ts'
@@ -19,11 +19,7 @@ export const answerPing = ({ outgoing }: Pick<Call, 'outgoing'>): void => sendNo
 
 /** Never waits for a sandbox that sleeps or stands still: its execs are `unknown`, and it is not woken. */
 const getState = async ({ sandbox, outgoing, id }: Call): Promise<void> => {
-  const late = new AbortController()
-  const unknown = delay(STATE_WITHIN_MS, 'unknown' as const, { signal: late.signal })
-  unknown.catch(() => {})
-  const state = await Promise.race([stateOf(sandbox, id), unknown])
-  late.abort()
+  const state = await withTimeout(stateOf(sandbox, id), STATE_WITHIN_MS, () => 'unknown' as const)
   sendJson(outgoing, 200, { exec_id: id, state })
 }
 

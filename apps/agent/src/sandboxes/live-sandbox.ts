@@ -1,4 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
+import { withTimeout } from '@boxoffice/kit/with-timeout'
 import { BoxofficeError, type JournalFact, type KillCause, type Profile } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
 import type { Journal } from '../broker-link/journal.ts'
@@ -230,7 +231,7 @@ export class LiveSandbox implements Sandbox {
     const graceMs = this.held === undefined ? this.profile.end_grace_seconds * 1000 : 0
     const shutdown = this.#shutdown(KILL_CAUSES[reason], graceMs)
     // Processes that end at once have their true exit told before their sockets close; nobody waits longer for it.
-    await Promise.race([shutdown, delay(1000, undefined, { ref: false })])
+    await withTimeout(shutdown, 1000, () => undefined)
     // Whoever negotiates again finds the session with its next sandbox.
     this.#tell(endOf(reason))
     await shutdown
@@ -298,7 +299,7 @@ export class LiveSandbox implements Sandbox {
     if (this.#state.name === 'frozen') await this.resume().catch(() => {})
     if (this.#state.name !== 'running' || !this.#link?.connected) return
     const answered = this.#link.call('shutdown', { cause, grace_ms: graceMs }).catch(() => {})
-    await Promise.race([answered, delay(graceMs + 1000, undefined, { ref: false })])
+    await withTimeout(answered, graceMs + 1000, () => undefined)
   }
 
   async #listen(): Promise<void> {

@@ -1,4 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
+import { withTimeout } from '@boxoffice/kit/with-timeout'
 import {
   BoxofficeError,
   effectiveMounts,
@@ -27,7 +28,6 @@ import type { SessionLedger } from './ledger.ts'
 import { mismatch, placementMismatches, profileMismatches } from './mismatch.ts'
 import type { NegotiateRequest } from './negotiate-request.ts'
 import { type Provisioner, provisionError } from './provisioner.ts'
-import { within } from './within.ts'
 
 export type AcquisitionOptions = {
   store: Store
@@ -239,7 +239,7 @@ export class Acquisition {
       const left = deadline - performance.now()
       const done = provisioner.done(session.id)
       const poll = () => delay(Math.min(left, POLL_MS[round] ?? 100), undefined)
-      const made = left > 0 ? await (done === undefined ? poll() : within(left, done)) : undefined
+      const made = left > 0 ? await (done === undefined ? poll() : withTimeout(done, left, () => undefined)) : undefined
       const found = await store.sessions.byId(session.id)
       if (found !== undefined && isPlaced(found)) return found
       if (made === 'superseded' && found?.state !== 'provisioning') throw superseded()

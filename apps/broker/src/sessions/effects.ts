@@ -1,4 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
+import { withTimeout } from '@boxoffice/kit/with-timeout'
 import { BoxofficeError, type Revocations } from '@boxoffice/protocol'
 import type { AgentClient } from '../agents/agent-client.ts'
 import type { SessionEffect } from '../domain/lifecycle.ts'
@@ -6,7 +7,6 @@ import { workspaceIdOf } from '../domain/scope.ts'
 import { type EndedSession, isLive, isPlaced, placedOf, type Session } from '../domain/session.ts'
 import type { Log } from '../host/log.ts'
 import type { AgentRecord, Store } from '../store/store.ts'
-import { within } from './within.ts'
 
 /** Waits between attempts. After the last, the agent's next report brings it up again: the broker then answers `destroy`. */
 const RETRY_AFTER_MS = [0, 500, 2000, 8000]
@@ -59,7 +59,7 @@ export class SessionEffects {
     const freeing = this.#freeing.get(workspaceId)
     if (freeing === undefined) return true
     const free = freeing.then(() => true)
-    return (await within(deadline - performance.now(), free)) ?? false
+    return await withTimeout(free, deadline - performance.now(), () => false)
   }
 
   /** Removes, in the background, the workspaces on the agent that nobody wants any more. What fails is tried again with its next report. */

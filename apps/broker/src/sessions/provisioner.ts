@@ -1,4 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
+import { withTimeout } from '@boxoffice/kit/with-timeout'
 import { BoxofficeError, type CreateSandboxRequest, ERRORS, type ErrorCode, fromUnknown, type MountSet } from '@boxoffice/protocol'
 import { type AgentClient, AgentUnreachable } from '../agents/agent-client.ts'
 import type { Placement } from '../agents/placement.ts'
@@ -17,7 +18,6 @@ import type { Log } from '../host/log.ts'
 import type { AgentRecord, Store } from '../store/store.ts'
 import type { SessionEffects } from './effects.ts'
 import type { Change, SessionLedger } from './ledger.ts'
-import { within } from './within.ts'
 
 export type ProvisionerOptions = {
   store: Store
@@ -137,7 +137,7 @@ export class Provisioner {
   /** Waits for what is in flight, at most `ms`; what is left is reconciled by the next broker. */
   async close(ms: number): Promise<void> {
     const all = Promise.allSettled([...this.#inFlight.values()].map(({ done }) => done))
-    await within(ms, all)
+    await withTimeout(all, ms, () => undefined)
     this.#closing = true
     for (const { abort } of this.#inFlight.values()) abort.abort()
     await all

@@ -1,8 +1,8 @@
+import { withTimeout } from '@boxoffice/kit/with-timeout'
 import type { AgentClient } from '../agents/agent-client.ts'
 import { isPlaced, type PlacedSession } from '../domain/session.ts'
 import { COUNTED_ENTRIES } from '../domain/workspace.ts'
 import type { AgentRecord, Store } from '../store/store.ts'
-import { within } from './within.ts'
 
 /** `unknown`: sandboxes of which no agent could say it in time. */
 export type Processes = { running: number; unknown: number }
@@ -33,7 +33,7 @@ export class TenantUsage {
     const placed = await this.#placed(tenant)
     const lists = await Promise.all(
       [...placed].map(async ([agent, sessions]) => {
-        const reports = await within(ANSWER_MS, client.list(agent)).catch(() => undefined)
+        const reports = await withTimeout(client.list(agent), ANSWER_MS, () => undefined).catch(() => undefined)
         const running = new Map(reports?.map(({ sandbox_id, activity }) => [sandbox_id, activity.running]))
         return sessions.map(({ sandboxId }) => running.get(sandboxId))
       }),
@@ -61,7 +61,9 @@ export class TenantUsage {
         const time = until - performance.now()
         const usage =
           time > 0
-            ? await within(time, client.workspaceUsage(next.agent, next.sandboxId, COUNTED_ENTRIES)).catch(() => undefined)
+            ? await withTimeout(client.workspaceUsage(next.agent, next.sandboxId, COUNTED_ENTRIES), time, () => undefined).catch(
+                () => undefined,
+              )
             : undefined
         if (usage === undefined) disk.unknown++
         else Object.assign(disk, { bytes: disk.bytes + usage.bytes, entries: disk.entries + usage.entries })

@@ -4,7 +4,7 @@ import type { Logger } from 'pino'
 import type { Candidate, ProviderCapabilities } from '../../sandbox/provider.ts'
 import type { Maker } from './create-options.ts'
 import { dockerProvider } from './docker.ts'
-import { messageOf, reasonOf, statusOf, within } from './engine-error.ts'
+import { inTime, messageOf, reasonOf, statusOf } from './engine-error.ts'
 
 export type DockerCandidateOptions = Maker & {
   /** As in DOCKER_HOST; the environment's when it is undefined. */
@@ -31,7 +31,7 @@ const candidate = (name: string, address: string, { installId, instanceId, log }
   open: async () => {
     const docker = engineAt(address)
     try {
-      const info: EngineInfo = await within(3000, docker.info())
+      const info: EngineInfo = await inTime(docker.info())
       // An engine that is reached by a network has its directory on another machine.
       const engineDirectory = address.startsWith('unix:') ? info.DockerRootDir : undefined
       return dockerProvider({ docker, installId, instanceId, capabilities: capabilitiesOf(info), engineDirectory, log })

@@ -3,7 +3,7 @@ import type Docker from 'dockerode'
 import type { Logger } from 'pino'
 import type { Provider, ProviderCapabilities, ProviderStatus, SandboxHandle } from '../../sandbox/provider.ts'
 import { createOptions, LABEL, type Maker, networkName } from './create-options.ts'
-import { engineFailed, messageOf, NO_ANSWER, reasonOf, statusOf, unless, within } from './engine-error.ts'
+import { engineFailed, inTime, messageOf, NO_ANSWER, reasonOf, statusOf, unless } from './engine-error.ts'
 import { imagePuller } from './images.ts'
 import { containerProcesses } from './inside.ts'
 
@@ -125,7 +125,7 @@ export const dockerProvider = ({ docker, installId, instanceId, capabilities, en
 
 const probe = async (docker: Docker, log: Logger): Promise<ProviderStatus> => {
   try {
-    await within(3000, docker.ping())
+    await inTime(docker.ping())
     return { available: true }
   } catch (error) {
     const reason = reasonOf(error)

@@ -1,3 +1,4 @@
+import { withTimeout } from '@boxoffice/kit/with-timeout'
 import { BoxofficeError } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
 
@@ -54,13 +55,8 @@ export const unless = async (statuses: readonly number[], call: Promise<unknown>
   }
 }
 
-/** Does not wait longer than this for an engine that has stopped answering. */
-export const within = async <T>(milliseconds: number, call: Promise<T>): Promise<T> => {
-  const { promise, reject } = Promise.withResolvers<never>()
-  const timer = setTimeout(() => reject(new Error(NO_ANSWER)), milliseconds)
-  try {
-    return await Promise.race([call, promise])
-  } finally {
-    clearTimeout(timer)
-  }
-}
+/** Does not wait longer than 3 s for an engine that has stopped answering. */
+export const inTime = <T>(call: Promise<T>): Promise<T> =>
+  withTimeout(call, 3000, () => {
+    throw new Error(NO_ANSWER)
+  })

@@ -1,3 +1,4 @@
+import { withTimeout } from '@boxoffice/kit/with-timeout'
 import { BoxofficeError } from '@boxoffice/protocol'
 import { z } from 'zod'
 import { isRootOperator, type Principal, ROOT_TENANT } from '../../access/principals.ts'
@@ -7,7 +8,6 @@ import { type AnyRoute, defineRoute } from '../../http/route.ts'
 import { waitSeconds } from '../v1/prefer.ts'
 import type { McpServers } from './mcp-servers.ts'
 import { ERROR_PHASES } from './phases.ts'
-import { systemClock } from './schedule.ts'
 import type { McpServerRuntime } from './server-runtime.ts'
 
 const PATH = '/v1/mcp/servers'
@@ -69,9 +69,7 @@ export const mcpRoutes = (servers: McpServers, brokerUrl: () => string, mayNameI
         if (image !== null && !mayNameImage(image))
           throw new BoxofficeError('FORBIDDEN', imageRefused('box.image', image), { details: { field: 'box.image' } })
         const { runtime, isNew } = await servers.add(body)
-        const done = new AbortController()
-        await Promise.race([runtime.ready, systemClock.sleep(waitSeconds(header('prefer')) * 1000, done.signal)])
-        done.abort()
+        await withTimeout(runtime.ready, waitSeconds(header('prefer')) * 1000, () => undefined)
         return { status: isNew ? 201 : 200, json: toRecord(runtime) }
       },
     }),
