@@ -4,7 +4,6 @@ import { parse, readJson } from '../http/body.ts'
 import type { Call } from '../http/call.ts'
 import { sendJson, sendNothing } from '../http/respond.ts'
 import type { Route } from '../http/router.ts'
-import { managedProcesses } from '../processes/managed-processes.ts'
 
 const postProcess = async ({ incoming, outgoing, sandbox, signal, limits, claims }: Call): Promise<void> => {
   const body = await readJson(incoming, LIMITS.execBodyBytes)
@@ -12,22 +11,22 @@ const postProcess = async ({ incoming, outgoing, sandbox, signal, limits, claims
   const request = parse(StartProcessRequest, body)
   await sandbox.ready(signal)
   limits.exec(claims)
-  sendJson(outgoing, 201, await managedProcesses(sandbox).start(request, signal))
+  sendJson(outgoing, 201, await sandbox.processes.start(request, signal))
 }
 
 const listProcesses = async ({ outgoing, sandbox, signal }: Call): Promise<void> => {
   await sandbox.ready(signal)
-  sendJson(outgoing, 200, { processes: await managedProcesses(sandbox).list() })
+  sendJson(outgoing, 200, { processes: await sandbox.processes.list() })
 }
 
 const getProcess = async ({ outgoing, sandbox, signal, id }: Call): Promise<void> => {
   await sandbox.ready(signal)
-  sendJson(outgoing, 200, await managedProcesses(sandbox).get(id))
+  sendJson(outgoing, 200, await sandbox.processes.get(id))
 }
 
 const stopProcess = async ({ outgoing, sandbox, signal, id }: Call): Promise<void> => {
   await sandbox.ready(signal)
-  await managedProcesses(sandbox).stop(id)
+  await sandbox.processes.stop(id)
   sendNothing(outgoing, 204)
 }
 

@@ -1,9 +1,9 @@
 import { constants } from 'node:os'
 import { type exitFields, type JournalFact, SPAWN_ERROR_KINDS, type SpawnError } from '@boxoffice/protocol'
 import type { z } from 'zod'
+import type { Gone, ProcessKind } from '../sandbox/process-tracker.ts'
 import type { SupervisorExit } from '../supervisor/link.ts'
 import { processIdOf } from './managed-run.ts'
-import type { Meta } from './meta.ts'
 
 /** How a process ended, as clients see it: shared by results, records and `exit` frames. `exit_code` is always an integer here. */
 export type ExitFields = { [name in keyof typeof exitFields]: z.infer<(typeof exitFields)[name]> } & { exit_code: number }
@@ -51,16 +51,13 @@ type Fact = Extract<JournalFact, { type: 'exec.exit' | 'process.exit' }>
 type Told = Omit<Extract<Fact, { type: 'process.exit' }>['data'], 'process_id'>
 
 /** The same, for those who follow the session. */
-export const exitFact = (kind: Meta['kind'], exit: SupervisorExit): Fact => {
+export const exitFact = (kind: ProcessKind, exit: SupervisorExit): Fact => {
   const { exit_code, signal, reason, kill_cause, oom_killed, duration_ms } = toExitFields(exit)
   return fact(kind, exit.id, { exit_code, signal, reason, kill_cause, oom_killed, duration_ms })
 }
 
-/** How a sandbox went from which nobody could tell the end of a process. */
-export type Gone = 'lost' | 'oom' | 'stopped'
-
 /** A process that is certainly no more, though nobody saw it end: nothing is made up but that [C-31, C-53]. */
-export const unseenExitFact = (kind: Meta['kind'], id: string, gone: Gone): Fact =>
+export const unseenExitFact = (kind: ProcessKind, id: string, gone: Gone): Fact =>
   fact(kind, id, {
     exit_code: null,
     signal: null,
@@ -70,7 +67,7 @@ export const unseenExitFact = (kind: Meta['kind'], id: string, gone: Gone): Fact
     duration_ms: null,
   })
 
-const fact = (kind: Meta['kind'], id: string, told: Told): Fact => {
+const fact = (kind: ProcessKind, id: string, told: Told): Fact => {
   switch (kind) {
     case 'exec':
       return { type: 'exec.exit', data: { kind, exec_id: id, ...told } }

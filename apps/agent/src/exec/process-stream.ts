@@ -1,14 +1,13 @@
 import { BoxofficeError } from '@boxoffice/protocol'
 import { requireNotHeld } from '../sandbox/held.ts'
 import { whyBroken } from '../sandbox/loss.ts'
+import type { ProcessKind, ProcessTracker } from '../sandbox/process-tracker.ts'
 import type { Sandbox } from '../sandbox/sandbox.ts'
 import { parseFault, processError } from '../supervisor/faults.ts'
 import type { Channel, ChannelHandler, SupervisorExit, SupervisorLink } from '../supervisor/link.ts'
 import { Exit, Ready } from '../supervisor/payloads.ts'
 import { FRAME } from '../supervisor/wire.ts'
-import type { Meta } from './meta.ts'
 import type { StartPayload } from './start.ts'
-import { type ProcessTracker, processTracker } from './tracker.ts'
 
 /** Who reads one process: an HTTP request or a socket. After `exit` or `failed` it hears nothing more. */
 export interface ProcessReader {
@@ -41,7 +40,7 @@ export class ProcessStream implements ChannelHandler {
   #retried = false
   /** It has been told where its output begins, or has some. */
   #reading = false
-  #kind: Meta['kind'] = 'exec'
+  #kind: ProcessKind = 'exec'
   /** Began by this stream, so that an error takes it off the count again. */
   #began = false
   #acknowledged = [0, 0, 0]
@@ -58,9 +57,9 @@ export class ProcessStream implements ChannelHandler {
   }
 
   /** Sends the operation. Rejects when the sandbox cannot be spoken to; every later failure goes to the reader. */
-  async open(kind: Meta['kind'], signal?: AbortSignal): Promise<void> {
+  async open(kind: ProcessKind, signal?: AbortSignal): Promise<void> {
     if (this.#operation.type === 'start') requireNotHeld(this.#sandbox)
-    const tracker = processTracker(this.#sandbox)
+    const tracker = this.#sandbox.tracker
     this.#tracker = tracker
     this.#link = this.#sandbox.link
     this.#kind = kind

@@ -1,55 +1,23 @@
 import { BoxofficeError } from '@boxoffice/protocol'
+import type { ProcessKind, ProcessTracker } from '../sandbox/process-tracker.ts'
 import type { Sandbox } from '../sandbox/sandbox.ts'
 import type { SupervisorExit, SupervisorLink } from '../supervisor/link.ts'
 import { ProcessList } from '../supervisor/payloads.ts'
-import { exitFact, type Gone, unseenExitFact } from './exit.ts'
+import { exitFact, unseenExitFact } from './exit.ts'
 import { isRun } from './managed-run.ts'
-import { type Meta, parseMeta } from './meta.ts'
-
-type Kind = Meta['kind']
-
-/**
- * Which processes of a sandbox run, for the activity report [C-51] and the limit of parallel execs [C-64], and how each has ended,
- * told once. The supervisor's own list is the authority and is read again at every connection, so an agent restart loses nothing.
- */
-export interface ProcessTracker {
-  /** A process is about to start. False when this id runs already (the start will attach). Throws RATE_LIMITED above the limit. */
-  begin(id: string, kind: Kind): boolean
-  /** It does not run, and there is no end to tell: it never began. */
-  end(id: string): void
-  /** The supervisor has said how it ended; each reader of the process hears that. */
-  ended(exit: SupervisorExit, kind: Kind): void
-  /** A reader has gone: an end that was on its way to it is asked for. */
-  left(id: string): void
-  /** Hears of each end of a managed process, once; without an exit where nobody saw it. */
-  onProcessEnd(listener: (id: string, exit: SupervisorExit | undefined, ageMs: number) => void): void
-  /** The sandbox has gone, and with it whatever still ran. */
-  gone(how: Gone): void
-}
-
-/** By link: a stop ends every process together with its link. */
-const trackers = new WeakMap<SupervisorLink, ProcessTracker>()
-
-export const trackerOf = (link: SupervisorLink): ProcessTracker | undefined => trackers.get(link)
-
-/** The tracker of a sandbox, made at the first call. */
-export const processTracker = (sandbox: Sandbox): ProcessTracker => trackers.get(sandbox.link) ?? create(sandbox, false)
-
-/** For a sandbox of an earlier run of the agent: its processes may be running, or have ended in the meantime. */
-export const adoptProcesses = (sandbox: Sandbox): ProcessTracker => create(sandbox, true)
-
-const create = (sandbox: Sandbox, adopted: boolean): ProcessTracker => {
-  const tracker = createTracker(sandbox, sandbox.link, adopted)
-  trackers.set(sandbox.link, tracker)
-  return tracker
-}
+import { parseMeta } from './meta.ts'
 
 /** As many as the supervisor keeps records of. */
 const TOLD_ENDS = 1000
 const LOOK_AFTER_MS = 1000
 
-const createTracker = (sandbox: Sandbox, link: SupervisorLink, adopted: boolean): ProcessTracker => {
-  const running = new Map<string, { kind: Kind; release: () => void; since: number; sure: boolean }>()
+/**
+ * A tracker of the processes behind this link of the sandbox. The supervisor's own list is the authority and is read again at every
+ * connection, so an agent restart loses nothing. `adopted`: the link is to a supervisor of an earlier run of the agent, whose processes
+ * may be running or have ended in the meantime.
+ */
+export const createTracker = (sandbox: Sandbox, link: SupervisorLink, { adopted }: { adopted: boolean }): ProcessTracker => {
+  const running = new Map<string, { kind: ProcessKind; release: () => void; since: number; sure: boolean }>()
   const told = new Map<string, string>()
   const listeners = new Set<Parameters<ProcessTracker['onProcessEnd']>[0]>()
   let execs = 0
@@ -57,7 +25,7 @@ const createTracker = (sandbox: Sandbox, link: SupervisorLink, adopted: boolean)
   let complete = !adopted
   let looking: NodeJS.Timeout | undefined
 
-  const add = (id: string, kind: Kind, sure: boolean): void => {
+  const add = (id: string, kind: ProcessKind, sure: boolean): void => {
     if (running.has(id)) return
     running.set(id, { kind, release: sandbox.activity.run(), since: performance.now(), sure })
     if (kind === 'exec') execs++
@@ -80,7 +48,7 @@ const createTracker = (sandbox: Sandbox, link: SupervisorLink, adopted: boolean)
   }
 
   /** Off the count at once. The end of an exec is told when its answer, which follows this call, has been written. */
-  const ended = (exit: SupervisorExit, reported: Kind, ageMs = 0): void => {
+  const ended = (exit: SupervisorExit, reported: ProcessKind, ageMs = 0): void => {
     const entry = running.get(exit.id)
     end(exit.id)
     const kind = entry?.kind ?? reported
@@ -90,7 +58,7 @@ const createTracker = (sandbox: Sandbox, link: SupervisorLink, adopted: boolean)
     else if (untold.length === 1) setImmediate(tellAll)
   }
 
-  const tell = (exit: SupervisorExit, { kind, sure, ageMs }: { kind: Kind; sure: boolean; ageMs: number }): void => {
+  const tell = (exit: SupervisorExit, { kind, sure, ageMs }: { kind: ProcessKind; sure: boolean; ageMs: number }): void => {
     // An id may be used again when its record is gone; one end, told to several readers or listed, reads the same.
     const mark = `${exit.reason} ${exit.code} ${exit.signal} ${exit.duration_ms} ${exit.stdout_bytes} ${exit.stderr_bytes}`
     if (told.get(exit.id) === mark) return

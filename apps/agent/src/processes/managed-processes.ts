@@ -1,56 +1,33 @@
 import { BoxofficeError, type ManagedProcess, type StartProcessRequest } from '@boxoffice/protocol'
 import type { z } from 'zod'
 import { newRun, processIdOf } from '../exec/managed-run.ts'
-import { processTracker } from '../exec/tracker.ts'
+import type { AttachLease, AttachOptions, LeaseHolder, ManagedProcesses } from '../sandbox/managed-processes.ts'
+import type { ProcessTracker } from '../sandbox/process-tracker.ts'
 import type { Sandbox } from '../sandbox/sandbox.ts'
 import type { SupervisorExit } from '../supervisor/link.ts'
 import { ProcessRecord } from '../supervisor/payloads.ts'
-import { ManagedEntries } from './managed-entries.ts'
-import type { LineHolder } from './managed-entry.ts'
-import { describeEntry, type ManagedEntry, newEntry } from './managed-entry.ts'
-import { loadManaged } from './managed-file.ts'
-import { restartAfter, shortRuns } from './managed-restart.ts'
-import { LOST_CLIENT_MS, letFlow, mayTake, type Seat, type SitOptions, takeSeat } from './managed-seat.ts'
-import { closeStdin, spawnRun } from './managed-spawn.ts'
-
-/** The managed processes of one sandbox (contract 4.5): named, long-lived, started again as they were asked to be. */
-export interface ManagedProcesses {
-  start(request: z.output<typeof StartProcessRequest>, signal: AbortSignal): Promise<ManagedProcess>
-  list(): Promise<ManagedProcess[]>
-  /** Throws PROCESS_NOT_FOUND. */
-  get(processId: string): Promise<ManagedProcess>
-  /** Resolves when it has ended; one that is not there, or has ended, is fine. */
-  stop(processId: string): Promise<void>
-  /** The run that `sit` would give a seat at. Throws PROCESS_NOT_FOUND, PROCESS_NOT_RUNNING, ALREADY_ATTACHED [2-64, 2-66]. */
-  mayTake(processId: string, options: SitOptions): string
-  /** Throws the same. */
-  sit(processId: string, holder: LineHolder, options: SitOptions): Seat
-  /** Knows what an earlier run of the agent has started. */
-  adopt(): void
-}
+import { attachable, LOST_CLIENT_MS, letFlow, takeLease } from './attach-lease.ts'
+import { describeEntry, ManagedEntry } from './managed-entry.ts'
+import { loadRecords, type ManagedRecord } from './managed-record.ts'
+import { ProcessRegistry } from './registry.ts'
+import { restartAfter, shortRuns } from './restart-policy.ts'
+import { endedState, type RunState } from './run-state.ts'
+import { closeStdin, spawnRun } from './spawn-run.ts'
 
 const KILL_GRACE_MS = 5000
 
-const managers = new WeakMap<Sandbox, ManagedProcesses>()
-
-/** Those of a sandbox, made at the first call. */
-export const managedProcesses = (sandbox: Sandbox): ManagedProcesses => {
-  const known = managers.get(sandbox)
-  if (known !== undefined) return known
-  const made = new SandboxProcesses(sandbox)
-  managers.set(sandbox, made)
-  return made
-}
+/** The managed processes of a sandbox, kept in its directory. */
+export const createManagedProcesses = (sandbox: Sandbox): ManagedProcesses => new SandboxProcesses(sandbox)
 
 class SandboxProcesses implements ManagedProcesses {
   readonly #sandbox: Sandbox
-  readonly #entries: ManagedEntries
-  /** The link whose ends are listened to: a stop and a wake make another one. */
-  #heard: Sandbox['link'] | undefined
+  readonly #entries: ProcessRegistry
+  /** The tracker whose ends are listened to: a stop and a wake make another one. */
+  #tracker: ProcessTracker | undefined
 
   constructor(sandbox: Sandbox) {
     this.#sandbox = sandbox
-    this.#entries = new ManagedEntries(sandbox)
+    this.#entries = new ProcessRegistry(sandbox)
     sandbox.onEnd(() => {
       for (const entry of this.#entries.all()) this.#rest(entry)
     })
@@ -59,7 +36,7 @@ class SandboxProcesses implements ManagedProcesses {
   async start(request: z.output<typeof StartProcessRequest>, signal: AbortSignal): Promise<ManagedProcess> {
     const { process_id: id, command, args, env, cwd, restart, max_restarts, replace } = request
     this.#entries.forgetOld()
-    for (let entry = this.#entries.find(id); entry !== undefined && entry.state !== 'exited'; entry = this.#entries.find(id)) {
+    for (let entry = this.#entries.find(id); entry !== undefined && entry.state.name !== 'exited'; entry = this.#entries.find(id)) {
       if (!replace)
         throw new BoxofficeError(
           'PROCESS_CONFLICT',
@@ -68,11 +45,12 @@ class SandboxProcesses implements ManagedProcesses {
       await this.stop(id)
     }
     this.#entries.refuseTooMany()
-    const entry = newEntry({
+    const record: ManagedRecord = {
       ...{ process_id: id, command, args, env, cwd: cwd ?? null, restart, max_restarts },
       ...{ run: newRun(id), started_at: new Date().toISOString(), restarts: 0, short_runs: 0 },
       ...{ stopped: false, exited_at: null, exit: null },
-    })
+    }
+    const entry = new ManagedEntry(record, { name: 'starting' }, 0)
     this.#entries.add(entry)
     try {
       await this.#launch(entry, signal)
@@ -95,12 +73,15 @@ class SandboxProcesses implements ManagedProcesses {
 
   async stop(processId: string): Promise<void> {
     const entry = this.#entries.find(processId)
-    if (entry === undefined || entry.state === 'exited') return
+    if (entry === undefined || entry.state.name === 'exited') return
     this.#entries.change(entry, { stopped: true })
-    if (entry.state === 'waiting') return this.#settle(entry)
+    if (entry.state.name === 'waiting') {
+      entry.apply({ type: 'stopped' })
+      return this.#settle(entry)
+    }
     await entry.launched.catch(() => {})
-    if (!isUp(entry)) return
-    const { run } = entry.file
+    if (hasExited(entry)) return
+    const { run } = entry.record
     await closeStdin(this.#sandbox, entry)
     await this.#sandbox.link.call('kill', { id: run, cause: 'stopped', grace_ms: KILL_GRACE_MS }).catch((error: unknown) => {
       if (!isGone(error)) throw error
@@ -108,26 +89,21 @@ class SandboxProcesses implements ManagedProcesses {
     await entry.over.promise
   }
 
-  mayTake(processId: string, options: SitOptions): string {
-    return mayTake(this.#entries.known(processId), options)
+  attachable(processId: string, options: AttachOptions): string {
+    return attachable(this.#entries.known(processId), options)
   }
 
-  sit(processId: string, holder: LineHolder, options: SitOptions): Seat {
-    return takeSeat(this.#sandbox, this.#entries.known(processId), holder, options)
+  attach(processId: string, holder: LeaseHolder, options: AttachOptions): AttachLease {
+    return takeLease(this.#sandbox, this.#entries.known(processId), holder, options)
   }
 
   adopt(): void {
     this.#listen()
-    for (const file of loadManaged(this.#sandbox.directory)) {
-      const entry = newEntry(file)
-      entry.position = undefined
+    for (const record of loadRecords(this.#sandbox.directory)) {
+      const entry = new ManagedEntry(record, adoptedState(record), undefined)
       this.#entries.add(entry)
-      entry.state = file.exited_at === null ? 'running' : 'exited'
-      if (entry.state === 'running') continue
-      entry.endedAt = performance.now() - Math.max(0, Date.now() - Date.parse(file.exited_at ?? ''))
-      // It was waiting for its next start.
-      if (restartAfter({ ...file, short_runs: Math.max(0, file.short_runs - 1) }) !== null) this.#again(entry)
-      else entry.over.resolve()
+      if (entry.state.name === 'waiting') this.#wait(entry, entry.state.restartInMs)
+      else if (entry.state.name === 'exited') entry.over.resolve()
     }
     const off = this.#sandbox.link.onConnection((connected) => {
       if (!connected) return
@@ -143,16 +119,16 @@ class SandboxProcesses implements ManagedProcesses {
   /** Those that are said to run: the supervisor tells of their ends by itself, unless it knows them no more. */
   #recognise(): void {
     for (const entry of this.#entries.all()) {
-      if (entry.state !== 'running') continue
-      const { run } = entry.file
+      if (entry.state.name !== 'running') continue
+      const { run } = entry.record
       this.#sandbox.link.call('get', { id: run }).then(
         (answer) => {
           const record = ProcessRecord.safeParse(answer).data
           if (record?.state === 'running' && !record.detach && entry.holder === undefined) letFlow(this.#sandbox, entry, LOST_CLIENT_MS)
-          if (record?.state === 'running' && entry.file.stopped) void this.stop(entry.file.process_id).catch(() => {})
+          if (record?.state === 'running' && entry.record.stopped) void this.stop(entry.record.process_id).catch(() => {})
         },
         (error: unknown) => {
-          if (isGone(error) && entry.file.run === run && entry.state === 'running') this.#onEnd(entry, null, 0)
+          if (isGone(error) && entry.record.run === run && entry.state.name === 'running') this.#onEnd(entry, null, 0)
         },
       )
     }
@@ -170,43 +146,41 @@ class SandboxProcesses implements ManagedProcesses {
   }
 
   #listen(): void {
-    const { link } = this.#sandbox
-    if (this.#heard === link) return
-    this.#heard = link
-    processTracker(this.#sandbox).onProcessEnd((run, exit, ageMs) => {
+    const { tracker } = this.#sandbox
+    if (this.#tracker === tracker) return
+    this.#tracker = tracker
+    tracker.onProcessEnd((run, exit, ageMs) => {
       const entry = this.#entries.find(processIdOf(run))
-      if (entry?.file.run === run && entry.state !== 'exited' && entry.state !== 'waiting') this.#onEnd(entry, exit, ageMs)
+      if (entry?.record.run === run && (entry.state.name === 'starting' || entry.state.name === 'running')) this.#onEnd(entry, exit, ageMs)
     })
   }
 
   /** `undefined`: the sandbox went with it. `null`: nobody saw the end, and the sandbox is still there. */
   #onEnd(entry: ManagedEntry, exit: SupervisorExit | null | undefined, ageMs: number): void {
     clearTimeout(entry.timer)
-    entry.endedAt = performance.now() - ageMs
-    const wait = exit === undefined || this.#sandbox.lost !== undefined ? null : restartAfter({ ...entry.file, exit })
+    const restartInMs = exit === undefined || this.#sandbox.lost !== undefined ? null : restartAfter({ ...entry.record, exit })
     this.#entries.change(entry, {
       exit: exit ?? null,
       exited_at: new Date(Date.now() - ageMs).toISOString(),
-      short_runs: shortRuns({ ...entry.file, exit: exit ?? null }),
+      short_runs: shortRuns({ ...entry.record, exit: exit ?? null }),
     })
-    if (wait === null) return this.#settle(entry)
-    this.#again(entry, wait)
+    entry.apply({ type: 'ended', at: performance.now() - ageMs, restartInMs })
+    if (restartInMs === null) this.#settle(entry)
+    else this.#wait(entry, restartInMs)
   }
 
-  #again(entry: ManagedEntry, wait = restartAfter(entry.file)): void {
-    if (wait === null) return this.#settle(entry)
-    entry.state = 'waiting'
+  #wait(entry: ManagedEntry, ms: number): void {
     entry.release ??= this.#sandbox.activity.run()
-    entry.timer = setTimeout(() => void this.#restart(entry), wait)
+    entry.timer = setTimeout(() => void this.#restart(entry), ms)
   }
 
   async #restart(entry: ManagedEntry): Promise<void> {
-    const { process_id: id, restarts, short_runs } = entry.file
-    entry.state = 'starting'
+    const { process_id: id, restarts, short_runs } = entry.record
+    entry.apply({ type: 'restarting' })
     entry.position = 0
     entry.holder = undefined
-    entry.file = {
-      ...entry.file,
+    entry.record = {
+      ...entry.record,
       run: newRun(id),
       restarts: restarts + 1,
       started_at: new Date().toISOString(),
@@ -219,15 +193,15 @@ class SandboxProcesses implements ManagedProcesses {
       entry.release = undefined
     } catch {
       // The sandbox did not answer. If it is gone, `onEnd` has said so; else it is tried again like a run that failed.
-      if (this.#entries.find(id) !== entry || entry.state !== 'starting') return
-      entry.file = { ...entry.file, short_runs: short_runs + 1 }
+      if (this.#entries.find(id) !== entry || entry.state.name !== 'starting') return
+      entry.record = { ...entry.record, short_runs: short_runs + 1 }
       this.#onEnd(entry, this.#sandbox.lost === undefined ? null : undefined, 0)
     }
   }
 
+  /** It has exited, and is not started again. */
   #settle(entry: ManagedEntry): void {
     this.#rest(entry)
-    entry.state = 'exited'
     entry.over.resolve()
     this.#entries.forgetOld()
   }
@@ -240,7 +214,14 @@ class SandboxProcesses implements ManagedProcesses {
 }
 
 /** Others may have changed it meanwhile. */
-const isUp = ({ state }: ManagedEntry): boolean => state !== 'exited'
+const hasExited = ({ state }: ManagedEntry): boolean => state.name === 'exited'
+
+/** Where an earlier run of the agent left it: one that waited for its next start waits again. */
+const adoptedState = (record: ManagedRecord): RunState => {
+  if (record.exited_at === null) return { name: 'running' }
+  const endedAt = performance.now() - Math.max(0, Date.now() - Date.parse(record.exited_at))
+  return endedState(endedAt, restartAfter(record))
+}
 
 const isGone = (error: unknown): boolean =>
   error instanceof BoxofficeError && (error.code === 'EXEC_NOT_FOUND' || error.code === 'PROCESS_NOT_RUNNING')

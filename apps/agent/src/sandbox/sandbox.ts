@@ -1,6 +1,8 @@
 import type { JournalFact, Profile } from '@boxoffice/protocol'
 import type { SupervisorLink } from '../supervisor/link.ts'
 import type { HoldReason } from './held.ts'
+import type { ManagedProcesses } from './managed-processes.ts'
+import type { ProcessTracker } from './process-tracker.ts'
 
 /** Counts work in a sandbox so that the broker can tell idle from busy [C-51]. */
 export interface Activity {
@@ -25,6 +27,9 @@ export interface Sandbox {
   /** The agent's own, for what it keeps of the sandbox; not seen inside. */
   readonly directory: string
   readonly link: SupervisorLink
+  /** Of the processes behind `link`. Throws SANDBOX_STARTING where there is none. */
+  readonly tracker: ProcessTracker
+  readonly processes: ManagedProcesses
   readonly activity: Activity
   /** Set when the sandbox is known to be dead; its message is safe to show. */
   readonly lost: { reason: string } | undefined

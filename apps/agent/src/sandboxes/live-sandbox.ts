@@ -1,20 +1,22 @@
-import { setTimeout as delay } from 'node:timers/promises'
 import { withTimeout } from '@boxoffice/kit/with-timeout'
 import { BoxofficeError, type JournalFact, type KillCause, type Profile } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
 import type { Journal } from '../broker-link/journal.ts'
-import { type SandboxFile, saveSandboxFile, writeNewSandboxFile } from '../data-dir/record-file.ts'
-import { adoptProcesses, trackerOf } from '../exec/tracker.ts'
-import { managedProcesses } from '../processes/managed-processes.ts'
+import type { SandboxFile } from '../data-dir/record-file.ts'
+import { RecordWriter } from '../data-dir/record-writer.ts'
+import { createManagedProcesses } from '../processes/managed-processes.ts'
 import { createActivity } from '../sandbox/activity.ts'
 import { type End, type EndCause, endError, endOf, KILL_CAUSES, lostError, startingError } from '../sandbox/end.ts'
+import { EndSignal } from '../sandbox/end-signal.ts'
 import type { HoldReason } from '../sandbox/held.ts'
+import type { ManagedProcesses } from '../sandbox/managed-processes.ts'
+import type { ProcessTracker } from '../sandbox/process-tracker.ts'
 import type { Inside, Provider, SandboxHandle } from '../sandbox/provider.ts'
 import type { Sandbox } from '../sandbox/sandbox.ts'
 import type { SupervisorLink } from '../supervisor/link.ts'
 import { abortOf, firstDial } from './first-dial.ts'
-
-type State = { name: 'starting' } | { name: 'running' } | { name: 'frozen' } | { name: 'stopped' } | { name: 'lost'; reason: string }
+import { afterEvent, isAwake, type Life, type LifeEvent, reportedState, STARTING } from './life.ts'
+import { SandboxLink } from './sandbox-link.ts'
 
 export type LiveSandboxParts = {
   file: SandboxFile
@@ -31,67 +33,61 @@ export type LiveSandboxParts = {
 }
 
 const READY_WITHIN_MS = 10_000
-/** After a broken link: when to ask the engine. It may learn of an end a little later than we do. */
-const LOOKS_MS = [0, 50, 200, 1000]
 /** How long processes have between TERM and KILL when a stop frees their memory; at the end of the session their profile says it [C-28]. */
 const STOP_GRACE_MS = 1000
 
-/** One sandbox that the agent holds: its engine handle, its supervisor's link and its state, changed by one operation at a time. */
+/** One sandbox that the agent holds: its engine handle, its supervisor's link and its life, changed by one operation at a time. */
 export class LiveSandbox implements Sandbox {
   readonly activity = createActivity()
   readonly workspacePath: string
+  readonly #parts: LiveSandboxParts
+  readonly #record: RecordWriter
+  readonly #end = new EndSignal()
   readonly #heldListeners = new Set<(reason: HoldReason) => void>()
   #held: HoldReason | undefined
-  readonly #parts: LiveSandboxParts
-  readonly #life = new AbortController()
-  readonly #listeners = new Set<(end: End) => void>()
-  #file: SandboxFile
-  #state: State = { name: 'starting' }
-  #link: SupervisorLink | undefined
-  #handle: SandboxHandle | undefined
-  #last: Promise<unknown> = Promise.resolve()
-  #saved: Promise<unknown> = Promise.resolve()
-  /** Why it is being ended, or has been. */
-  #cause: EndCause | undefined
-  /** What its listeners have been told. */
-  #end: End | undefined
+  /** Lost, ended or let go of: nothing is waited for any more. */
+  readonly #closed = new AbortController()
   /** Aborts a start that its own end overtakes. */
   readonly #overtaken = new AbortController()
-  #stopping = false
+  readonly #link = new SandboxLink({ sandbox: this, onBroken: () => this.#verifyQuietly(), closed: this.#closed.signal })
+  #processes: ManagedProcesses | undefined
+  #life: Life = STARTING
+  #handle: SandboxHandle | undefined
+  #last: Promise<unknown> = Promise.resolve()
 
   constructor(parts: LiveSandboxParts) {
     this.#parts = parts
-    this.#file = parts.file
+    this.#record = new RecordWriter(parts.directory, parts.file)
     this.workspacePath = parts.workspacePath
   }
 
   get id(): string {
-    return this.#file.sandbox_id
+    return this.file.sandbox_id
   }
   get sessionId(): string {
-    return this.#file.session_id ?? ''
+    return this.file.session_id ?? ''
   }
   get generation(): number {
-    return this.#file.generation
+    return this.file.generation
   }
   get profile(): Profile {
-    return this.#file.profile
+    return this.file.profile
   }
   get isolation(): Sandbox['isolation'] {
     return this.#parts.provider.capabilities.isolation
   }
   get file(): SandboxFile {
-    return this.#file
+    return this.#record.file
   }
-  get state(): State['name'] {
-    return this.#state.name
+  get state(): ReturnType<typeof reportedState> {
+    return reportedState(this.#life)
   }
   get provider(): Provider['name'] {
     return this.#parts.provider.name
   }
   /** Whether the supervisor can be spoken to right now. */
   get linked(): boolean {
-    return this.#link?.connected ?? false
+    return this.#link.connected
   }
   get held(): HoldReason | undefined {
     return this.#held
@@ -107,28 +103,35 @@ export class LiveSandbox implements Sandbox {
     return this.#parts.workspaceDirectory
   }
   get lost(): { reason: string } | undefined {
-    return this.#state.name === 'lost' ? { reason: this.#state.reason } : undefined
+    return this.#life.name === 'lost' ? { reason: this.#life.reason } : undefined
   }
   /** A stop ends the supervisor and its link; the wake makes a new one, so read this afresh for each use. */
   get link(): SupervisorLink {
-    if (this.#link === undefined) throw startingError()
-    return this.#link
+    return this.#link.current
+  }
+  get tracker(): ProcessTracker {
+    return this.#link.tracker
+  }
+  /** Made when they are first asked for. */
+  get processes(): ManagedProcesses {
+    this.#processes ??= createManagedProcesses(this)
+    return this.#processes
   }
 
   /** Writes the record before the engine starts anything, so that a crash leaves nothing without a name. */
   async prepare(): Promise<void> {
-    await Promise.all([this.#save({}), this.#listen()])
+    await Promise.all([this.#save({}), this.#listen({ adopted: false })])
   }
 
   /** Starts the engine's part and waits for the supervisor. An end that comes meanwhile aborts it, and has its turn after it. */
   launch(start: (signal: AbortSignal) => Promise<SandboxHandle>, signal: AbortSignal): Promise<void> {
-    const within = AbortSignal.any([signal, this.#overtaken.signal])
+    const withEnd = AbortSignal.any([signal, this.#overtaken.signal])
     return this.#exclusive(async () => {
       try {
         this.#refuseIfEnding()
-        this.#handle = await start(within)
-        await firstDial(this.link, () => this.#parts.provider.inspect(this.#known()), within)
-        this.#state = { name: 'running' }
+        this.#handle = await start(withEnd)
+        await firstDial(this.link, () => this.#parts.provider.inspect(this.#known()), withEnd)
+        this.#apply({ type: 'started' })
       } catch (error) {
         this.#refuseIfEnding()
         throw error
@@ -140,15 +143,14 @@ export class LiveSandbox implements Sandbox {
   async adopt(handle: SandboxHandle | undefined, asConfigured: boolean): Promise<void> {
     this.#handle = handle
     if (!asConfigured) return this.#lose('config_drift')
-    if (handle === undefined || handle.state === 'lost' || (handle.state === 'stopped' && !this.#file.stopped))
+    if (handle === undefined || handle.state === 'lost' || (handle.state === 'stopped' && !this.file.stopped))
       return this.#lose(handle?.oomKilled ? 'oom' : 'the sandbox ended while the agent was away')
-    this.#state = { name: handle.state }
+    this.#apply({ type: 'adopted', as: handle.state })
     // Else the broker takes the restart for a use of each, and wakes them all.
     if (handle.state !== 'running') this.activity.slept()
     if (handle.state === 'stopped') return
-    await this.#listen()
-    adoptProcesses(this)
-    managedProcesses(this).adopt()
+    await this.#listen({ adopted: true })
+    this.processes.adopt()
   }
 
   /** Gives one from the pool to a session. */
@@ -160,11 +162,11 @@ export class LiveSandbox implements Sandbox {
   async ready(signal: AbortSignal): Promise<void> {
     this.activity.touch()
     this.#refuseIfEnding()
-    if (this.#state.name === 'running' && this.linked && !this.#stopping) return
-    const within = AbortSignal.any([signal, this.#life.signal, AbortSignal.timeout(READY_WITHIN_MS)])
+    if (this.#life.name === 'running' && this.linked) return
+    const bounded = AbortSignal.any([signal, this.#closed.signal, AbortSignal.timeout(READY_WITHIN_MS)])
     try {
-      await Promise.race([this.resume(), abortOf(within)])
-      await this.link.whenConnected(within)
+      await Promise.race([this.resume(), abortOf(bounded)])
+      await this.link.whenConnected(bounded)
     } catch (error) {
       throw this.#whyNot(error)
     }
@@ -172,14 +174,12 @@ export class LiveSandbox implements Sandbox {
 
   note(fact: JournalFact, ageMs?: number): void {
     // One that waits in the pool has nobody to tell.
-    if (this.#file.session_id !== null) this.#parts.journal.write({ sessionId: this.#file.session_id, sandboxId: this.id }, fact, ageMs)
+    const { session_id: sessionId } = this.file
+    if (sessionId !== null) this.#parts.journal.write({ sessionId, sandboxId: this.id }, fact, ageMs)
   }
 
   onEnd(listener: (end: End) => void): () => void {
-    this.#listeners.add(listener)
-    const end = this.#end
-    if (end !== undefined) queueMicrotask(() => this.#tell(end))
-    return () => this.#listeners.delete(listener)
+    return this.#end.listen(listener)
   }
 
   onHeld(listener: (reason: HoldReason) => void): () => void {
@@ -189,35 +189,35 @@ export class LiveSandbox implements Sandbox {
 
   suspend(mode: 'freeze' | 'stop'): Promise<void> {
     return this.#exclusive(async () => {
-      if (this.#state.name === 'lost') throw this.#lostError()
-      if (this.#state.name === 'stopped' || (mode === 'freeze' && this.#state.name === 'frozen')) return
+      if (this.#life.name === 'lost') throw this.#lostError()
+      if (this.#life.name === 'stopped' || (mode === 'freeze' && this.#life.name === 'frozen')) return
       this.#refuseIfBusy()
       if (mode === 'freeze') await this.#freeze()
-      else await this.#stopInTurn()
+      else await this.#stop()
     })
   }
 
   resume(): Promise<void> {
-    if (this.#state.name === 'running' && !this.#stopping) return Promise.resolve()
+    if (this.#life.name === 'running') return Promise.resolve()
     return this.#exclusive(async () => {
-      if (this.#state.name === 'lost') throw this.#lostError()
-      if (this.#state.name === 'frozen' || this.#state.name === 'stopped') await this.#wakeAndTell(this.#state.name)
+      if (this.#life.name === 'lost') throw this.#lostError()
+      if (this.#life.name === 'frozen' || this.#life.name === 'stopped') await this.#wake(this.#life.name)
     })
   }
 
   /** What runs in it; undefined while it does not run, and where that cannot be seen. */
   async inside(): Promise<Inside | undefined> {
-    if (this.#state.name !== 'running' || this.#handle === undefined) return undefined
+    if (!isAwake(this.#life) || this.#handle === undefined) return undefined
     return this.#parts.provider.inside?.(this.#handle)
   }
 
   /** Asks the engine whether it is still there; tells everybody when it is not. */
   verify(): Promise<void> {
-    if (this.#state.name === 'lost' || this.#state.name === 'starting') return Promise.resolve()
+    if (this.#life.name === 'lost' || this.#life.name === 'starting') return Promise.resolve()
     return this.#exclusive(async () => {
-      if (this.#handle === undefined || this.#state.name === 'lost' || this.#cause !== undefined || this.#life.signal.aborted) return
+      if (this.#handle === undefined || this.#life.name === 'lost' || this.#life.ending !== undefined || this.#closed.signal.aborted) return
       const now = await this.#parts.provider.inspect(this.#handle)
-      const expected = this.#state.name === 'stopped' ? ['stopped', 'lost'] : ['running', 'frozen']
+      const expected = this.#life.name === 'stopped' ? ['stopped', 'lost'] : ['running', 'frozen']
       if (now === undefined) this.#lose('the sandbox was removed')
       else if (!expected.includes(now.state)) this.#lose(now.oomKilled ? 'oom' : 'the sandbox ended')
     })
@@ -225,7 +225,7 @@ export class LiveSandbox implements Sandbox {
 
   /** Ends it for good: processes get TERM, sockets their close, the engine its order. Directories are the manager's. */
   async end(reason: EndCause): Promise<void> {
-    this.#cause = reason
+    this.#apply({ type: 'ending', cause: reason })
     this.#overtaken.abort()
     // What is on hold would write on in its grace.
     const graceMs = this.held === undefined ? this.profile.end_grace_seconds * 1000 : 0
@@ -233,92 +233,78 @@ export class LiveSandbox implements Sandbox {
     // Processes that end at once have their true exit told before their sockets close; nobody waits longer for it.
     await withTimeout(shutdown, 1000, () => undefined)
     // Whoever negotiates again finds the session with its next sandbox.
-    this.#tell(endOf(reason))
+    this.#end.tell(endOf(reason))
     await shutdown
     await this.#exclusive(async () => {
-      this.#life.abort()
+      this.#closed.abort()
       if (this.#handle !== undefined) await this.#parts.provider.destroy(this.#handle)
-      await this.#link?.close()
-      await this.#saved
+      await this.#link.close()
+      await this.#record.written
     })
   }
 
   /** Lets go of it: an agent that stops leaves its sandboxes alone. */
   async release(): Promise<void> {
-    this.#life.abort()
-    await this.#link?.close()
+    this.#closed.abort()
+    await this.#link.close()
   }
 
   async #freeze(): Promise<void> {
     await this.#parts.provider.suspend(this.#known(), 'freeze')
-    this.#state = { name: 'frozen' }
+    this.#apply({ type: 'frozen' })
     // Work that came in while the engine was at it would wait for ever.
     const { running, attached } = this.activity.snapshot()
-    if (running > 0 || attached > 0) await this.#wakeAndTell('frozen')
+    if (running > 0 || attached > 0) await this.#wake('frozen')
   }
 
   /** What comes while it stops waits for that and wakes it: the supervisor starts nothing more. */
-  async #stopInTurn(): Promise<void> {
-    this.#stopping = true
-    try {
-      await this.#stop()
-    } finally {
-      this.#stopping = false
-    }
-  }
-
   async #stop(): Promise<void> {
     // Processes are told why they end, and they cannot be while they are frozen.
-    if (this.#state.name === 'frozen') await this.#wake()
+    if (this.#life.name === 'frozen') await this.#parts.provider.resume(this.#known())
+    this.#apply({ type: 'stopping' })
     await this.#shutdown('stopped', STOP_GRACE_MS)
-    this.#state = { name: 'stopped' }
+    this.#apply({ type: 'stopped' })
     await this.#save({ stopped: true })
     await this.#parts.provider.suspend(this.#known(), 'stop')
-    if (this.#link !== undefined) trackerOf(this.#link)?.gone('stopped')
-    await this.#link?.close()
-    this.#link = undefined
+    this.#link.gone('stopped')
+    await this.#link.drop()
   }
 
-  async #wakeAndTell(from: 'frozen' | 'stopped'): Promise<void> {
-    await this.#wake()
-    if (this.#cause === undefined) this.note({ type: 'wake', data: { from: from === 'frozen' ? 'freeze' : 'stop' } })
-  }
-
-  /** Not activity: that is with whoever asks (`ready`), and a stop wakes what is frozen only to end it. */
-  async #wake(): Promise<void> {
-    if (this.#state.name === 'stopped') {
+  /** Not activity: that is with whoever asks (`ready`). */
+  async #wake(from: 'frozen' | 'stopped'): Promise<void> {
+    if (from === 'stopped') {
       // A new supervisor has never had a secret.
       await this.#save({ secret_hash: null, stopped: false })
-      await this.#listen()
+      await this.#listen({ adopted: false })
     }
     await this.#parts.provider.resume(this.#known())
-    this.#state = { name: 'running' }
+    this.#apply({ type: 'woken' })
+    if (this.#life.ending === undefined) this.note({ type: 'wake', data: { from: from === 'frozen' ? 'freeze' : 'stop' } })
   }
 
   async #shutdown(cause: KillCause, graceMs: number): Promise<void> {
-    if (this.#state.name === 'frozen') await this.resume().catch(() => {})
-    if (this.#state.name !== 'running' || !this.#link?.connected) return
-    const answered = this.#link.call('shutdown', { cause, grace_ms: graceMs }).catch(() => {})
+    if (this.#life.name === 'frozen') await this.resume().catch(() => {})
+    if (!isAwake(this.#life) || !this.#link.connected) return
+    const answered = this.link.call('shutdown', { cause, grace_ms: graceMs }).catch(() => {})
     await withTimeout(answered, graceMs + 1000, () => undefined)
   }
 
-  async #listen(): Promise<void> {
-    const link = await this.#parts.listen(this.#file.secret_hash, (hash) => this.#save({ secret_hash: hash }))
-    this.#link = link
-    link.onConnection((connected) => {
-      if (!connected && this.#link === link) void this.#lookAfter(link)
-    })
+  async #listen({ adopted }: { adopted: boolean }): Promise<void> {
+    const link = await this.#parts.listen(this.file.secret_hash, (hash) => this.#save({ secret_hash: hash }))
+    this.#link.take(link, { adopted })
   }
 
-  /** A link that broke may come back (a supervisor never leaves by itself), or be the first sign of an end. */
-  async #lookAfter(link: SupervisorLink): Promise<void> {
-    for (const wait of LOOKS_MS) {
-      if (wait > 0) await delay(wait, undefined, { ref: false })
-      if (link.connected || this.#link !== link || this.#life.signal.aborted) return
-      await this.verify().catch((err: unknown) =>
-        this.#parts.log.warn({ err, sandbox_id: this.id }, 'the engine could not be asked about a sandbox'),
-      )
-    }
+  #verifyQuietly(): Promise<void> {
+    return this.verify().catch((err: unknown) =>
+      this.#parts.log.warn({ err, sandbox_id: this.id }, 'the engine could not be asked about a sandbox'),
+    )
+  }
+
+  /** The one place where its life changes. */
+  #apply(event: LifeEvent): void {
+    const next = afterEvent(this.#life, event)
+    if (next === undefined) throw new Error(`sandbox ${this.id}: "${event.type}" cannot happen to one that is ${this.#life.name}`)
+    this.#life = next
   }
 
   #known(): SandboxHandle {
@@ -335,24 +321,17 @@ export class LiveSandbox implements Sandbox {
   }
 
   #lose(reason: string): void {
-    if (this.#life.signal.aborted) return
-    this.#state = { name: 'lost', reason }
-    this.#life.abort()
-    if (this.#link !== undefined) trackerOf(this.#link)?.gone(reason === 'oom' ? 'oom' : 'lost')
-    void this.#link?.close()
-    this.#tell({ lost: true, reason })
+    if (this.#closed.signal.aborted) return
+    this.#apply({ type: 'lost', reason })
+    this.#closed.abort()
+    this.#link.gone(reason === 'oom' ? 'oom' : 'lost')
+    void this.#link.close()
+    this.#end.tell({ lost: true, reason })
     this.#parts.onLost(this)
   }
 
-  #tell(end: End): void {
-    this.#end ??= end
-    const listeners = [...this.#listeners]
-    this.#listeners.clear()
-    for (const listener of listeners) listener(end)
-  }
-
   #refuseIfEnding(): void {
-    if (this.#cause !== undefined) throw endError(endOf(this.#cause))
+    if (this.#life.ending !== undefined) throw endError(endOf(this.#life.ending))
   }
 
   #lostError(): BoxofficeError {
@@ -360,7 +339,7 @@ export class LiveSandbox implements Sandbox {
   }
 
   #whyNot(error: unknown): unknown {
-    if (this.#life.signal.aborted) return this.#lostError()
+    if (this.#closed.signal.aborted) return this.#lostError()
     if (error instanceof BoxofficeError) return error
     return startingError(error)
   }
@@ -372,11 +351,6 @@ export class LiveSandbox implements Sandbox {
   }
 
   #save(change: Partial<SandboxFile>): Promise<void> {
-    this.#file = { ...this.#file, ...change }
-    const isNew = this.#state.name === 'starting' && this.#file.generation === 1
-    const write = isNew ? writeNewSandboxFile : saveSandboxFile
-    const saved = this.#saved.then(() => write(this.#parts.directory, this.#file))
-    this.#saved = saved.catch(() => {})
-    return saved
+    return this.#record.save(change, this.#life.name === 'starting' && this.file.generation === 1)
   }
 }

@@ -1,7 +1,7 @@
 import { BoxofficeError, PROCESS_LIMITS, TIMES } from '@boxoffice/protocol'
 import type { WebSocket } from 'ws'
 import { type ProcessReader, ProcessStream } from '../exec/process-stream.ts'
-import type { Seat } from '../processes/managed-seat.ts'
+import type { AttachLease } from '../sandbox/managed-processes.ts'
 import type { Sandbox } from '../sandbox/sandbox.ts'
 import type { Ready } from '../supervisor/payloads.ts'
 import { LineSplitter } from './line-splitter.ts'
@@ -9,7 +9,7 @@ import { LineSplitter } from './line-splitter.ts'
 export type LineStreamOptions = {
   ws: WebSocket
   sandbox: Sandbox
-  seat: Seat
+  lease: AttachLease
   /** Where on stdout to begin: the start of a line. */
   from: number | 'end'
   /** The client reports what it has; otherwise what was handed to the network counts. */
@@ -51,16 +51,16 @@ export class LineStream implements ProcessReader {
   constructor(options: LineStreamOptions) {
     this.#options = options
     this.#lines = new LineSplitter((line, bytes) => this.#send(line, bytes))
-    const { seat, from, sandbox } = options
-    this.#stream = new ProcessStream(sandbox, { type: 'attach', payload: { id: seat.run, stdout: from, stderr: 'end' } }, this)
+    const { lease, from, sandbox } = options
+    this.#stream = new ProcessStream(sandbox, { type: 'attach', payload: { id: lease.run, stdout: from, stderr: 'end' } }, this)
   }
 
   /** Resolves when lines can be written, or never will. */
   async open(signal: AbortSignal): Promise<void> {
-    const { sandbox, seat } = this.#options
-    await seat.before
+    const { sandbox, lease } = this.#options
+    await lease.before
     // From now on nothing of its output is overwritten, also while the agent is away.
-    await sandbox.link.call('detach', { id: seat.run, detach: false })
+    await sandbox.link.call('detach', { id: lease.run, detach: false })
     await this.#stream.open('process', signal)
     await this.#begun.promise
   }
@@ -68,7 +68,7 @@ export class LineStream implements ProcessReader {
   ready({ stdout, stderr, stdin_offset }: Ready): void {
     this.#running = true
     this.#received = this.#sent = this.#handedOver = this.#reported = stdout.offset
-    this.#options.seat.position = stdout.offset
+    this.#options.lease.position = stdout.offset
     this.#stderr = stderr.offset
     this.#stdin = stdin_offset
     this.#stream.confirm()
@@ -83,7 +83,7 @@ export class LineStream implements ProcessReader {
     }
     this.#received += piece.length
     if (!this.#lines.push(piece)) {
-      this.#options.seat.position = this.#received
+      this.#options.lease.position = this.#received
       return this.#options.failed(
         new BoxofficeError('PAYLOAD_TOO_LARGE', `stdout: a line is longer than ${PROCESS_LIMITS.lineBytes} bytes; it is left out`),
       )
@@ -113,8 +113,8 @@ export class LineStream implements ProcessReader {
 
   /** How much of stdin the process has; undefined when it has ended. */
   async stdinOffset(): Promise<number | undefined> {
-    const { sandbox, seat } = this.#options
-    const { offset } = await sandbox.link.call('stdin_offset', { id: seat.run }).catch(() => ({ offset: undefined }))
+    const { sandbox, lease } = this.#options
+    const { offset } = await sandbox.link.call('stdin_offset', { id: lease.run }).catch(() => ({ offset: undefined }))
     return typeof offset === 'number' ? offset : undefined
   }
 
@@ -140,7 +140,7 @@ export class LineStream implements ProcessReader {
     clearTimeout(this.#flush)
     this.#stream.flush()
     const written = this.#running ? this.#written() : Promise.resolve()
-    this.#options.seat.leave({ written, lost })
+    this.#options.lease.leave({ written, lost })
     void written.then(() => this.#stream.leave())
   }
 
@@ -154,7 +154,7 @@ export class LineStream implements ProcessReader {
   }
 
   #send(line: Buffer, bytes: number): void {
-    const { ws, sandbox, seat } = this.#options
+    const { ws, sandbox, lease } = this.#options
     sandbox.activity.touch()
     if (this.#sent === this.#handedOver) this.#progressAt = performance.now()
     this.#sent += bytes
@@ -162,7 +162,7 @@ export class LineStream implements ProcessReader {
     ws.send(line, { binary: false }, (error) => {
       if (error) return
       this.#handedOver = end
-      seat.position = end
+      lease.position = end
       this.#progressAt = performance.now()
       if (!this.#options.reports) this.#acknowledge(end)
     })

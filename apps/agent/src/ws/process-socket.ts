@@ -1,8 +1,7 @@
 import { BoxofficeError, CLOSE, fromUnknown, LinesClientFrame, type SessionTokenClaims, TIMES } from '@boxoffice/protocol'
 import type { WebSocket } from 'ws'
 import { type Authenticator, isPlainExpiry } from '../auth/auth.ts'
-import type { LineHolder } from '../processes/managed-entry.ts'
-import type { Seat } from '../processes/managed-seat.ts'
+import type { AttachLease, LeaseHolder } from '../sandbox/managed-processes.ts'
 import type { Sandbox } from '../sandbox/sandbox.ts'
 import { LineStream } from './line-stream.ts'
 import { Messages } from './messages.ts'
@@ -12,7 +11,7 @@ export type ProcessSocketOptions = {
   ws: WebSocket
   /** Binary messages are control frames (`boxoffice.v1.lines`). */
   control: boolean
-  seat: Seat
+  lease: AttachLease
   /** Where its stdout begins for this client, and what is lost before that. */
   from: number | 'end'
   gap: { from: number; to: number } | undefined
@@ -29,7 +28,7 @@ const MAX_REASON_BYTES = 120
 const DROPPED = 1006
 
 /** The socket of one managed process (packages/protocol/src/processes.ts): its lines, its token's time, and its ends. */
-export class ProcessSocket implements LineHolder {
+export class ProcessSocket implements LeaseHolder {
   readonly #options: ProcessSocketOptions
   readonly #ws: WebSocket
   readonly #aborter = new AbortController()
@@ -47,9 +46,9 @@ export class ProcessSocket implements LineHolder {
     this.#options = options
     this.#ws = options.ws
     this.#claims = options.claims
-    const { sandbox, seat, from } = options
+    const { sandbox, lease, from } = options
     this.#lines = new LineStream({
-      ...{ ws: options.ws, sandbox, seat, from, reports: options.control },
+      ...{ ws: options.ws, sandbox, lease, from, reports: options.control },
       ready: (stdout, stdin) => this.#ready(stdout, stdin),
       exited: () => this.close(CLOSE.done),
       failed: (error) => this.fail(error),
@@ -107,13 +106,13 @@ export class ProcessSocket implements LineHolder {
   }
 
   #ready(stdout: number, stdin: number): void {
-    const { seat, from } = this.#options
+    const { lease, from } = this.#options
     // What a process that was not held up has overwritten since it was asked.
     const gap = from !== 'end' && stdout > from ? { from: this.#options.gap?.from ?? from, to: stdout } : this.#options.gap
     this.#control({
       type: 'ready',
-      process_id: seat.processId,
-      run: seat.run,
+      process_id: lease.processId,
+      run: lease.run,
       stdout: { offset: stdout, ...(gap === undefined ? {} : { gap }) },
       stdin: { offset: stdin },
     })

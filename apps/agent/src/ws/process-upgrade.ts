@@ -1,9 +1,7 @@
 import { PROCESS_LIMITS, SUBPROTOCOL_LINES, SUBPROTOCOL_MCP } from '@boxoffice/protocol'
 import { WebSocketServer } from 'ws'
 import { Query } from '../http/query.ts'
-import type { LineHolder } from '../processes/managed-entry.ts'
-import { managedProcesses } from '../processes/managed-processes.ts'
-import type { Seat } from '../processes/managed-seat.ts'
+import type { AttachLease, LeaseHolder } from '../sandbox/managed-processes.ts'
 import type { Sandbox } from '../sandbox/sandbox.ts'
 import { type LineStart, nextStart, startAt } from './line-start.ts'
 
@@ -23,28 +21,28 @@ export const lineServer = (): WebSocketServer =>
     handleProtocols: (offered) => [SUBPROTOCOL_LINES, SUBPROTOCOL_MCP].find((name) => offered.has(name)) ?? false,
   })
 
-/** What is settled before the upgrade: the seat, and where on stdout its client begins. */
-export type Seated = LineStart & { seat: Seat }
+/** What is settled before the upgrade: the lease, and where on stdout its client begins. */
+export type Leased = LineStart & { lease: AttachLease }
 
-/** Takes the process's one seat, or throws why not [2-64, 2-66]. */
-export const seatAt = async (sandbox: Sandbox, processId: string, search: string, holder: LineHolder): Promise<Seated> => {
+/** Takes the process's one lease, or throws why not [2-64, 2-66]. */
+export const leaseOf = async (sandbox: Sandbox, processId: string, search: string, holder: LeaseHolder): Promise<Leased> => {
   const query = new Query(search)
   const takeover = query.flag('takeover', false)
   const asked = query.integer('stdout_offset', { min: 0, max: Number.MAX_SAFE_INTEGER, fallback: -1 })
-  const processes = managedProcesses(sandbox)
+  const { processes } = sandbox
   const options = { takeover, run: query.get('run'), resumes: asked !== -1 }
   if (options.resumes) {
-    // Before the seat is taken: who sits there is not sent away for a client that is refused.
-    const run = processes.mayTake(processId, options)
+    // Before the lease is taken: the present holder is not sent away for a client that is refused.
+    const run = processes.attachable(processId, options)
     const start = await startAt(sandbox, run, asked)
-    return { seat: processes.sit(processId, holder, { ...options, run }), ...start }
+    return { lease: processes.attach(processId, holder, { ...options, run }), ...start }
   }
-  const seat = processes.sit(processId, holder, options)
+  const lease = processes.attach(processId, holder, options)
   try {
-    return { seat, ...(await nextStart(sandbox, seat.run, seat.position)) }
+    return { lease, ...(await nextStart(sandbox, lease.run, lease.position)) }
   } catch (error) {
     // Its client may be back in a moment, and must find its place.
-    seat.leave({ written: seat.before, lost: true })
+    lease.leave({ written: lease.before, lost: true })
     throw error
   }
 }

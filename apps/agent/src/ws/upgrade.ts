@@ -33,7 +33,7 @@ import { createAttachments } from './attachments.ts'
 import { ClientSocket } from './client-socket.ts'
 import type { SocketKind } from './frames.ts'
 import { ProcessSocket } from './process-socket.ts'
-import { lineServer, processIn, seatAt } from './process-upgrade.ts'
+import { leaseOf, lineServer, processIn } from './process-upgrade.ts'
 
 export type SocketServerOptions = {
   auth: Authenticator
@@ -127,16 +127,16 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
         else client.takenOver()
       },
     }
-    const seated = await seatAt(sandbox, processId, target.query, holder)
-    if (socket.destroyed) return seated.seat.leave({ written: seated.seat.before, lost: true })
+    const leased = await leaseOf(sandbox, processId, target.query, holder)
+    if (socket.destroyed) return leased.lease.leave({ written: leased.lease.before, lost: true })
     opened()
-    const { seat, from, gap } = seated
+    const { lease, from, gap } = leased
     lines.handleUpgrade(request, socket, head, (ws) => {
       metrics.sockets.labels('process').inc()
       const opening = new ProcessSocket({
         ws,
         control: ws.protocol === SUBPROTOCOL_LINES,
-        seat,
+        lease,
         from,
         gap,
         sandbox,
@@ -149,7 +149,7 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
       clients.add(opening, ws)
     })
     // Its handshake was not one of a WebSocket, and has been refused.
-    if (client === undefined) seat.leave({ written: seat.before, lost: true })
+    if (client === undefined) lease.leave({ written: lease.before, lost: true })
   }
 
   const open = async (request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> => {

@@ -6,6 +6,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type JournalFact, newSandboxId, newSessionId, Profile } from '@boxoffice/protocol'
 import pino from 'pino'
+import { createTracker } from '../../src/exec/tracker.ts'
+import { createManagedProcesses } from '../../src/processes/managed-processes.ts'
+import type { ProcessTracker } from '../../src/sandbox/process-tracker.ts'
 import type { Activity, Sandbox } from '../../src/sandbox/sandbox.ts'
 import { AwakeLinks } from '../../src/supervisor/awake-links.ts'
 import type { SupervisorLink } from '../../src/supervisor/link.ts'
@@ -43,7 +46,9 @@ export class TestSandbox implements Sandbox {
   /** What was told of it. */
   readonly facts: JournalFact[] = []
   secretHash: string | undefined
+  #tracker: ProcessTracker | undefined
   readonly #listeners = new Set<(end: End) => void>()
+  readonly processes = createManagedProcesses(this)
   readonly #process: ChildProcess
   readonly #exited: Promise<unknown>
 
@@ -96,6 +101,16 @@ export class TestSandbox implements Sandbox {
     return (await readdir(this.workspacePath)).filter((name) => name.startsWith('.boxoffice-upload-'))
   }
 
+  get tracker(): ProcessTracker {
+    this.#tracker ??= createTracker(this, this.link, { adopted: false })
+    return this.#tracker
+  }
+
+  /** Takes the processes for those of an earlier run of the agent. */
+  adoptProcesses(): void {
+    this.#tracker = createTracker(this, this.link, { adopted: true })
+  }
+
   get supervisorPid(): number {
     return this.#process.pid as number
   }
@@ -123,6 +138,7 @@ export class TestSandbox implements Sandbox {
     await this.link.close()
     const { secretHash } = this
     this.link = await openLink(this.directory, { onSecret: () => {}, supervisorPath: SUPERVISOR, ...(secretHash && { secretHash }) })
+    this.#tracker = undefined
     await this.link.whenConnected(AbortSignal.timeout(60_000))
   }
 

@@ -3,7 +3,6 @@ import { once } from 'node:events'
 import { setTimeout as delay } from 'node:timers/promises'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { WebSocket } from 'ws'
-import { adoptProcesses } from '../../../src/exec/tracker.ts'
 import { TestDataplane } from '../../support/dataplane.ts'
 
 let plane: TestDataplane
@@ -107,7 +106,7 @@ describe('how processes end', () => {
     await until(() => exits().length === 2)
     await plane.sandbox.relink()
     plane.sandbox.facts.length = 0
-    adoptProcesses(plane.sandbox)
+    plane.sandbox.adoptProcesses()
     await until(() => exits().length === 3)
     expect(
       exits()

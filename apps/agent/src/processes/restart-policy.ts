@@ -1,11 +1,11 @@
-import type { ManagedFile } from './managed-file.ts'
+import type { ManagedRecord } from './managed-record.ts'
 
 const FIRST_WAIT_MS = 500
 const LONGEST_WAIT_MS = 30_000
 /** A run of this length was a good one, and the next wait is short again. */
 const GOOD_RUN_MS = 60_000
 
-export type Ended = Pick<ManagedFile, 'restart' | 'max_restarts' | 'restarts' | 'short_runs' | 'stopped' | 'exit'>
+export type Ended = Pick<ManagedRecord, 'restart' | 'max_restarts' | 'restarts' | 'short_runs' | 'stopped' | 'exit'>
 
 /**
  * Whether a process that has ended is started again, and after how long. One that could not be spawned is not: nothing changes that

@@ -8,7 +8,7 @@ import { Exit } from '../supervisor/payloads.ts'
  * What the agent keeps of a managed process, so that it can tell of it and start it again after a restart of its own. The
  * supervisor knows the process; it has no room for the environment, which a restart needs. Mode 0600, in the agent's directory.
  */
-export const ManagedFile = z.object({
+export const ManagedRecord = z.object({
   process_id: z.string(),
   command: z.string(),
   args: z.array(z.string()),
@@ -27,22 +27,22 @@ export const ManagedFile = z.object({
   exited_at: z.string().nullable(),
   exit: Exit.nullable(),
 })
-export type ManagedFile = z.infer<typeof ManagedFile>
+export type ManagedRecord = z.infer<typeof ManagedRecord>
 
 const directoryOf = (sandbox: string): string => join(sandbox, 'processes')
 
-export const saveManaged = (sandbox: string, file: ManagedFile): void => {
+export const saveRecord = (sandbox: string, file: ManagedRecord): void => {
   mkdirSync(directoryOf(sandbox), { recursive: true, mode: 0o700 })
   const path = join(directoryOf(sandbox), `${file.process_id}.json`)
   writeFileSync(`${path}.new`, JSON.stringify(file), { mode: 0o600 })
   renameSync(`${path}.new`, path)
 }
 
-export const removeManaged = (sandbox: string, processId: string): void =>
+export const removeRecord = (sandbox: string, processId: string): void =>
   rmSync(join(directoryOf(sandbox), `${processId}.json`), { force: true })
 
 /** Those of an earlier run of the agent; one that cannot be read is as good as none. */
-export const loadManaged = (sandbox: string): ManagedFile[] => {
+export const loadRecords = (sandbox: string): ManagedRecord[] => {
   let names: string[]
   try {
     names = readdirSync(directoryOf(sandbox))
@@ -53,7 +53,7 @@ export const loadManaged = (sandbox: string): ManagedFile[] => {
     .filter((name) => name.endsWith('.json'))
     .flatMap((name) => {
       try {
-        return [ManagedFile.parse(JSON.parse(readFileSync(join(directoryOf(sandbox), name), 'utf8')))]
+        return [ManagedRecord.parse(JSON.parse(readFileSync(join(directoryOf(sandbox), name), 'utf8')))]
       } catch {
         return []
       }

@@ -3,15 +3,16 @@ import { managedStart } from '../exec/start.ts'
 import type { Sandbox } from '../sandbox/sandbox.ts'
 import type { ManagedEntry } from './managed-entry.ts'
 
-/** Starts the run that the entry's file names, and leaves it to itself. Rejects when the sandbox does not start it. */
+/** Starts the run that the entry's record names, and leaves it to itself. Rejects when the sandbox does not start it. */
 export const spawnRun = async (sandbox: Sandbox, entry: ManagedEntry, signal: AbortSignal): Promise<void> => {
   const { promise, resolve, reject } = Promise.withResolvers<void>()
   const stream = new ProcessStream(
     sandbox,
-    { type: 'start', payload: managedStart(sandbox, entry.file) },
+    { type: 'start', payload: managedStart(sandbox, entry.record) },
     {
       ready: () => {
-        if (entry.state === 'starting') entry.state = 'running'
+        // Its end may have been told before.
+        if (entry.state.name === 'starting') entry.apply({ type: 'started' })
         stream.leave()
         resolve()
       },
@@ -26,7 +27,7 @@ export const spawnRun = async (sandbox: Sandbox, entry: ManagedEntry, signal: Ab
 }
 
 /** Ends the stdin of a run that is about to be killed, by a reader of its own, because only readers can. */
-export const closeStdin = async (sandbox: Sandbox, { file: { run }, over }: ManagedEntry): Promise<void> => {
+export const closeStdin = async (sandbox: Sandbox, { record: { run }, over }: ManagedEntry): Promise<void> => {
   const { promise, resolve } = Promise.withResolvers<void>()
   const read = [0, 0, 0]
   const stream = new ProcessStream(
