@@ -40,10 +40,10 @@ import { createRelay } from './relay/relay.ts'
 import { Acquisition } from './sessions/acquisition.ts'
 import { SessionEffects } from './sessions/effects.ts'
 import { Grants } from './sessions/grants.ts'
-import { SessionLedger } from './sessions/ledger.ts'
 import { Members } from './sessions/members.ts'
 import { Provisioner } from './sessions/provisioner.ts'
 import { SessionService } from './sessions/service.ts'
+import { SessionWriter } from './sessions/session-writer.ts'
 import { TenantUsage } from './sessions/tenant-usage.ts'
 import { Threads } from './sessions/threads.ts'
 import { openSqliteStore } from './store/sqlite/sqlite-store.ts'
@@ -73,7 +73,7 @@ import { Credentials } from './tokens/credentials.ts'
 import { TokenIssuer } from './tokens/issuer.ts'
 import { SigningKeys } from './tokens/keys.ts'
 import { sessionTokenVerifier } from './tokens/verifier.ts'
-import { LastLook } from './upkeep/idle-check.ts'
+import { IdleCheck } from './upkeep/idle-check.ts'
 import { Reaper } from './upkeep/reaper.ts'
 import { replayReleases, replayRevocations } from './upkeep/replay-held.ts'
 import { resumeEndings } from './upkeep/resume-endings.ts'
@@ -187,9 +187,9 @@ async function run(
   const placement = new Placement(store, settings.agentTimeout * 1000, silence)
   const effects = new SessionEffects({ store, client, log, tokenTtlSeconds: settings.tokenTtl })
   parts.defer(() => effects.close())
-  const ledger = new SessionLedger(store, effects, now)
-  effects.onCannotSuspend = (session) => ledger.change(session, { type: 'suspend_refused' })
-  const provisioner = new Provisioner({ store, ledger, effects, placement, client, log, now, brokerId })
+  const writer = new SessionWriter(store, effects, now)
+  effects.onCannotSuspend = (session) => writer.change(session, { type: 'suspend_refused' })
+  const provisioner = new Provisioner({ store, writer, effects, placement, client, log, now, brokerId })
   // On a full disk it stays, and is forgotten at the next start, or when it has been silent for long enough.
   parts.defer(() => store.brokers.forget(brokerId).catch((thrown: unknown) => log.warn({ err: thrown }, 'the broker leaves its row')))
   parts.defer(() => provisioner.close(PROVISIONING_DRAIN_MS))
@@ -198,16 +198,16 @@ async function run(
   const authorizer = authorizerOf(settings, outbound, now, monotonic)
   const grants = new Grants({ store, effects, profiles, tokenTtlSeconds: settings.tokenTtl, now })
   const acquisition = new Acquisition({
-    ...{ store, ledger, effects, grants, provisioner, placement, authorizer, profiles, brokerId, now },
+    ...{ store, writer, effects, grants, provisioner, placement, authorizer, profiles, brokerId, now },
     maxSessions: settings.maxSessions,
     limit: new PrincipalLimit('create', { principal: rates.createPerPrincipal, tenant: rates.createPerTenant }, monotonic),
   })
-  const members = new Members({ store, ledger, authorizer, withdraw: (session, principal) => grants.withdraw(session, principal), now })
-  const threads = new Threads({ store, ledger, authorizer, cancel: (id) => acquisition.cancel(id), now })
-  const sessions = new SessionService({ store, ledger, acquisition, authorizer, grants, members, issuer, now })
+  const members = new Members({ store, writer, authorizer, withdraw: (session, principal) => grants.withdraw(session, principal), now })
+  const threads = new Threads({ store, writer, authorizer, cancel: (id) => acquisition.cancel(id), now })
+  const sessions = new SessionService({ store, writer, acquisition, authorizer, grants, members, issuer, now })
   const principals = new Principals(store.keys, settings.apiKey, oidcOf(settings, outbound, keys, { now, monotonic }))
   const metrics = new Metrics(store)
-  const inventory = new Inventory({ store, ledger, effects, log, now })
+  const inventory = new Inventory({ store, writer, effects, log, now })
   const enrollment = new Enrollment(enrollToken, store.enrollTokens, now)
   const proofs = new AgentProofs({ challenges: store.challenges, issuer: () => issuer.issuer, now })
   const presence = new InstallPresence({ client, silence, silentAfterMs: settings.agentTimeout * 1000 })
@@ -219,9 +219,9 @@ async function run(
     heartbeatSeconds: settings.agentHeartbeat,
   })
   const reaper = new Reaper({
-    ...{ store, ledger, provisioner, keys, brokerId, log, now, monotonic },
+    ...{ store, writer, provisioner, keys, brokerId, log, now, monotonic },
     lostAgents: new LostAgents({ store, inventory, lostAfterMs: settings.agentLostAfter * 1000, silence }),
-    lastLook: new LastLook({ client, inventory, placement, log, now }),
+    idleCheck: new IdleCheck({ client, inventory, placement, log, now }),
     keyRotationMs: settings.keyRotation * 1000,
     intervalMs: settings.reaperIntervalMs,
     brokerTimeoutMs: settings.brokerTimeout * 1000,
@@ -321,7 +321,7 @@ async function run(
   issuer.issuer = await store.brokers.issuer(url, !settings.sharedDataDir || settings.publicUrl !== undefined)
   if (url.startsWith('http:') && !isLoopback(new URL(url).hostname))
     log.warn({ public_url: url }, 'the public URL is not https: credentials cross the network in the clear unless a TLS proxy is in front')
-  await replayReleases({ store, ledger, now })
+  await replayReleases({ store, writer, now })
   await resumeEndings({ store, effects, log, now })
   reaper.start()
   parts.defer(() => reaper.stop())

@@ -4,10 +4,10 @@ import { isLive, isPlaced, type PlacedSession, type Session } from '../domain/se
 import { sessionEntry } from '../domain/session-entry.ts'
 import type { Log } from '../host/log.ts'
 import type { SessionEffects } from '../sessions/effects.ts'
-import type { ChangeOptions, SessionLedger } from '../sessions/ledger.ts'
+import type { ChangeOptions, SessionWriter } from '../sessions/session-writer.ts'
 import type { AgentRecord, Store } from '../store/store.ts'
 
-export type InventoryOptions = { store: Store; ledger: SessionLedger; effects: SessionEffects; log: Log; now: () => number }
+export type InventoryOptions = { store: Store; writer: SessionWriter; effects: SessionEffects; log: Log; now: () => number }
 
 type Decisions = AgentInstructions['decisions']
 
@@ -77,11 +77,11 @@ export class Inventory {
     // Whoever was faster, by a release or by the same finding, has said how it ended.
     const audit = (after: Session, before: Session) =>
       after === before ? [] : [sessionEntry('sandbox.session.fail', systemOrigin(session.tenant), after, fields)]
-    await this.#options.ledger.change(session, { type: 'sandbox_lost', reason, gone }, { audit, ...(stillHolds && { stillHolds }) })
+    await this.#options.writer.change(session, { type: 'sandbox_lost', reason, gone }, { audit, ...(stillHolds && { stillHolds }) })
   }
 
   async #activity(session: PlacedSession, { activity, state }: SandboxReport): Promise<void> {
-    const { ledger, effects, now } = this.#options
+    const { writer, effects, now } = this.#options
     const at = Math.round(now() - activity.idle_ms)
     const busy = activity.running > 0 || activity.attached > 0
     if (session.state === 'suspended') {
@@ -90,11 +90,11 @@ export class Inventory {
       if (!used && state === 'running' && now() - session.suspendedAt > YOUNG_MS)
         effects.perform(session, { type: 'suspend', mode: session.mode })
       if (!used) return
-      await ledger.change(session, { type: 'activity', at, busy })
+      await writer.change(session, { type: 'activity', at, busy })
     } else {
       const moved =
         busy !== session.busy || at > session.lastActivityAt + ACTIVITY_STEP_MS || (busy && now() - session.lastActivityAt > BUSY_STEP_MS)
-      if (moved) await ledger.change(session, { type: 'activity', at, busy })
+      if (moved) await writer.change(session, { type: 'activity', at, busy })
     }
     // It was suspended after it was used, or by a call that came later than the one of another broker that woke it.
     if (state === 'frozen' || state === 'stopped') effects.perform(session, { type: 'resume' })

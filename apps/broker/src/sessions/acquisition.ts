@@ -24,14 +24,14 @@ import type { CreateOutcome, IdempotencyRecord, Store } from '../store/store.ts'
 import type { SessionEffects } from './effects.ts'
 import type { Grants } from './grants.ts'
 import { findRepeat, keyOfEndedSession, type Repeatable, recordOf } from './idempotency.ts'
-import type { SessionLedger } from './ledger.ts'
 import { mismatch, placementMismatches, profileMismatches } from './mismatch.ts'
 import type { NegotiateRequest } from './negotiate-request.ts'
 import { type Provisioner, provisionError } from './provisioner.ts'
+import type { SessionWriter } from './session-writer.ts'
 
 export type AcquisitionOptions = {
   store: Store
-  ledger: SessionLedger
+  writer: SessionWriter
   effects: SessionEffects
   grants: Grants
   provisioner: Provisioner
@@ -172,9 +172,9 @@ export class Acquisition {
   }
 
   async #live(principal: Principal, request: NegotiateRequest): Promise<LiveSession | undefined> {
-    const { store, ledger } = this.#options
+    const { store, writer } = this.#options
     const found = await store.sessions.live(principal.tenant, request.scope)
-    if (found === undefined || isLive(await ledger.current(found))) return found
+    if (found === undefined || isLive(await writer.current(found))) return found
     return store.sessions.live(principal.tenant, request.scope)
   }
 

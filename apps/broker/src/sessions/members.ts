@@ -5,11 +5,11 @@ import { noSession, notTheOwner, requirePlaced } from '../domain/refusals.ts'
 import { threadOf } from '../domain/scope.ts'
 import { isLive, type LiveSession } from '../domain/session.ts'
 import type { Store } from '../store/store.ts'
-import type { SessionLedger } from './ledger.ts'
+import type { SessionWriter } from './session-writer.ts'
 
 export type MembersOptions = {
   store: Store
-  ledger: SessionLedger
+  writer: SessionWriter
   authorizer: Authorizer
   /** What the principal holds opens nothing any more, also tokens that are in date [C-57]. */
   withdraw: (session: LiveSession, principalId: string) => Promise<void>
@@ -28,11 +28,11 @@ export class Members {
 
   /** Replaces the members of a session's scope; for the session by its id. */
   async put(principal: Principal, sessionId: string, names: readonly string[], origin: Origin): Promise<Membership> {
-    const { store, ledger } = this.#options
+    const { store, writer } = this.#options
     const found = await store.sessions.byId(sessionId)
     if (found === undefined || found.tenant !== principal.tenant) throw noSession()
     await this.#requireOwner(principal, found)
-    const session = await ledger.current(found)
+    const session = await writer.current(found)
     return this.set(principal, isLive(session) ? session : requirePlaced(session), names, origin)
   }
 

@@ -17,11 +17,11 @@ import { sessionEntry } from '../domain/session-entry.ts'
 import type { Log } from '../host/log.ts'
 import type { AgentRecord, Store } from '../store/store.ts'
 import type { SessionEffects } from './effects.ts'
-import type { Change, SessionLedger } from './ledger.ts'
+import type { Change, SessionWriter } from './session-writer.ts'
 
 export type ProvisionerOptions = {
   store: Store
-  ledger: SessionLedger
+  writer: SessionWriter
   effects: SessionEffects
   placement: Placement
   client: AgentClient
@@ -96,13 +96,13 @@ export class Provisioner {
 
   /** Rows whose broker is gone are adopted under a new fencing number [C-24, 4-94]; ours that nobody works on, too. */
   async takeOver(alive: ReadonlySet<string>): Promise<void> {
-    const { store, ledger, brokerId, now } = this.#options
+    const { store, writer, brokerId, now } = this.#options
     for (const session of await store.sessions.provisioning()) {
       const ours = session.brokerId === brokerId
       if (ours ? this.#isOurs(session.id) : alive.has(session.brokerId)) continue
       // Out of time: it ends with the tick that it is due.
       if (now() >= session.provisionDeadline) continue
-      const change = await ledger.change(
+      const change = await writer.change(
         session,
         { type: 'taken_over', fence: session.fence, brokerId, agentId: session.agentId },
         { audit: () => [sessionEntry('sandbox.session.takeover', systemOrigin(session.tenant), session, { ts: now() })] },
@@ -120,13 +120,13 @@ export class Provisioner {
    * of several at once the agent makes each after the other. Undefined when the session has ended in the meantime.
    */
   async remake(session: PlacedSession, mounts: MountSet): Promise<PlacedSession | undefined> {
-    const { store, client, ledger, log, now } = this.#options
+    const { store, client, writer, log, now } = this.#options
     const agent = await store.agents.byId(session.agentId)
     if (agent === undefined) throw new AgentUnreachable(session.agentId)
     const within = AbortSignal.timeout(session.profile.provision_timeout_seconds * 1000)
     const { generation } = await client.create(agent, session.id, requestFor({ ...session, mounts }), within)
     log.info({ session_id: session.id, sandbox_id: session.sandboxId, generation }, 'a sandbox was made anew, with other mounts')
-    const change = await ledger.change(
+    const change = await writer.change(
       session,
       { type: 'remade', generation, mounts },
       { audit: (after) => [{ ...entryOf(after, now()), event: 'sandbox.session.remake' }] },
@@ -173,7 +173,7 @@ export class Provisioner {
   }
 
   async #make(session: ProvisioningSession, cancelled: AbortSignal): Promise<Provisioned> {
-    const { store, client, ledger, now } = this.#options
+    const { store, client, writer, now } = this.#options
     const { fence } = session
     const agent = await this.#agent(session, cancelled)
     const workspaceId = workspaceIdOf(session.tenant, session.scope)
@@ -194,7 +194,7 @@ export class Provisioner {
       isolation: record.isolation,
       generation: record.generation,
     }
-    const change = await ledger.change(session, { type: 'created', fence, placed }, { audit: (after) => [entryOf(after, now())] })
+    const change = await writer.change(session, { type: 'created', fence, placed }, { audit: (after) => [entryOf(after, now())] })
     // Too late: the session has ended, or another broker made it elsewhere. The same sandbox under another fence stays.
     if (change.refused !== undefined && !(isPlaced(change.session) && change.session.sandboxId === record.sandbox_id)) {
       if (change.session.state !== 'provisioning') await client.destroy(agent, record.sandbox_id, false)
@@ -203,10 +203,10 @@ export class Provisioner {
   }
 
   async #failed(session: ProvisioningSession, error: BoxofficeError): Promise<Provisioned> {
-    const { ledger, effects, log, now } = this.#options
+    const { writer, effects, log, now } = this.#options
     const { fence } = session
     log.warn({ session_id: session.id, err: error }, 'a sandbox could not be made')
-    const change = await ledger.change(
+    const change = await writer.change(
       session,
       {
         type: 'create_failed',
@@ -224,11 +224,11 @@ export class Provisioner {
 
   /** Gives the row to another agent, under a new fencing number; what the first one may have made is not kept there. */
   async #move(session: ProvisioningSession, except: ReadonlySet<string>): Promise<ProvisioningSession | undefined> {
-    const { placement, ledger, brokerId } = this.#options
+    const { placement, writer, brokerId } = this.#options
     const { providerPreference: provider, relay, needsImage } = session
     let taken: Promise<Change> | undefined
     const take = ({ id: agentId }: AgentRecord): Promise<Change> => {
-      taken = ledger.change(session, { type: 'taken_over', fence: session.fence, brokerId, agentId })
+      taken = writer.change(session, { type: 'taken_over', fence: session.fence, brokerId, agentId })
       return taken
     }
     await placement.place({ except, provider, relay, needsImage }, take).catch(() => {})

@@ -14,9 +14,9 @@ import type { AgentRecord, SessionFilter, Store } from '../store/store.ts'
 import type { IssuedToken, TokenIssuer } from '../tokens/issuer.ts'
 import type { Acquisition } from './acquisition.ts'
 import type { Grants, Issuance } from './grants.ts'
-import type { Change, SessionLedger } from './ledger.ts'
 import type { Members } from './members.ts'
 import type { NegotiateRequest } from './negotiate-request.ts'
+import type { Change, SessionWriter } from './session-writer.ts'
 
 /** A session that the caller may use, where its dataplane is, and a fresh token for it. */
 export type Grant = {
@@ -41,7 +41,7 @@ type Renewal = RefreshOptions & { principal: Principal; decision: Decision; even
 
 export type SessionServiceOptions = {
   store: Store
-  ledger: SessionLedger
+  writer: SessionWriter
   acquisition: Acquisition
   authorizer: Authorizer
   grants: Grants
@@ -63,7 +63,7 @@ export class SessionService {
 
   /** The scope's session, made if the mode says so, with a fresh token [4-04, 4-05, 4-72]. */
   async negotiate(principal: Principal, request: NegotiateRequest, origin: Origin): Promise<Grant> {
-    const { ledger, acquisition, grants, members } = this.#options
+    const { writer, acquisition, grants, members } = this.#options
     const actor = resolveActor(principal, request.actor).id
     const by = { ...origin, actor }
     const { session, decision, isNew, warnings, replayed, repeat } = await acquisition.resolve(principal, request, by)
@@ -71,7 +71,7 @@ export class SessionService {
     if (request.relay !== null) requireMode(request.relay, await agentOf(this.#options.store.agents, session))
     const issuance = await grants.negotiate(session, { principal, actor, decision }, request.wanted, isNew)
     const { token, agent, change } = await this.#issue(session, issuance, (sign) =>
-      ledger.change(
+      writer.change(
         session,
         { type: 'touched' },
         {
@@ -125,9 +125,9 @@ export class SessionService {
 
   /** Moves the lease; gives no token and wakes nothing [4-84]. */
   async heartbeat(principal: Principal, id: string): Promise<PlacedSession> {
-    const { ledger, now } = this.#options
+    const { writer, now } = this.#options
     const { session } = await this.#load(principal, id)
-    const change = await ledger.change(
+    const change = await writer.change(
       requirePlaced(session),
       { type: 'heartbeat' },
       { refusable: true, events: (before, after) => heartbeatEvent(before, after, now()) },
@@ -142,11 +142,11 @@ export class SessionService {
 
   /** Ends the session for everyone on the scope [C-54]; what it made is torn down in the background [C-25]. */
   async release(principal: Principal, id: string, { keepWorkspace }: { keepWorkspace: boolean }, origin: Origin): Promise<void> {
-    const { ledger, acquisition } = this.#options
+    const { writer, acquisition } = this.#options
     const { session, decision } = await this.#load(principal, id, { mode: 'release' })
     if (!mayRelease(principal, decision.access))
       throw new BoxofficeError('FORBIDDEN', 'releasing a session takes its owner or a key with the right "release"')
-    const change = await ledger.change(
+    const change = await writer.change(
       session,
       { type: 'released', keepWorkspace },
       { audit: (after) => [this.#entry('sandbox.session.release', origin, after, null)] },
@@ -170,7 +170,7 @@ export class SessionService {
     id: string,
     { mode = 'use', released = false }: { mode?: AccessMode; released?: boolean } = {},
   ): Promise<{ session: Session; decision: Decision }> {
-    const { store, authorizer, ledger, now } = this.#options
+    const { store, authorizer, writer, now } = this.#options
     const found = await store.sessions.byId(id)
     if (found === undefined || found.tenant !== principal.tenant) throw noSession()
     const decision = await authorizer.access(principal, found.scope, await store.scopes.ownership(found.tenant, found.scope), mode)
@@ -178,7 +178,7 @@ export class SessionService {
     if (decision.access === 'claimable' && !isLive(found)) throw noSession()
     if (decision.access === 'denied' || decision.access === 'claimable')
       throw new BoxofficeError('FORBIDDEN', 'the caller may not use this session')
-    const session = await ledger.current(found)
+    const session = await writer.current(found)
     const forgotten = !isLive(session) && now() >= session.endedAt + TOMBSTONE_MS
     if (forgotten || (!released && session.state === 'terminated' && session.reason === 'released')) throw noSession()
     return { session, decision }
@@ -186,7 +186,7 @@ export class SessionService {
 
   /** A token for whom the caller acts for, evaluated anew [C-57]. */
   async #renew(session: PlacedSession, { principal, decision, actor: claimed, asked, event, origin, movesLease }: Renewal) {
-    const { ledger, grants, store } = this.#options
+    const { writer, grants, store } = this.#options
     const actor = claimed?.id ?? (await grants.actorOf(session, principal))
     // Who acts for somebody else needs the right to it each time.
     resolveActor(principal, claimed ?? { type: principal.actorType, id: actor })
@@ -195,7 +195,7 @@ export class SessionService {
     const audit = (after: Session, token: IssuedToken | null) => [this.#entry(event, { ...origin, actor }, after, token)]
     const { token, agent, change } = await this.#issue(session, issuance, async (sign): Promise<Change> => {
       if (movesLease)
-        return ledger.change(
+        return writer.change(
           session,
           { type: 'heartbeat' },
           { refusable: true, grant: record, audit: (after) => audit(after, sign(after)) },

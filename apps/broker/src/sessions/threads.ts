@@ -7,11 +7,11 @@ import { threadScope } from '../domain/scope.ts'
 import type { LiveSession } from '../domain/session.ts'
 import { sessionEntry } from '../domain/session-entry.ts'
 import type { Store } from '../store/store.ts'
-import type { SessionLedger } from './ledger.ts'
+import type { SessionWriter } from './session-writer.ts'
 
 export type ThreadsOptions = {
   store: Store
-  ledger: SessionLedger
+  writer: SessionWriter
   authorizer: Authorizer
   /** Nobody waits any longer for a sandbox that is being made. */
   cancel: (sessionId: string) => void
@@ -47,9 +47,9 @@ export class Threads {
   }
 
   async #end(live: LiveSession, origin: Origin): Promise<void> {
-    const { ledger, cancel, now } = this.#options
+    const { writer, cancel, now } = this.#options
     const audit = () => [sessionEntry('sandbox.session.release', origin, live, { ts: now() })]
-    const { refused } = await ledger.change(live, { type: 'released', keepWorkspace: false }, { audit })
+    const { refused } = await writer.change(live, { type: 'released', keepWorkspace: false }, { audit })
     if (refused === undefined) cancel(live.id)
   }
 }

@@ -7,16 +7,16 @@ import type { Log } from '../host/log.ts'
 import type { Inventory } from '../registration/inventory.ts'
 import type { AgentRecord } from '../store/store.ts'
 
-export type LastLookOptions = { client: AgentClient; inventory: Inventory; placement: Placement; log: Log; now: () => number }
+export type IdleCheckOptions = { client: AgentClient; inventory: Inventory; placement: Placement; log: Log; now: () => number }
 
 /**
  * Asks the agent once more before a session is ended for being unused: its last report is as old as its heartbeat, and a job may
  * have begun since. No idle timer kills a running job [C-51].
  */
-export class LastLook {
-  readonly #options: LastLookOptions
+export class IdleCheck {
+  readonly #options: IdleCheckOptions
 
-  constructor(options: LastLookOptions) {
+  constructor(options: IdleCheckOptions) {
     this.#options = options
   }
 

@@ -3,19 +3,19 @@ import { isLive, type LiveSession, type Session, type SuspendMode } from '../dom
 import { sessionEntry } from '../domain/session-entry.ts'
 import type { Log } from '../host/log.ts'
 import type { LostAgents } from '../registration/lost-agents.ts'
-import type { SessionLedger } from '../sessions/ledger.ts'
 import type { Provisioner } from '../sessions/provisioner.ts'
 import { TOMBSTONE_MS } from '../sessions/service.ts'
+import type { SessionWriter } from '../sessions/session-writer.ts'
 import type { Store } from '../store/store.ts'
 import type { SigningKeys } from '../tokens/keys.ts'
-import type { LastLook } from './idle-check.ts'
+import type { IdleCheck } from './idle-check.ts'
 
 export type ReaperOptions = {
   store: Store
-  ledger: SessionLedger
+  writer: SessionWriter
   provisioner: Provisioner
   lostAgents: LostAgents
-  lastLook: LastLook
+  idleCheck: IdleCheck
   keys: SigningKeys
   keyRotationMs: number
   brokerId: string
@@ -85,12 +85,12 @@ export class Reaper {
   }
 
   async #tick(session: LiveSession): Promise<void> {
-    const { store, ledger, lastLook, now } = this.#options
+    const { store, writer, idleCheck, now } = this.#options
     const agent = await store.agents.byId(session.agentId)
     const suspend: readonly SuspendMode[] = agent?.provider.suspend ?? ['freeze', 'stop']
-    if (agent !== undefined && !(await lastLook.permits(session, { type: 'tick', suspend }, agent))) return
+    if (agent !== undefined && !(await idleCheck.permits(session, { type: 'tick', suspend }, agent))) return
     const audit = (after: Session) => (conditionOf(after) === conditionOf(session) ? [] : [entryOf(after, now())])
-    await ledger.change(session, { type: 'tick', suspend }, { audit, forgetIdempotency: session.state === 'provisioning' })
+    await writer.change(session, { type: 'tick', suspend }, { audit, forgetIdempotency: session.state === 'provisioning' })
   }
 }
 

@@ -5,7 +5,7 @@ import { isPlaced } from '../../src/domain/session.ts'
 import { createLog } from '../../src/host/log.ts'
 import { Inventory } from '../../src/registration/inventory.ts'
 import type { SessionEffects } from '../../src/sessions/effects.ts'
-import { SessionLedger } from '../../src/sessions/ledger.ts'
+import { SessionWriter } from '../../src/sessions/session-writer.ts'
 import { openSqliteStore } from '../../src/store/sqlite/sqlite-store.ts'
 import { type FakeAgent, type Kept, startFakeAgent } from '../support/fake-agent.ts'
 import { gate, type Refusal, startTestBroker, type TestBroker } from '../support/test-broker.ts'
@@ -140,7 +140,7 @@ describe('[4-95] a sandbox that dies outside', () => {
     const inventory = new Inventory({
       store,
       effects,
-      ledger: new SessionLedger(store, effects, Date.now),
+      writer: new SessionWriter(store, effects, Date.now),
       log: createLog('silent'),
       now: Date.now,
     })
@@ -203,7 +203,7 @@ describe('[4-95] a sandbox that dies outside', () => {
       at += 8000
       return at
     }
-    const inventory = new Inventory({ store, effects, ledger: new SessionLedger(store, effects, now), log: createLog('silent'), now })
+    const inventory = new Inventory({ store, effects, writer: new SessionWriter(store, effects, now), log: createLog('silent'), now })
     const agentRecord = await store.agents.byId(agent.id)
     if (agentRecord === undefined) return expect.fail('has no agent')
     const report = { session_id: told.session_id, sandbox_id: told.sandbox.id, generation: 1, profile_hash: '0'.repeat(16), reason: null }

@@ -4,7 +4,7 @@ import { createLog } from '../../src/host/log.ts'
 import { Inventory } from '../../src/registration/inventory.ts'
 import { LostAgents } from '../../src/registration/lost-agents.ts'
 import type { SessionEffects } from '../../src/sessions/effects.ts'
-import { SessionLedger } from '../../src/sessions/ledger.ts'
+import { SessionWriter } from '../../src/sessions/session-writer.ts'
 import { openSqliteStore } from '../../src/store/sqlite/sqlite-store.ts'
 import { type FakeAgent, startFakeAgent } from '../support/fake-agent.ts'
 import { startTestBroker, type TestBroker } from '../support/test-broker.ts'
@@ -58,8 +58,8 @@ test('[4-93] an agent that comes back while its sessions are being ended keeps t
   const sessions = [await broker.ensure('a'), await broker.ensure('b'), await broker.ensure('c')]
   await using store = await openSqliteStore(join(broker.dataDir, 'broker.db'))
   const effects = { perform: () => {} } as unknown as SessionEffects
-  const ledger = new SessionLedger(store, effects, Date.now)
-  const inventory = new Inventory({ store, effects, ledger, log: createLog('silent'), now: Date.now })
+  const writer = new SessionWriter(store, effects, Date.now)
+  const inventory = new Inventory({ store, effects, writer, log: createLog('silent'), now: Date.now })
   // The agent is heard by its record in the store, as with a report to another broker.
   const silence = { whileRunning: ({ lastSeenAt }: { lastSeenAt: number }) => Date.now() + 3600_000 - lastSeenAt }
   const ended: string[] = []

@@ -44,9 +44,9 @@ const counts = (db: Db) => ({
 
 /** Sessions of two tenants, at two agents, with some labels, of which some end and one moves to the other agent. */
 const mixed = async (): Promise<void> => {
-  const { ledger } = openCrowd(store)
+  const { writer } = openCrowd(store)
   const change = async (session: Session, event: SessionEvent): Promise<void> => {
-    const { refused } = await ledger.change(session, event)
+    const { refused } = await writer.change(session, event)
     if (refused !== undefined) throw new Error(refused)
   }
   const labels: Record<string, string>[] = [{}, { box: 'true' }, { box: 'true', team: 'a' }, { box: 'false' }]
@@ -76,7 +76,7 @@ test('the kept numbers of live sessions are those of the rows', async () => {
     for (const session of await store.sessions.list({
       ...{ tenant, principal: null, state: null, scopeType: null, scopeId: null, label: null, limit: 100, after: null },
     }))
-      if (isLive(session)) await openCrowd(store).ledger.change(session, { type: 'released', keepWorkspace: false })
+      if (isLive(session)) await openCrowd(store).writer.change(session, { type: 'released', keepWorkspace: false })
   expect(counts(db).kept).toEqual({ tenant: [], agent: [], label: [] })
   db.close()
 })
@@ -102,7 +102,7 @@ test('quotas count live sessions of the tenant and of the label', async () => {
   expect(await store.sessions.create(boxed(), quota)).toEqual({ outcome: 'quota', max: 1 })
   expect(await store.sessions.create(newSession(), { ...quota, labelQuota: null })).toEqual({ outcome: 'created' })
   expect(await store.sessions.create(newSession({ tenant: 'other' }), { ...quota, labelQuota: null })).toEqual({ outcome: 'created' })
-  await openCrowd(store).ledger.change(first, { type: 'released', keepWorkspace: false })
+  await openCrowd(store).writer.change(first, { type: 'released', keepWorkspace: false })
   expect(await store.sessions.create(boxed(), quota)).toEqual({ outcome: 'created' })
   expect(await store.sessions.create(newSession(), { ...quota, labelQuota: null })).toEqual({ outcome: 'created' })
   expect(await store.sessions.create(newSession(), { ...quota, labelQuota: null })).toEqual({ outcome: 'quota', max: 3 })

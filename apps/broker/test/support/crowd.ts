@@ -4,7 +4,7 @@ import type { ProvisioningSession, Session } from '../../src/domain/session.ts'
 import { createLog } from '../../src/host/log.ts'
 import { Inventory } from '../../src/registration/inventory.ts'
 import { SessionEffects } from '../../src/sessions/effects.ts'
-import { SessionLedger } from '../../src/sessions/ledger.ts'
+import { SessionWriter } from '../../src/sessions/session-writer.ts'
 import type { AgentRecord, Store } from '../../src/store/store.ts'
 
 export const TENANT = 'acme'
@@ -51,11 +51,11 @@ export function newSession(fields: Partial<ProvisioningSession> = {}): Provision
 export function openCrowd(store: Store) {
   const log = createLog('silent')
   const effects = new SessionEffects({ store, client: {} as never, log, tokenTtlSeconds: 600 })
-  const ledger = new SessionLedger(store, effects, Date.now)
+  const writer = new SessionWriter(store, effects, Date.now)
   const reports: SandboxReport[] = []
   return {
-    ledger,
-    inventory: new Inventory({ store, ledger, effects, log, now: Date.now }),
+    writer,
+    inventory: new Inventory({ store, writer, effects, log, now: Date.now }),
     /** One for each session that `add` has made, in their order. */
     reports,
     /** Makes an active session; with a label it counts against a quota, too. */
@@ -73,7 +73,7 @@ export function openCrowd(store: Store) {
         state: 'running',
         activity: { running: 0, attached: 0, idle_ms: 0 },
       } as SandboxReport)
-      return (await ledger.change(session, { type: 'created', fence: 1, placed })).session
+      return (await writer.change(session, { type: 'created', fence: 1, placed })).session
     },
     async grow(to: number): Promise<void> {
       while (reports.length < to) await Promise.all(Array.from({ length: Math.min(50, to - reports.length) }, () => this.add()))

@@ -25,7 +25,7 @@ const ROUNDS = 100
 const ANSWERS_WITHIN_MS = 10_000
 
 /** Loads, transitions, saves with compare-and-swap, performs effects: the only way a session changes. */
-export class SessionLedger {
+export class SessionWriter {
   readonly #store: Store
   readonly #effects: SessionEffects
   readonly #now: () => number
@@ -54,11 +54,11 @@ export class SessionLedger {
         if (entries.length > 0) await this.#store.audit.append(entries)
         return { session: before }
       }
-      const told = [...eventsOf(before, after, this.#now()), ...(events?.(before, after) ?? [])]
+      const allEvents = [...eventsOf(before, after, this.#now()), ...(events?.(before, after) ?? [])]
       // What the agent has still to tell comes before the last events.
       const waits = isPlaced(before) && step.effects.some(({ type }) => type === 'destroy')
       const eventsWaitUntil = waits ? this.#now() + ANSWERS_WITHIN_MS + before.profile.end_grace_seconds * 1000 : null
-      const written = { ...options, audit: entries, events: told, eventsWaitUntil, workspace: workspaceAfter(before, after) }
+      const written = { ...options, audit: entries, events: allEvents, eventsWaitUntil, workspace: workspaceAfter(before, after) }
       if (await this.#store.sessions.save(before, after, written)) {
         for (const effect of step.effects) this.#effects.perform(after, effect)
         return { session: { ...after, revision: before.revision + 1 } }
