@@ -1,5 +1,6 @@
 import { readFile, rename, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { SerialQueue } from '@boxoffice/kit/serial-queue'
 import { Revocations } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
 import type { RevocationStore } from '../auth/revocations.ts'
@@ -20,7 +21,7 @@ export const keepRevocations = async (directory: string, store: RevocationStore,
       log.warn({ err }, 'the kept deny-list is not readable; the broker is asked for it')
   }
 
-  let writing: Promise<void> = Promise.resolve()
+  const writes = new SerialQueue()
   let waiting = false
   const write = async (): Promise<void> => {
     waiting = false
@@ -30,10 +31,10 @@ export const keepRevocations = async (directory: string, store: RevocationStore,
   const off = store.onChange(() => {
     if (waiting) return
     waiting = true
-    writing = writing.then(write).catch((err: unknown) => log.warn({ err }, 'the deny-list could not be kept'))
+    writes.run(write).catch((err: unknown) => log.warn({ err }, 'the deny-list could not be kept'))
   })
   return async () => {
     off()
-    await writing
+    await writes.idle()
   }
 }

@@ -1,5 +1,6 @@
 import { readFile, rename, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { SerialQueue } from '@boxoffice/kit/serial-queue'
 import { Jwks } from '@boxoffice/protocol'
 import { z } from 'zod'
 
@@ -30,13 +31,10 @@ export const loadTrust = async (directory: string): Promise<Trust | undefined> =
 /** Writes what is to be kept, one after the other: the last one given is the last one written. */
 export const trustWriter = (directory: string): ((trust: Trust) => Promise<void>) => {
   const path = join(directory, NAME)
-  let last: Promise<void> = Promise.resolve()
-  return (trust) => {
-    const write = async (): Promise<void> => {
+  const writes = new SerialQueue()
+  return (trust) =>
+    writes.run(async () => {
       await writeFile(`${path}.new`, JSON.stringify(trust), { mode: 0o600 })
       await rename(`${path}.new`, path)
-    }
-    last = last.then(write, write)
-    return last
-  }
+    })
 }

@@ -1,3 +1,4 @@
+import { SerialQueue } from '@boxoffice/kit/serial-queue'
 import type { Logger } from 'pino'
 import { signalPid, stateOfPid } from '../host/process-table.ts'
 import type { HoldReason } from '../sandbox/held.ts'
@@ -41,7 +42,7 @@ export class Holds<S extends Stoppable> {
   readonly #file: HeldFile
   readonly #isThere: (sandbox: S) => boolean
   readonly #log: Logger
-  #last: Promise<unknown> = Promise.resolve()
+  readonly #queue = new SerialQueue()
 
   /** `isThere`: not one that has ended, which tells nobody of its end any more. */
   constructor({ file, isThere, log }: HoldsOptions<S>) {
@@ -60,7 +61,7 @@ export class Holds<S extends Stoppable> {
 
   /** Stops what runs in it. `taken`: bytes, for who is killed first. `adopted`: an earlier run of the agent held it, and stopped the rest. */
   hold(sandbox: S, reason: HoldReason, { taken = 0, adopted = false } = {}): Promise<void> {
-    return this.#exclusive(async () => {
+    return this.#queue.run(async () => {
       const known = this.#held.get(sandbox)
       if (known !== undefined) {
         known.taken += taken
@@ -91,7 +92,7 @@ export class Holds<S extends Stoppable> {
 
   /** Lets it go on, if nothing else holds it. */
   release(sandbox: S, reason: HoldReason): Promise<void> {
-    return this.#exclusive(async () => {
+    return this.#queue.run(async () => {
       const hold = this.#held.get(sandbox)
       if (hold !== undefined) await this.#end(hold, reason, 'there is room again')
     })
@@ -103,7 +104,7 @@ export class Holds<S extends Stoppable> {
 
   /** Stops what has begun to run meanwhile, and ends the holds that have nothing to hold. */
   keep(): Promise<void> {
-    return this.#exclusive(async () => {
+    return this.#queue.run(async () => {
       for (const hold of [...this.#held.values()]) {
         if ((await stopAll(hold.sandbox)) > 0) hold.emptySince = undefined
         else hold.emptySince ??= performance.now()
@@ -115,7 +116,7 @@ export class Holds<S extends Stoppable> {
 
   /** Kills what runs in the one that took most. */
   killGreatest(): Promise<void> {
-    return this.#exclusive(async () => {
+    return this.#queue.run(async () => {
       const [greatest] = [...this.#held.values()].sort((a, b) => b.taken - a.taken)
       if (greatest === undefined) return
       const { sandbox, taken } = greatest
@@ -130,14 +131,14 @@ export class Holds<S extends Stoppable> {
 
   /** For a sandbox that an earlier run of the agent held: lets go of what that one stopped. */
   continue(sandbox: S): Promise<void> {
-    return this.#exclusive(async () => {
+    return this.#queue.run(async () => {
       if (!this.#held.has(sandbox)) await continueAll(sandbox, new Set())
     })
   }
 
   /** After what is under way. What is stopped stays so: the next run of the agent holds it, or lets it go. */
   async close(): Promise<void> {
-    await this.#exclusive(async () => {})
+    await this.#queue.idle()
   }
 
   async #end(hold: Hold<S>, reason: HoldReason, why: string): Promise<void> {
@@ -167,12 +168,6 @@ export class Holds<S extends Stoppable> {
 
   #save(): void {
     this.#file.save([...this.#held.keys()].map(({ id }) => id))
-  }
-
-  #exclusive(operation: () => Promise<void>): Promise<void> {
-    const result = this.#last.then(operation)
-    this.#last = result.catch(() => {})
-    return result
   }
 }
 

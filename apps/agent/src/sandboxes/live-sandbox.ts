@@ -1,3 +1,4 @@
+import { SerialQueue } from '@boxoffice/kit/serial-queue'
 import { withTimeout } from '@boxoffice/kit/with-timeout'
 import { BoxofficeError, type JournalFact, type KillCause, type Profile } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
@@ -53,7 +54,7 @@ export class LiveSandbox implements Sandbox {
   #processes: ManagedProcesses | undefined
   #life: Life = STARTING
   #handle: SandboxHandle | undefined
-  #last: Promise<unknown> = Promise.resolve()
+  readonly #queue = new SerialQueue()
 
   constructor(parts: LiveSandboxParts) {
     this.#parts = parts
@@ -126,7 +127,7 @@ export class LiveSandbox implements Sandbox {
   /** Starts the engine's part and waits for the supervisor. An end that comes meanwhile aborts it, and has its turn after it. */
   launch(start: (signal: AbortSignal) => Promise<SandboxHandle>, signal: AbortSignal): Promise<void> {
     const withEnd = AbortSignal.any([signal, this.#overtaken.signal])
-    return this.#exclusive(async () => {
+    return this.#queue.run(async () => {
       try {
         this.#refuseIfEnding()
         this.#handle = await start(withEnd)
@@ -188,7 +189,7 @@ export class LiveSandbox implements Sandbox {
   }
 
   suspend(mode: 'freeze' | 'stop'): Promise<void> {
-    return this.#exclusive(async () => {
+    return this.#queue.run(async () => {
       if (this.#life.name === 'lost') throw this.#lostError()
       if (this.#life.name === 'stopped' || (mode === 'freeze' && this.#life.name === 'frozen')) return
       this.#refuseIfBusy()
@@ -199,7 +200,7 @@ export class LiveSandbox implements Sandbox {
 
   resume(): Promise<void> {
     if (this.#life.name === 'running') return Promise.resolve()
-    return this.#exclusive(async () => {
+    return this.#queue.run(async () => {
       if (this.#life.name === 'lost') throw this.#lostError()
       if (this.#life.name === 'frozen' || this.#life.name === 'stopped') await this.#wake(this.#life.name)
     })
@@ -214,7 +215,7 @@ export class LiveSandbox implements Sandbox {
   /** Asks the engine whether it is still there; tells everybody when it is not. */
   verify(): Promise<void> {
     if (this.#life.name === 'lost' || this.#life.name === 'starting') return Promise.resolve()
-    return this.#exclusive(async () => {
+    return this.#queue.run(async () => {
       if (this.#handle === undefined || this.#life.name === 'lost' || this.#life.ending !== undefined || this.#closed.signal.aborted) return
       const now = await this.#parts.provider.inspect(this.#handle)
       const expected = this.#life.name === 'stopped' ? ['stopped', 'lost'] : ['running', 'frozen']
@@ -235,7 +236,7 @@ export class LiveSandbox implements Sandbox {
     // Whoever negotiates again finds the session with its next sandbox.
     this.#end.tell(endOf(reason))
     await shutdown
-    await this.#exclusive(async () => {
+    await this.#queue.run(async () => {
       this.#closed.abort()
       if (this.#handle !== undefined) await this.#parts.provider.destroy(this.#handle)
       await this.#link.close()
@@ -342,12 +343,6 @@ export class LiveSandbox implements Sandbox {
     if (this.#closed.signal.aborted) return this.#lostError()
     if (error instanceof BoxofficeError) return error
     return startingError(error)
-  }
-
-  #exclusive<T>(operation: () => Promise<T>): Promise<T> {
-    const result = this.#last.then(operation, operation)
-    this.#last = result.catch(() => {})
-    return result
   }
 
   #save(change: Partial<SandboxFile>): Promise<void> {

@@ -1,4 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
+import { KeyedQueue } from '@boxoffice/kit/keyed-queue'
 import { withTimeout } from '@boxoffice/kit/with-timeout'
 import { BoxofficeError, type Revocations } from '@boxoffice/protocol'
 import type { AgentClient } from '../agents/agent-client.ts'
@@ -23,7 +24,8 @@ export class SessionEffects {
   /** What ends sandboxes, by session. */
   readonly #ending = new Map<string, Promise<void>>()
   /** The last suspend or resume of each session that is on its way. */
-  readonly #turns = new Map<string, Promise<void>>()
+  /** By session: on two connections a resume could reach the agent before the suspend that it follows. */
+  readonly #suspensions = new KeyedQueue()
   readonly #stop = new AbortController()
   /** Called when a suspended sandbox turns out not to be suspendable, so that its session can end [contract 2.10]. */
   onCannotSuspend: (session: Session) => Promise<unknown> = async () => {}
@@ -123,7 +125,7 @@ export class SessionEffects {
         return isLive(session) ? undefined : client.revoke(agent, revocationOf([session], tokenTtlSeconds))
       case 'suspend':
       case 'resume':
-        return placed === null ? undefined : this.#inTurn(session.id, () => this.#suspendOrResume(agent, session.id, effect))
+        return placed === null ? undefined : this.#suspensions.run(session.id, () => this.#suspendOrResume(agent, session.id, effect))
     }
   }
 
@@ -135,18 +137,6 @@ export class SessionEffects {
     const mode = session.state === 'suspended' ? session.mode : null
     if (effect.type === 'suspend' && effect.mode === mode) await client.suspend(agent, session.sandboxId, effect.mode)
     if (effect.type === 'resume' && mode === null) await client.resume(agent, session.sandboxId)
-  }
-
-  /** One after the other: on two connections a resume could reach the agent before the suspend that it follows. */
-  async #inTurn(sessionId: string, work: () => Promise<void>): Promise<void> {
-    const turn = (this.#turns.get(sessionId) ?? Promise.resolve()).then(work)
-    const over = turn.then(undefined, () => {})
-    this.#turns.set(sessionId, over)
-    try {
-      await turn
-    } finally {
-      if (this.#turns.get(sessionId) === over) this.#turns.delete(sessionId)
-    }
   }
 
   async #destroy(agent: AgentRecord, session: Session, sandboxId: string | null): Promise<void> {

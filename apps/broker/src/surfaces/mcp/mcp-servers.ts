@@ -1,3 +1,4 @@
+import { KeyedQueue } from '@boxoffice/kit/keyed-queue'
 import { BoxofficeError } from '@boxoffice/protocol'
 import { McpServerConfig } from '../../config/mcp-server.ts'
 import type { Log } from '../../host/log.ts'
@@ -31,7 +32,7 @@ const MAX_SERVERS = 256
 export class McpServers {
   readonly #options: McpServersOptions
   readonly #runtimes = new Map<string, McpServerRuntime>()
-  readonly #changes = new Map<string, Promise<unknown>>()
+  readonly #changes = new KeyedQueue()
   #isClosed = false
 
   constructor(options: McpServersOptions) {
@@ -125,11 +126,7 @@ export class McpServers {
   /** One change of a name after the other. */
   #change<T>(name: string, work: () => Promise<T>): Promise<T> {
     if (this.#isClosed) throw new BoxofficeError('BACKEND_UNAVAILABLE', 'the broker is stopping; try again', { retryAfter: 2 })
-    const before = this.#changes.get(name) ?? Promise.resolve()
-    const after = before.then(work, work)
-    const settled = after.catch(() => {}).finally(() => this.#changes.get(name) === settled && this.#changes.delete(name))
-    this.#changes.set(name, settled)
-    return after
+    return this.#changes.run(name, work)
   }
 }
 

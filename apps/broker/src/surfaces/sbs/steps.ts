@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto'
+import { KeyedQueue } from '@boxoffice/kit/keyed-queue'
 import { BoxofficeError, type ExecResult } from '@boxoffice/protocol'
 import type { Principal } from '../../access/principals.ts'
 import type { DataplaneClient } from '../../dataplane/client.ts'
@@ -9,7 +10,6 @@ import type { NegotiateRequest } from '../../sessions/negotiate-request.ts'
 import type { SessionService } from '../../sessions/service.ts'
 import type { Step } from './step.ts'
 import { closedOutcome, type StepOutcome, type StepResult, toExecRequest, toLostOutcome, toOutcome } from './step-result.ts'
-import { Turns } from './turns.ts'
 
 /** Who asks, as the routes found out. */
 export type StepCaller = { principal: Principal; origin: Origin }
@@ -42,7 +42,7 @@ const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{1
  */
 export class Steps {
   readonly #options: StepsOptions
-  readonly #turns = new Turns()
+  readonly #queue = new KeyedQueue()
   /** Found out at the first bash step of a sandbox that has none. */
   readonly #withoutBash = new Set<string>()
 
@@ -61,7 +61,7 @@ export class Steps {
   /** Runs one step in its turn. A step that fails is an answer; only what never began is refused [3-09, 3-13, 3-21]. */
   async run(id: string, step: Step, caller: StepCaller): Promise<StepResult> {
     this.#log(id, 'step_received', { type: step.type })
-    return this.#turns.take(id, async () => {
+    return this.#queue.run(id, async () => {
       const { session } = await this.#attach(id, caller)
       const started = performance.now()
       this.#log(id, 'step_started', { type: step.type })
