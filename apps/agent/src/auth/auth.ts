@@ -1,3 +1,4 @@
+import { BoundedCache } from '@boxoffice/kit/bounded-cache'
 import { isCanonicalToken } from '@boxoffice/node-http'
 import {
   AGENT_EXP_LEEWAY_SECONDS,
@@ -55,27 +56,16 @@ const unauthenticated = (message: string): BoxofficeError => new BoxofficeError(
 
 export const createAuthenticator = ({ keys, revocations, sandboxes, issuer, thumbprint, now }: AuthOptions): Authenticator => {
   /** Verified tokens by their text. Signature and claims of a token never change; everything else is checked again each time. */
-  const verified = new Map<string, SessionTokenClaims>()
+  const verified = new BoundedCache<string, SessionTokenClaims>(MAX_CACHED_TOKENS)
   /** By which key they were verified. */
   const signedBy = new WeakMap<SessionTokenClaims, string>()
   keys.onWithdrawal(() => {
-    for (const [token, claims] of verified) if (isWithdrawn(claims)) verified.delete(token)
+    for (const [token, claims] of [...verified]) if (isWithdrawn(claims)) verified.delete(token)
   })
 
   const isWithdrawn = (claims: SessionTokenClaims): boolean => {
     const kid = signedBy.get(claims)
     return kid !== undefined && !keys.has(kid)
-  }
-
-  const remember = (token: string, claims: SessionTokenClaims): void => {
-    if (verified.size >= MAX_CACHED_TOKENS) {
-      for (const [text, { exp }] of verified) if (exp + AGENT_EXP_LEEWAY_SECONDS < now()) verified.delete(text)
-      for (const text of verified.keys()) {
-        if (verified.size < MAX_CACHED_TOKENS) break
-        verified.delete(text)
-      }
-    }
-    verified.set(token, claims)
   }
 
   const recheck = (claims: SessionTokenClaims): void => {
@@ -115,7 +105,7 @@ export const createAuthenticator = ({ keys, revocations, sandboxes, issuer, thum
     const notBefore = typeof payload.nbf === 'number' ? Math.max(payload.nbf, iat) : iat
     if (notBefore > now() + CLOCK_LEEWAY_SECONDS) throw unauthenticated('The session token is not valid yet')
     signedBy.set(claims.data, kid)
-    remember(token, claims.data)
+    verified.set(token, claims.data)
     return claims.data
   }
 

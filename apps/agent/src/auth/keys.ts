@@ -1,4 +1,5 @@
 import { createPublicKey, type KeyObject } from 'node:crypto'
+import { BoundedCache } from '@boxoffice/kit/bounded-cache'
 import { Jwks } from '@boxoffice/protocol'
 
 /** Public keys of the broker by key id. */
@@ -36,7 +37,7 @@ export const createKeySource = ({ load, now = () => performance.now() }: KeySour
   let triedAt = Number.NEGATIVE_INFINITY
   let loading: Promise<void> | undefined
   let version = 0
-  const withdrawn = new Set<string>()
+  const withdrawn = new BoundedCache<string, true>(MAX_WITHDRAWN)
   const listeners = new Set<() => void>()
 
   const seed = (jwks: Jwks): void => {
@@ -50,11 +51,7 @@ export const createKeySource = ({ load, now = () => performance.now() }: KeySour
     keys = new Map(parsed.map((key) => [key.kid, createPublicKey({ key: { kty: key.kty, crv: key.crv, x: key.x }, format: 'jwk' })]))
     for (const kid of keys.keys()) withdrawn.delete(kid)
     const gone = [...before.keys()].filter((kid) => !keys.has(kid))
-    for (const kid of gone) withdrawn.add(kid)
-    for (const oldest of withdrawn) {
-      if (withdrawn.size <= MAX_WITHDRAWN) break
-      withdrawn.delete(oldest)
-    }
+    for (const kid of gone) withdrawn.set(kid, true)
     if (gone.length > 0) for (const listener of [...listeners]) listener()
   }
 

@@ -1,10 +1,11 @@
+import { SerialQueue } from '@boxoffice/kit/serial-queue'
 import { type SandboxFile, saveSandboxFile, writeNewSandboxFile } from './record-file.ts'
 
 /** The record of one sandbox, and its writes to the disk, one after another. */
 export class RecordWriter {
   readonly #directory: string
   #file: SandboxFile
-  #written: Promise<unknown> = Promise.resolve()
+  readonly #writes = new SerialQueue()
 
   constructor(directory: string, file: SandboxFile) {
     this.#directory = directory
@@ -17,16 +18,14 @@ export class RecordWriter {
   }
 
   /** Resolves when the writes of all changes have ended, well or not. */
-  get written(): Promise<unknown> {
-    return this.#written
+  get written(): Promise<void> {
+    return this.#writes.idle()
   }
 
   /** `isNew`: the sandbox is not finished yet, so that a record which a crash tears may be thrown away. */
   save(change: Partial<SandboxFile>, isNew: boolean): Promise<void> {
     this.#file = { ...this.#file, ...change }
     const write = isNew ? writeNewSandboxFile : saveSandboxFile
-    const saved = this.#written.then(() => write(this.#directory, this.#file))
-    this.#written = saved.catch(() => {})
-    return saved
+    return this.#writes.run(() => write(this.#directory, this.#file))
   }
 }

@@ -1,3 +1,4 @@
+import { BoundedCache } from '@boxoffice/kit/bounded-cache'
 import { BoxofficeError } from '@boxoffice/protocol'
 import type { ProcessKind, ProcessTracker } from '../sandbox/process-tracker.ts'
 import type { Sandbox } from '../sandbox/sandbox.ts'
@@ -18,7 +19,7 @@ const LOOK_AFTER_MS = 1000
  */
 export const createTracker = (sandbox: Sandbox, link: SupervisorLink, { adopted }: { adopted: boolean }): ProcessTracker => {
   const running = new Map<string, { kind: ProcessKind; release: () => void; since: number; sure: boolean }>()
-  const told = new Map<string, string>()
+  const told = new BoundedCache<string, string>(TOLD_ENDS)
   const listeners = new Set<Parameters<ProcessTracker['onProcessEnd']>[0]>()
   let execs = 0
   /** What is known is all there is: what begins from now on is ours, and nobody else has told of it. */
@@ -62,10 +63,7 @@ export const createTracker = (sandbox: Sandbox, link: SupervisorLink, { adopted 
     // An id may be used again when its record is gone; one end, told to several readers or listed, reads the same.
     const mark = `${exit.reason} ${exit.code} ${exit.signal} ${exit.duration_ms} ${exit.stdout_bytes} ${exit.stderr_bytes}`
     if (told.get(exit.id) === mark) return
-    told.delete(exit.id)
     told.set(exit.id, mark)
-    const [oldest] = told.keys()
-    if (told.size > TOLD_ENDS && oldest !== undefined) told.delete(oldest)
     const fact = exitFact(kind, exit)
     sandbox.note(sure ? fact : { ...fact, recovered: true }, ageMs)
     if (kind === 'process') for (const listener of listeners) listener(exit.id, exit, ageMs)

@@ -1,4 +1,5 @@
 import { createHash, randomBytes } from 'node:crypto'
+import { BoundedCache } from '@boxoffice/kit/bounded-cache'
 import { BoxofficeError, type Capability } from '@boxoffice/protocol'
 import type { KeyRecord, KeyRight, KeyRole, KeyStore } from '../store/store.ts'
 import type { Credential } from './credential.ts'
@@ -50,7 +51,7 @@ const JWT = /^[\w-]+\.[\w-]+\.[\w-]+$/
 export class Principals {
   readonly #keys: KeyStore
   readonly #configured = new Map<string, Identity>()
-  readonly #cache = new Map<string, { identity: Identity; until: number }>()
+  readonly #cache = new BoundedCache<string, { identity: Identity; until: number }>(CACHE_SIZE)
   readonly #tokens: TokenVerifier | undefined
 
   constructor(keys: KeyStore, configuredKey: string | undefined, tokens: TokenVerifier | undefined) {
@@ -85,7 +86,6 @@ export class Principals {
       throw new BoxofficeError('UNAUTHENTICATED', 'the credential is not a valid API key; send Authorization: Bearer <API key>')
     }
     const identity = identityOf(record)
-    if (this.#cache.size >= CACHE_SIZE) this.#cache.clear()
     this.#cache.set(hash, { identity, until: now + CACHE_MS })
     return identity
   }

@@ -1,3 +1,4 @@
+import { BoundedCache } from '@boxoffice/kit/bounded-cache'
 import { BoxofficeError, type Capability } from '@boxoffice/protocol'
 
 /** What somebody else says of a principal and a scope. `role` null: it has no opinion, the first to ensure is the owner. */
@@ -18,7 +19,7 @@ const MAX_ANSWERS = 10_000
 /** Remembers answers for a while, asks one question once at a time, and makes every failure the same 503 [C-01]. */
 export class RemoteAnswers {
   readonly #options: RemoteAnswersOptions
-  readonly #known = new Map<string, { answer: RemoteAnswer; until: number }>()
+  readonly #known = new BoundedCache<string, { answer: RemoteAnswer; until: number }>(MAX_ANSWERS)
   readonly #asking = new Map<string, Promise<RemoteAnswer>>()
 
   constructor(options: RemoteAnswersOptions) {
@@ -53,12 +54,7 @@ export class RemoteAnswers {
   #remember(question: string, answer: RemoteAnswer): void {
     const { cacheSeconds, monotonic } = this.#options
     const ms = answer.allow ? cacheSeconds * 1000 : Math.min(cacheSeconds * 1000, MAX_DENIAL_MS)
-    // Deleted first, so that the order of the map is that of the answers and the oldest goes when it is full.
-    this.#known.delete(question)
-    for (const [oldest, { until }] of this.#known) {
-      if (this.#known.size < MAX_ANSWERS && until > monotonic()) break
-      this.#known.delete(oldest)
-    }
     if (ms > 0) this.#known.set(question, { answer, until: monotonic() + ms })
+    else this.#known.delete(question)
   }
 }

@@ -1,6 +1,7 @@
 import type { IncomingMessage } from 'node:http'
 import type { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
+import { BoundedCache } from '@boxoffice/kit/bounded-cache'
 import { readAtMost } from '@boxoffice/node-http'
 import {
   BoxofficeError,
@@ -89,13 +90,12 @@ const MAX_DOWNLOAD_BYTES = 100 * 1024 * 1024
 
 export function createDataplaneClient({ store, issuer, now, monotonic, agentTls }: DataplaneClientOptions): DataplaneClient {
   const upstream = createUpstream(agentTls)
-  const tokens = new Map<string, KnownToken>()
+  const tokens = new BoundedCache<string, KnownToken>(MAX_TOKENS)
 
   const tokenFor = (session: PlacedSession): KnownToken => {
     const key = keyOf(session)
     const known = tokens.get(key)
     if (known !== undefined && known.kid === issuer.kid && known.expiresAt - RENEW_BEFORE_MS > monotonic()) return known
-    if (tokens.size >= MAX_TOKENS) tokens.clear()
     const { token, expiresAt } = issuer.session(session, ACTOR, CAPABILITIES, 0)
     const made = { token, expiresAt: monotonic() + expiresAt * 1000 - now(), kid: issuer.kid }
     tokens.set(key, made)

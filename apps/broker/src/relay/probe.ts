@@ -1,3 +1,4 @@
+import { BoundedCache } from '@boxoffice/kit/bounded-cache'
 import { sandboxPath } from '../agents/endpoint.ts'
 import type { Placement } from '../agents/placement.ts'
 import type { Log } from '../host/log.ts'
@@ -27,7 +28,7 @@ const KEPT_MS = { reached: 10_000, missed: 2000 }
 export class RelayProbe {
   readonly #options: RelayProbeOptions
   readonly #upstream: Upstream
-  readonly #known = new Map<string, { until: number; reached: Promise<boolean>; missed: boolean }>()
+  readonly #known = new BoundedCache<string, { until: number; reached: Promise<boolean>; missed: boolean }>(1000)
 
   constructor(options: RelayProbeOptions) {
     this.#options = options
@@ -51,7 +52,6 @@ export class RelayProbe {
     const key = `${agent.id} ${agent.instanceId} ${agent.dataplaneUrl}`
     const known = this.#known.get(key)
     if (known !== undefined && known.until > monotonic()) return known.reached
-    if (this.#known.size > 1000) this.#known.clear()
     const missed = known?.missed ?? false
     const pinged = this.#ping(agent).then(
       () => true,

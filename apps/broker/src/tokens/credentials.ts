@@ -1,3 +1,4 @@
+import { BoundedCache } from '@boxoffice/kit/bounded-cache'
 import { AGENT_EXP_LEEWAY_SECONDS, BoxofficeError, type SessionTokenClaims } from '@boxoffice/protocol'
 import type { TokenIssuer } from './issuer.ts'
 import type { SigningKeys } from './keys.ts'
@@ -21,7 +22,7 @@ const MAX_CACHED = 10_000
 /** Session tokens as clients bring them, each verified once and exchanged for one of the broker's own; never sent on. */
 export class Credentials {
   readonly #options: CredentialsOptions
-  readonly #known = new Map<string, Known>()
+  readonly #known = new BoundedCache<string, Known>(MAX_CACHED)
 
   constructor(options: CredentialsOptions) {
     this.#options = options
@@ -43,19 +44,8 @@ export class Credentials {
     const { verify, issuer } = this.#options
     const { claims, kid } = await verify(token)
     const credential = { claims, kid, upstreamToken: signedOnce((publicKey) => issuer.reissue(claims, publicKey)) }
-    this.#makeRoom()
     this.#known.set(token, credential)
     return credential
-  }
-
-  #makeRoom(): void {
-    if (this.#known.size < MAX_CACHED) return
-    const now = this.#options.now() / 1000
-    for (const [token, { claims }] of this.#known) if (claims.exp + AGENT_EXP_LEEWAY_SECONDS <= now) this.#known.delete(token)
-    for (const token of this.#known.keys()) {
-      if (this.#known.size < MAX_CACHED) return
-      this.#known.delete(token)
-    }
   }
 }
 

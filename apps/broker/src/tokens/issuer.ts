@@ -1,4 +1,5 @@
 import { createHash, randomUUID, sign } from 'node:crypto'
+import { BoundedCache } from '@boxoffice/kit/bounded-cache'
 import { keyThumbprint } from '@boxoffice/node-http'
 import {
   type Capability,
@@ -138,14 +139,9 @@ export class TokenIssuer {
 }
 
 /** By key: relayed requests with a new token hash none. */
-const confirmations = new Map<string, { cnf: { jkt: string } }>()
+const confirmations = new BoundedCache<string, { cnf: { jkt: string } }>(1000)
 
 function confirmation(publicKey: string | null): { cnf?: { jkt: string } } {
   if (publicKey === null) return {}
-  const known = confirmations.get(publicKey)
-  if (known !== undefined) return known
-  if (confirmations.size >= 1000) confirmations.clear()
-  const made = { cnf: { jkt: keyThumbprint(publicKey) } }
-  confirmations.set(publicKey, made)
-  return made
+  return confirmations.getOrMake(publicKey, () => ({ cnf: { jkt: keyThumbprint(publicKey) } }))
 }

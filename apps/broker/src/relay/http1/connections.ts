@@ -1,3 +1,4 @@
+import { BoundedCache } from '@boxoffice/kit/bounded-cache'
 import { CONNECT_TIMEOUT_MS } from '../../agents/slow-connect.ts'
 import type { AgentRecord } from '../../store/store.ts'
 import { type Address, AgentConnection } from './agent-connection.ts'
@@ -12,6 +13,8 @@ type Endpoint = {
   basePath: string
   /** Connections that wait for the next request, the most recent last. */
   idle: AgentConnection[]
+  /** Nobody asks for its connections any more: none is kept. */
+  closed: boolean
 }
 
 /** A connection for one request, or for a socket. */
@@ -39,20 +42,10 @@ const KEPT_SECONDS = 5
 const KEPT_LESS_MS = 1000
 
 export function createConnections(tls: AgentTls): Connections {
-  const endpoints = new Map<string, Endpoint>()
-  let closed = false
-  const endpointOf = (url: string): Endpoint => {
-    const known = endpoints.get(url)
-    if (known !== undefined) return known
-    if (endpoints.size > 10_000) closeIdle()
-    const endpoint = parseEndpoint(url)
-    endpoints.set(url, endpoint)
-    return endpoint
-  }
-  const closeIdle = (): void => {
-    for (const { idle } of endpoints.values()) for (const connection of idle.splice(0)) connection.destroy()
-    endpoints.clear()
-  }
+  const endpoints = new BoundedCache<string, Endpoint>(10_000, (endpoint) => {
+    endpoint.closed = true
+    for (const connection of endpoint.idle.splice(0)) connection.destroy()
+  })
   const borrow = (endpoint: Endpoint, connection: AgentConnection): Borrowed => ({
     connection,
     endpoint,
@@ -60,13 +53,14 @@ export function createConnections(tls: AgentTls): Connections {
       connection.reader = undefined
       if (connection.socket.isPaused()) connection.socket.resume()
       connection.idleUntil = performance.now() + seconds * 1000 - KEPT_LESS_MS
-      if (closed || connection.socket.destroyed || !connection.socket.writable || endpoint.idle.length >= MAX_IDLE) connection.destroy()
+      if (endpoint.closed || connection.socket.destroyed || !connection.socket.writable || endpoint.idle.length >= MAX_IDLE)
+        connection.destroy()
       else endpoint.idle.push(connection)
     },
   })
   return {
     kept({ dataplaneUrl }) {
-      const endpoint = endpointOf(dataplaneUrl)
+      const endpoint = endpoints.getOrMake(dataplaneUrl, parseEndpoint)
       const now = performance.now()
       for (let connection = endpoint.idle.pop(); connection !== undefined; connection = endpoint.idle.pop()) {
         if (connection.idleUntil > now && !connection.socket.destroyed && connection.socket.writable) return borrow(endpoint, connection)
@@ -75,7 +69,7 @@ export function createConnections(tls: AgentTls): Connections {
       return undefined
     },
     async dial({ dataplaneUrl }) {
-      const endpoint = endpointOf(dataplaneUrl)
+      const endpoint = endpoints.getOrMake(dataplaneUrl, parseEndpoint)
       const connection = new AgentConnection(endpoint.address, tls)
       await connected(connection, endpoint.address.secure)
       connection.socket.once('close', () => {
@@ -85,8 +79,7 @@ export function createConnections(tls: AgentTls): Connections {
       return borrow(endpoint, connection)
     },
     close() {
-      closed = true
-      closeIdle()
+      endpoints.clear()
     },
   }
 }
@@ -115,9 +108,9 @@ function connected(connection: AgentConnection, secure: boolean): Promise<void> 
 /** `unix:/path` or `http(s)://host[:port][/base]`. */
 function parseEndpoint(url: string): Endpoint {
   if (url.startsWith('unix:'))
-    return { address: { secure: false, options: { path: url.slice(5) } }, host: 'localhost', basePath: '', idle: [] }
+    return { address: { secure: false, options: { path: url.slice(5) } }, host: 'localhost', basePath: '', idle: [], closed: false }
   const { protocol, hostname, port, pathname, host } = new URL(url)
   const secure = protocol === 'https:'
   const options = { host: hostname.replace(/^\[|\]$/g, ''), port: port === '' ? (secure ? 443 : 80) : Number(port) }
-  return { address: { secure, options }, host, basePath: pathname.replace(/\/+$/, ''), idle: [] }
+  return { address: { secure, options }, host, basePath: pathname.replace(/\/+$/, ''), idle: [], closed: false }
 }

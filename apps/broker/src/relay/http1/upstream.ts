@@ -1,6 +1,7 @@
 import { type ClientRequest, Agent as HttpAgent, request as httpRequest, type RequestOptions } from 'node:http'
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'
 import { setTimeout as delay } from 'node:timers/promises'
+import { BoundedCache } from '@boxoffice/kit/bounded-cache'
 import { BoxofficeError } from '@boxoffice/protocol'
 import { failSlowConnect } from '../../agents/slow-connect.ts'
 import type { AgentRecord } from '../../store/store.ts'
@@ -24,18 +25,10 @@ const DIAL_AGAIN_MS = [50, 250] as const
 
 export function createUpstream(tls: AgentTls): Upstream {
   const pools = { http: new HttpAgent({ keepAlive: true, maxFreeSockets: 256 }), https: new HttpsAgent({ keepAlive: true, ...tls }) }
-  const endpoints = new Map<string, Endpoint>()
-  const endpointOf = (url: string): Endpoint => {
-    const known = endpoints.get(url)
-    if (known !== undefined) return known
-    if (endpoints.size > 10_000) endpoints.clear()
-    const endpoint = parseEndpoint(url)
-    endpoints.set(url, endpoint)
-    return endpoint
-  }
+  const endpoints = new BoundedCache<string, Endpoint>(10_000)
   return {
     request(agent, { path = '', ...rest }) {
-      const { secure, basePath, options } = endpointOf(agent.dataplaneUrl)
+      const { secure, basePath, options } = endpoints.getOrMake(agent.dataplaneUrl, parseEndpoint)
       const pool = secure ? pools.https : pools.http
       const send = secure ? httpsRequest : httpRequest
       const request = send({ ...options, ...rest, path: basePath + path, agent: pool })

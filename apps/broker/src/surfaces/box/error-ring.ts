@@ -1,3 +1,4 @@
+import { BoundedCache } from '@boxoffice/kit/bounded-cache'
 /** A failure as `/api/v1/box/errors` tells it [2-47]. */
 export type BoxErrorEntry = { timestamp: string; type: string; message: string; query_id: string | null }
 
@@ -7,20 +8,16 @@ const MAX_TENANTS = 1000
 
 /** The last failures of each tenant [2-48]. */
 export class ErrorRing {
-  readonly #byTenant = new Map<string, BoxErrorEntry[]>()
+  readonly #byTenant = new BoundedCache<string, BoxErrorEntry[]>(MAX_TENANTS)
 
   add(tenant: string, entry: BoxErrorEntry): void {
-    const entries = this.#byTenant.get(tenant) ?? []
+    const entries = this.#byTenant.getOrMake(tenant, () => [])
     entries.push(entry)
     if (entries.length > KEPT) entries.shift()
-    this.#byTenant.delete(tenant)
-    this.#byTenant.set(tenant, entries)
-    const [oldest] = this.#byTenant.keys()
-    if (this.#byTenant.size > MAX_TENANTS && oldest !== undefined) this.#byTenant.delete(oldest)
   }
 
   /** Oldest first. */
   of(tenant: string): readonly BoxErrorEntry[] {
-    return this.#byTenant.get(tenant) ?? []
+    return this.#byTenant.peek(tenant) ?? []
   }
 }

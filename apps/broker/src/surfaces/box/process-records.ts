@@ -1,3 +1,4 @@
+import { BoundedCache } from '@boxoffice/kit/bounded-cache'
 import type { ManagedProcess } from '@boxoffice/protocol'
 import type { DataplaneClient } from '../../dataplane/client.ts'
 import { isPlaced, type Session } from '../../domain/session.ts'
@@ -10,8 +11,7 @@ const MAX_SESSIONS = 10_000
  */
 export class ProcessRecords {
   readonly #dataplane: DataplaneClient
-  /** Null: to be asked again. */
-  readonly #known = new Map<string, readonly ManagedProcess[] | null>()
+  readonly #known = new BoundedCache<string, readonly ManagedProcess[] | 'changed'>(MAX_SESSIONS)
 
   constructor(dataplane: DataplaneClient) {
     this.#dataplane = dataplane
@@ -19,8 +19,7 @@ export class ProcessRecords {
 
   /** Something was started or stopped. */
   changes(sessionId: string): void {
-    if (this.#known.size >= MAX_SESSIONS) this.#known.clear()
-    this.#known.set(sessionId, null)
+    this.#known.set(sessionId, 'changed')
   }
 
   forget(sessionId: string): void {
@@ -30,7 +29,7 @@ export class ProcessRecords {
   async of(session: Session): Promise<readonly ManagedProcess[]> {
     const known = this.#known.get(session.id)
     if (!isPlaced(session) || (known === undefined && !session.busy)) return []
-    if (known && !session.busy && known.every(({ status }) => status === 'exited')) return known
+    if (known !== undefined && known !== 'changed' && !session.busy && known.every(({ status }) => status === 'exited')) return known
     const processes = await this.#dataplane.session(session.id).processes.list()
     this.changes(session.id)
     this.#known.set(session.id, processes)

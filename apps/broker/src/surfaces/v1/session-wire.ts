@@ -1,3 +1,4 @@
+import { BoundedCache } from '@boxoffice/kit/bounded-cache'
 import {
   type Binding,
   type HeartbeatResponse,
@@ -154,11 +155,6 @@ const toSandbox = ({ sandboxId, provider }: PlacedSession, { http_base_url, ws_b
 
 /** Whole seconds with `Z` [4-08]. Most answers of one second show the same two times. */
 function fromSeconds(seconds: number): string {
-  const known = shown.get(seconds)
-  if (known !== undefined) return known
-  const text = `${new Date(seconds * 1000).toISOString().slice(0, 19)}Z`
-  if (shown.size > 100) shown.clear()
-  shown.set(seconds, text)
-  return text
+  return shown.getOrMake(seconds, () => `${new Date(seconds * 1000).toISOString().slice(0, 19)}Z`)
 }
-const shown = new Map<number, string>()
+const shown = new BoundedCache<number, string>(100)

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto'
+import { BoundedCache } from '@boxoffice/kit/bounded-cache'
 import { MountSet, Profile } from '@boxoffice/protocol'
 import {
   type EndedSession,
@@ -252,16 +253,10 @@ class Refused extends Error {
 function profileTable(db: Db) {
   const select = db.prepare<[string], { json: string }>('SELECT json FROM profiles WHERE hash = ?')
   const insert = db.prepare('INSERT OR IGNORE INTO profiles (hash, json) VALUES (?, ?)')
-  const byHash = new Map<string, Profile>()
+  const byHash = new BoundedCache<string, Profile>(1000)
   const hashes = new WeakMap<Profile, string>()
   return {
-    get(hash: string): Profile {
-      const known = byHash.get(hash)
-      if (known !== undefined) return known
-      const profile = Profile.parse(JSON.parse(select.get(hash)?.json ?? '{}'))
-      byHash.set(hash, profile)
-      return profile
-    },
+    get: (hash: string): Profile => byHash.getOrMake(hash, () => Profile.parse(JSON.parse(select.get(hash)?.json ?? '{}'))),
     put(profile: Profile): string {
       const json = JSON.stringify(profile)
       const hash = hashes.get(profile) ?? createHash('sha256').update(json).digest('base64url')

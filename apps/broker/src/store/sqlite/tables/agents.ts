@@ -1,3 +1,4 @@
+import { BoundedCache } from '@boxoffice/kit/bounded-cache'
 import { ProviderReport, type RelayPreference } from '@boxoffice/protocol'
 import type { AgentRecord, AgentStore, RegisterOutcome } from '../../store.ts'
 import type { Db } from '../engine/database.ts'
@@ -96,16 +97,9 @@ export function sqliteAgents(db: Db, write: Write, { audit: appendAudit, enrollT
 }
 
 /** Reports repeat themselves: parsed once per content. */
-const reports = new Map<string, ProviderReport>()
+const reports = new BoundedCache<string, ProviderReport>(1000)
 
-function toReport(json: string): ProviderReport {
-  const known = reports.get(json)
-  if (known !== undefined) return known
-  const report = ProviderReport.parse(JSON.parse(json))
-  if (reports.size > 1000) reports.clear()
-  reports.set(json, report)
-  return report
-}
+const toReport = (json: string): ProviderReport => reports.getOrMake(json, () => ProviderReport.parse(JSON.parse(json)))
 
 const toAgent = (row: Row): AgentRecord => ({
   id: row.id,
