@@ -1,3 +1,4 @@
+import type { Readable } from 'node:stream'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 
@@ -30,4 +31,13 @@ export const countRead = (length: number): void => {
   if (bytes < COLLECT_EVERY_BYTES) return
   bytes = 0
   collect?.({ type: 'minor' })
+}
+
+/**
+ * Counts all that is read of a connection, whoever reads it: what `ws` only discards after a refusal is memory as well, and a hundred
+ * clients that go on sending are a hundred MiB of it. To be called when something reads already; reading does not begin by it.
+ */
+export const countReads = (stream: Readable): void => {
+  const count = (chunk: Buffer): void => countRead(chunk.length)
+  stream.on('data', count)
 }

@@ -1,5 +1,5 @@
 import type { Duplex } from 'node:stream'
-import { allowMessageBytes, countRead, markAuthenticated, terminateSoon } from '@boxoffice/node-http'
+import { allowMessageBytes, countReads, markAuthenticated, terminateSoon } from '@boxoffice/node-http'
 import { BoxofficeError, CLOSE, fromUnknown, LIMITS, type SessionTokenClaims, STREAM_STDIN, TIMES } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
 import type { WebSocket } from 'ws'
@@ -83,6 +83,7 @@ export class ClientSocket implements AttachmentOwner {
     )
     this.#heartbeat = setInterval(() => this.#beat(), TIMES.pingEvery * 1000)
     this.#messages = new Messages(options.ws, (thrown) => this.#crash(thrown))
+    countReads(options.socket)
     this.#ws.on('message', (data, isBinary) => this.#messages.add(() => this.#handle(data as Buffer, isBinary)))
     this.#ws.on('pong', () => {
       this.#missed = 0
@@ -203,7 +204,6 @@ export class ClientSocket implements AttachmentOwner {
     if (this.#claims === undefined) throw new BoxofficeError('UNAUTHENTICATED', 'The first frame must be auth')
     if (data[0] !== STREAM_STDIN) throw new BoxofficeError('INVALID_REQUEST', 'binary frame: its first byte must be 0 (stdin)')
     if (this.#attachment === undefined) throw new BoxofficeError('INVALID_REQUEST', 'stdin: there is no process yet; send start first')
-    countRead(data.length)
     this.#attachment.stdin(data.subarray(1), data.length === 1)
   }
 
