@@ -56,3 +56,12 @@ test('a cache that cannot be written keeps nobody from starting', () => {
   writeExec('again')
   expect(run('exec', { NODE_COMPILE_CACHE: '/dev/null/cache' })).toBe('again src')
 })
+
+test('the C library gives large buffers back to the system, unless whoever starts the program has set it otherwise', () => {
+  writeFileSync(
+    join(root, 'apps/cli/src/commands/exec.ts'),
+    'export const say = (): void => console.log(process.env.MALLOC_MMAP_THRESHOLD_, process.env.MALLOC_TRIM_THRESHOLD_)\n',
+  )
+  expect(run('exec')).toBe('262144 8388608')
+  expect(run('exec', { MALLOC_MMAP_THRESHOLD_: '131072', MALLOC_TRIM_THRESHOLD_: '0' })).toBe('131072 0')
+})
