@@ -123,7 +123,7 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
     )
     teardown.defer(() => slot.close())
 
-    const engineDirectory = () => slot.provider?.engineDirectory
+    const engineDirectory = () => slot.provider?.host.engineDirectory
     const disk = createDiskFloor({ dataDirectory: directory.path, engineDirectory })
     const layout = await createLayout(directory.path)
     teardown.defer(() => layout.close())
@@ -194,16 +194,16 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
     // An agent that does not know yet what it has takes nothing new, and what it does not report is not missing.
     const providerReport = (): ProviderReport => {
       const report = { ...slot.report(), ...reserved }
-      return manager.isRecovering ? { ...report, available: false, reason: report.reason ?? recoveringError().message } : report
+      return manager.recovery.isUnderWay ? { ...report, available: false, reason: report.reason ?? recoveringError().message } : report
     }
     const heartbeat = (partial: boolean, entries: JournalEntry[], ended: readonly SandboxReport[] = []): AgentHeartbeatRequest => {
       keysAtReport = keys.version
       // A wake is news of the session's state, too.
       const woken = new Set(entries.filter(({ type }) => type === 'wake').map(({ sandbox_id: id }) => id))
-      const sandboxes = manager.reports(({ state, id }) => !partial || state === 'lost' || woken.has(id))
+      const sandboxes = manager.inventory.reports(({ state, id }) => !partial || state === 'lost' || woken.has(id))
       return {
         ...{ instance_id: instanceId, provider: providerReport(), journal: entries },
-        ...{ sandboxes: [...sandboxes, ...ended], partial: partial || manager.isRecovering },
+        ...{ sandboxes: [...sandboxes, ...ended], partial: partial || manager.recovery.isUnderWay },
       }
     }
     // With TLS its address is not in the certificate; the broker beside it knows the certificate itself.
@@ -216,15 +216,15 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
       ...(dataplaneUrl() === undefined ? {} : { dataplane_url: dataplaneUrl() }),
       relay: config.relay,
       provider: providerReport(),
-      sandboxes: manager.reports(),
-      partial: manager.isRecovering,
+      sandboxes: manager.inventory.reports(),
+      partial: manager.recovery.isUnderWay,
       clock: new Date(wall()).toISOString(),
       version: VERSION,
     })
     const uplink = createUplink({
       broker,
       inventory,
-      count: () => manager.count,
+      count: () => manager.inventory.count,
       heartbeat,
       journal,
       onRegistered: async ({ issuer: signer, jwks }) => {
@@ -237,7 +237,7 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
         binding.told(instructions.control_tokens_bound ?? false)
         revocations.apply(instructions.revocations)
         if (instructions.jwks !== undefined && keys.version === keysAtReport) await onKeys(instructions.jwks)
-        manager.pool.setTargets(slot.provider === undefined || manager.isRecovering ? [] : instructions.pools)
+        manager.pool.setTargets(slot.provider === undefined || manager.recovery.isUnderWay ? [] : instructions.pools)
         await recovery.settle(instructions.decisions)
       },
       onRefused: overrides.onRefused ?? (() => {}),
@@ -276,7 +276,7 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
     const unreadiness = (): string[] => [
       ...[disk.shortage() ?? []].flat().map((shortage) => `disk: ${shortage}`),
       ...(slot.reason === null ? [] : [`provider: ${slot.reason}`]),
-      ...(slot.reason === null && manager.isRecovering ? [`sandboxes: ${recoveringError().message}`] : []),
+      ...(slot.reason === null && manager.recovery.isUnderWay ? [`sandboxes: ${recoveringError().message}`] : []),
       ...(uplink.agentId === undefined ? ['broker: not registered yet'] : []),
     ]
     const other = operations({ unreadiness, metrics })
@@ -324,7 +324,7 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
     teardown.defer(drainControl)
 
     teardown.defer(() => uplink.stop())
-    manager.onLost(() => uplink.reportNow())
+    manager.inventory.onLost(() => uplink.reportNow())
     await uplink.start()
 
     const { name: provider, isolation, reason } = slot.report()
@@ -348,8 +348,8 @@ type Ending = { slot: ProviderSlot; manager: SandboxManager; recovery: Recovery;
 
 /** Leaves nothing of this install running [2-27]; those of which no record says anything included. */
 const endSandboxes = async ({ slot, manager, recovery, log }: Ending): Promise<SandboxReport[]> => {
-  if (slot.provider !== undefined && manager.isRecovering) await recovery.adopt(slot.provider)
-  const ended = await manager.destroyAll()
+  if (slot.provider !== undefined && manager.recovery.isUnderWay) await recovery.adopt(slot.provider)
+  const ended = await manager.close({ destroyAll: true })
   await recovery.settle([])
   log.info({ sandboxes: ended.length }, 'the sandboxes have ended with the agent (--destroy-on-exit)')
   return ended

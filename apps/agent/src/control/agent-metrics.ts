@@ -13,7 +13,7 @@ export const countSandboxes = (metrics: Registry, manager: SandboxManager): void
     registers: [metrics],
     collect() {
       this.reset()
-      for (const { state } of manager.reports()) this.labels(state).inc()
+      for (const { state } of manager.inventory.reports()) this.labels(state).inc()
     },
   })
   new Gauge({
@@ -21,7 +21,7 @@ export const countSandboxes = (metrics: Registry, manager: SandboxManager): void
     help: 'Execs and shells that run',
     registers: [metrics],
     collect() {
-      this.set(manager.reports().reduce((sum, { activity }) => sum + activity.running, 0))
+      this.set(manager.inventory.reports().reduce((sum, { activity }) => sum + activity.running, 0))
     },
   })
   new Gauge({

@@ -45,10 +45,10 @@ export const createControlApp = ({ manager, revocations, onKeys, untold, instanc
     })
     .get('/control/v1/sandboxes', (c) => {
       // Who asks for all takes what is not among them to be gone.
-      if (manager.isRecovering) throw recoveringError()
-      return c.json({ sandboxes: manager.reports() })
+      if (manager.recovery.isUnderWay) throw recoveringError()
+      return c.json({ sandboxes: manager.inventory.reports() })
     })
-    .get('/control/v1/sandboxes/:id', (c) => c.json(manager.report(c.req.param('id'))))
+    .get('/control/v1/sandboxes/:id', (c) => c.json(manager.inventory.report(c.req.param('id'))))
     .post('/control/v1/sandboxes/:id/suspend', async (c) => {
       const { mode } = await parse(c, SuspendRequest)
       return c.json(await manager.suspend(c.req.param('id'), mode))
@@ -56,7 +56,7 @@ export const createControlApp = ({ manager, revocations, onKeys, untold, instanc
     .post('/control/v1/sandboxes/:id/resume', async (c) => c.json(await manager.resume(c.req.param('id'))))
     .get('/control/v1/sandboxes/:id/workspace-usage', async (c) => {
       const { max_entries: most } = query(c, UsageQuery)
-      return c.json(await manager.workspaceUsage(c.req.param('id'), most))
+      return c.json(await manager.workspaces.usage(c.req.param('id'), most))
     })
     .delete('/control/v1/sandboxes/:id', async (c) => {
       const id = c.req.param('id')

@@ -25,7 +25,7 @@ export interface DiskGuards {
 export const startDiskGuards = ({ manager, dataDirectory, engineDirectory, log }: DiskGuardsOptions): DiskGuards => {
   const file = openHeldFile(dataDirectory, (err) => log.warn({ err }, 'which sandboxes are on hold could not be kept'))
   const holds = new Holds<LiveSandbox>({ file, isThere: (sandbox) => manager.get(sandbox.id) === sandbox, log })
-  const sandboxes = () => manager.running()
+  const sandboxes = () => manager.inventory.running()
   const quotas = new WorkspaceQuotas({ sandboxes, holds, log })
   const directories = () => [dataDirectory, engineDirectory() ?? []].flat()
   const guard = createDiskGuard({ directories, sandboxes, holds, left: file.left, log })

@@ -75,21 +75,8 @@ export type Inside = {
   layer?: string | undefined
 }
 
-/** Starts and stops sandboxes in which the supervisor runs as PID 1. Everything above it is written once (architecture, 3). */
-export interface Provider {
-  /** As it is registered (candidates.ts), and as sessions and status show it. */
-  readonly name: string
-  readonly capabilities: ProviderCapabilities
-  /** Where on this machine its engine keeps what sandboxes write outside of their workspaces. */
-  readonly engineDirectory?: string | undefined
-  /** Where processes of a sandbox find the workspace that is this directory on the host. */
-  workspacePath(workspaceDirectory: string): string
-  /** Available? If not, why not and what to do. Cheap enough to call every few seconds. */
-  probe(): Promise<ProviderStatus>
-  /** Does ahead, and as well as it can, what takes time of a `create` of this id and needs no profile. */
-  prepare?(id: SandboxId, spec: PreparedSpec): Promise<void>
-  /** Ends what `prepare` left, where no `create` has taken it. */
-  discard?(id: SandboxId): void
+/** Starts and ends sandboxes in which the supervisor runs as PID 1, one call for one sandbox. */
+export interface SandboxEngine {
   /** Starts one. Returns when the engine has started it (its supervisor dials in by itself). Leaves nothing behind when it fails. */
   create(id: SandboxId, spec: SandboxSpec, signal: AbortSignal): Promise<SandboxHandle>
   /** Those of this install that exist now, in whatever state; the basis of recovery. */
@@ -98,10 +85,37 @@ export interface Provider {
   inspect(handle: SandboxHandle): Promise<SandboxHandle | undefined>
   suspend(handle: SandboxHandle, mode: 'freeze' | 'stop'): Promise<void>
   resume(handle: SandboxHandle): Promise<void>
-  /** What runs in it now; undefined where its processes are not to be seen from here, as those of an engine on another machine. */
-  inside?(handle: SandboxHandle): Promise<Inside | undefined>
   /** Idempotent: one that is already gone is fine. */
   destroy(handle: SandboxHandle): Promise<void>
+}
+
+/** What of a `create` takes time and needs no profile, done before anybody asks for the sandbox. */
+export interface Prewarm {
+  prepare(id: SandboxId, spec: PreparedSpec): Promise<void>
+  /** Ends what `prepare` left, where no `create` has taken it. */
+  discard(id: SandboxId): void
+}
+
+/** Sandboxes as this machine sees them. */
+export interface HostView {
+  /** Where processes of a sandbox find the workspace that is this directory on the host. */
+  workspacePath(workspaceDirectory: string): string
+  /** Where on this machine the engine keeps what sandboxes write outside of their workspaces. */
+  readonly engineDirectory?: string | undefined
+  /** What runs in it now; undefined where its processes are not to be seen from here, as those of an engine on another machine. */
+  inside?(handle: SandboxHandle): Promise<Inside | undefined>
+}
+
+/** A backend for sandboxes. Everything above it is written once (architecture, 3). */
+export interface Provider {
+  /** As it is registered (candidates.ts), and as sessions and status show it. */
+  readonly name: string
+  readonly capabilities: ProviderCapabilities
+  readonly sandboxes: SandboxEngine
+  readonly host: HostView
+  readonly prewarm?: Prewarm
+  /** Available? If not, why not and what to do. Cheap enough to call every few seconds. */
+  probe(): Promise<ProviderStatus>
   /** Lets go of what the provider itself holds; sandboxes stay. */
   close(): Promise<void>
 }

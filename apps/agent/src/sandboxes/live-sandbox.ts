@@ -131,7 +131,7 @@ export class LiveSandbox implements Sandbox {
       try {
         this.#refuseIfEnding()
         this.#handle = await start(withEnd)
-        await firstDial(this.link, () => this.#parts.provider.inspect(this.#known()), withEnd)
+        await firstDial(this.link, () => this.#parts.provider.sandboxes.inspect(this.#known()), withEnd)
         this.#apply({ type: 'started' })
       } catch (error) {
         this.#refuseIfEnding()
@@ -209,7 +209,7 @@ export class LiveSandbox implements Sandbox {
   /** What runs in it; undefined while it does not run, and where that cannot be seen. */
   async inside(): Promise<Inside | undefined> {
     if (!isAwake(this.#life) || this.#handle === undefined) return undefined
-    return this.#parts.provider.inside?.(this.#handle)
+    return this.#parts.provider.host.inside?.(this.#handle)
   }
 
   /** Asks the engine whether it is still there; tells everybody when it is not. */
@@ -217,7 +217,7 @@ export class LiveSandbox implements Sandbox {
     if (this.#life.name === 'lost' || this.#life.name === 'starting') return Promise.resolve()
     return this.#queue.run(async () => {
       if (this.#handle === undefined || this.#life.name === 'lost' || this.#life.ending !== undefined || this.#closed.signal.aborted) return
-      const now = await this.#parts.provider.inspect(this.#handle)
+      const now = await this.#parts.provider.sandboxes.inspect(this.#handle)
       const expected = this.#life.name === 'stopped' ? ['stopped', 'lost'] : ['running', 'frozen']
       if (now === undefined) this.#lose('the sandbox was removed')
       else if (!expected.includes(now.state)) this.#lose(now.oomKilled ? 'oom' : 'the sandbox ended')
@@ -238,7 +238,7 @@ export class LiveSandbox implements Sandbox {
     await shutdown
     await this.#queue.run(async () => {
       this.#closed.abort()
-      if (this.#handle !== undefined) await this.#parts.provider.destroy(this.#handle)
+      if (this.#handle !== undefined) await this.#parts.provider.sandboxes.destroy(this.#handle)
       await this.#link.close()
       await this.#record.written
     })
@@ -251,7 +251,7 @@ export class LiveSandbox implements Sandbox {
   }
 
   async #freeze(): Promise<void> {
-    await this.#parts.provider.suspend(this.#known(), 'freeze')
+    await this.#parts.provider.sandboxes.suspend(this.#known(), 'freeze')
     this.#apply({ type: 'frozen' })
     // Work that came in while the engine was at it would wait for ever.
     const { running, attached } = this.activity.snapshot()
@@ -261,12 +261,12 @@ export class LiveSandbox implements Sandbox {
   /** What comes while it stops waits for that and wakes it: the supervisor starts nothing more. */
   async #stop(): Promise<void> {
     // Processes are told why they end, and they cannot be while they are frozen.
-    if (this.#life.name === 'frozen') await this.#parts.provider.resume(this.#known())
+    if (this.#life.name === 'frozen') await this.#parts.provider.sandboxes.resume(this.#known())
     this.#apply({ type: 'stopping' })
     await this.#shutdown('stopped', STOP_GRACE_MS)
     this.#apply({ type: 'stopped' })
     await this.#save({ stopped: true })
-    await this.#parts.provider.suspend(this.#known(), 'stop')
+    await this.#parts.provider.sandboxes.suspend(this.#known(), 'stop')
     this.#link.gone('stopped')
     await this.#link.drop()
   }
@@ -278,7 +278,7 @@ export class LiveSandbox implements Sandbox {
       await this.#save({ secret_hash: null, stopped: false })
       await this.#listen({ adopted: false })
     }
-    await this.#parts.provider.resume(this.#known())
+    await this.#parts.provider.sandboxes.resume(this.#known())
     this.#apply({ type: 'woken' })
     if (this.#life.ending === undefined) this.note({ type: 'wake', data: { from: from === 'frozen' ? 'freeze' : 'stop' } })
   }

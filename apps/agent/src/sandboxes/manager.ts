@@ -7,14 +7,12 @@ import {
   type SandboxRecord,
   type SandboxReport,
   sameMounts,
-  type WorkspaceUsage,
 } from '@boxoffice/protocol'
 import type { Journal } from '../broker-link/journal.ts'
 import { descriptorLimit } from '../capacity/machine.ts'
 import type { SandboxFile } from '../data-dir/record-file.ts'
 import { createWorkspaceIndex } from '../data-dir/workspace-index.ts'
 import { prepareMounts } from '../mounts/plan.ts'
-import { workspaceUsage } from '../mounts/workspace-usage.ts'
 import { AGENT_STOPPED, type EndCause, type EndReason, endError, lostError, REMADE, recoveringError } from '../sandbox/end.ts'
 import type { Provider, SandboxHandle } from '../sandbox/provider.ts'
 import type { SandboxDirectory } from '../sandbox/sandbox.ts'
@@ -46,36 +44,43 @@ export interface SandboxManager extends SandboxDirectory {
   get(id: string): LiveSandbox | undefined
   readonly pool: Pool
   readonly workspaces: Workspaces
+  readonly inventory: Inventory
+  readonly recovery: AwaitedSandboxes
   /** The session's sandbox, made if there is none yet; the same one for any number of callers. */
   ensureForSession(sessionId: string, request: CreateSandboxRequest): Promise<SandboxRecord>
+  suspend(id: string, mode: 'freeze' | 'stop'): Promise<SandboxReport>
+  resume(id: string): Promise<SandboxReport>
+  /** Leaves nothing: container, processes, socket, directories, uid. One that is gone already is fine. */
+  destroy(id: string, reason: EndReason, options?: { keepWorkspace?: boolean }): Promise<void>
+  /** Takes no more work, and leaves the sandboxes alone. `destroyAll`: ends every one of them, and says which have ended. */
+  close(options?: { destroyAll?: boolean }): Promise<SandboxReport[]>
+}
+
+/** The sandboxes that are there now. */
+export interface Inventory {
+  /** How many, in the pool too. */
+  readonly count: number
   /** All of sessions that run now. */
   running(): LiveSandbox[]
-  /** How many sandboxes are there, in the pool too. */
-  readonly count: number
   /** All sandboxes, or those that `among` picks. */
   reports(among?: (sandbox: LiveSandbox) => boolean): SandboxReport[]
   /** Throws BINDING_NOT_FOUND. */
   report(id: string): SandboxReport
-  suspend(id: string, mode: 'freeze' | 'stop'): Promise<SandboxReport>
-  resume(id: string): Promise<SandboxReport>
-  /** What its workspace has on the disk; wakes nothing [2-119]. */
-  workspaceUsage(id: string, maxEntries: number): Promise<WorkspaceUsage>
-  /** Leaves nothing: container, processes, socket, directories, uid. One that is gone already is fine. */
-  destroy(id: string, reason: EndReason, options?: { keepWorkspace?: boolean }): Promise<void>
-  /** Takes note of what an earlier run has left, before anything is made; each waits for its `adopt`. */
-  expect(files: readonly SandboxFile[]): void
-  /** Whether `reports` and `get` leave out sandboxes that are still to be adopted; until then nothing is made or said to be gone. */
-  readonly isRecovering: boolean
-  /** Names of the providers of sandboxes of sessions that are still to be adopted. */
-  awaitedProviders(): ReadonlySet<string>
-  adopt(file: SandboxFile, handle: SandboxHandle | undefined): Promise<LiveSandbox>
   /** Asks the engine about every sandbox whose supervisor is not linked: the link ends with PID 1, so a linked one is there. */
   verifyAll(): Promise<void>
   /** Hears of each sandbox that is lost. */
   onLost(listener: (report: SandboxReport) => void): () => void
-  /** Takes no more work and ends every sandbox, for an agent that shall leave nothing running; says what has ended. */
-  destroyAll(): Promise<SandboxReport[]>
-  close(): Promise<void>
+}
+
+/** Sandboxes of an earlier run of the agent, between the reading of their records and their adoption. */
+export interface AwaitedSandboxes {
+  /** Takes note of them, before anything is made; each waits for its `adopt`. */
+  expect(files: readonly SandboxFile[]): void
+  /** Whether reports and `get` leave out sandboxes that are still to be adopted; until then nothing is made or said to be gone. */
+  readonly isUnderWay: boolean
+  /** Names of the providers of those that belong to sessions. */
+  providers(): ReadonlySet<string>
+  adopt(file: SandboxFile, handle: SandboxHandle | undefined): Promise<LiveSandbox>
 }
 
 export const createSandboxManager = (options: ManagerOptions): SandboxManager => {
@@ -108,7 +113,7 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
     const sandbox = new LiveSandbox({
       file,
       directory: root,
-      workspacePath: provider.workspacePath(workspaceDirectory(layout, file)),
+      workspacePath: provider.host.workspacePath(workspaceDirectory(layout, file)),
       workspaceDirectory: workspaceDirectory(layout, file),
       provider,
       listen(secretHash, onSecret) {
@@ -248,6 +253,7 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
   const workspaces = createWorkspaces({
     layout,
     uids,
+    directoryOf: (id) => workspaceDirectory(layout, known(id).file),
     users: (name) =>
       byWorkspace.get(name).flatMap((id) => {
         const file = sandboxes.get(id)?.file ?? awaited.get(id)
@@ -283,41 +289,51 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
     ])
   }
 
-  return {
-    pool,
-    workspaces,
-    get(id) {
-      const sandbox = sandboxes.get(id)
-      return sandbox === undefined || sandbox.file.session_id === null ? undefined : sandbox
-    },
-    isAwaited: (id) => awaited.has(id),
-    ensureForSession,
-    running: () => [...sandboxes.values()].filter(({ state, file }) => state === 'running' && file.session_id !== null),
+  /** Ends every sandbox, after what is being made: an end in the middle of a start would find nothing, and the engine would go on. */
+  const destroyAll = async (): Promise<SandboxReport[]> => {
+    const ended: SandboxReport[] = []
+    const end = async (sandbox: LiveSandbox): Promise<void> => {
+      const report = reportOf(sandbox)
+      await destroy(sandbox.id, AGENT_STOPPED)
+      ended.push({ ...report, state: 'lost', reason: AGENT_STOPPED, gone: true })
+    }
+    for (const result of await Promise.allSettled([...sandboxes.values()].map(end)))
+      if (result.status === 'rejected') log.error({ err: result.reason }, 'a sandbox could not be removed')
+    return ended
+  }
+
+  const inventory: Inventory = {
     get count() {
       return sandboxes.size
     },
+    running: () => [...sandboxes.values()].filter(({ state, file }) => state === 'running' && file.session_id !== null),
     reports: (among = () => true) => [...sandboxes.values()].filter(among).map(reportOf),
     report: (id) => reportOf(known(id)),
-    async suspend(id, mode) {
-      await known(id).suspend(mode)
-      return reportOf(known(id))
+    async verifyAll() {
+      const unlinked = [...sandboxes.values()].filter(({ linked, state }) => !linked && state !== 'stopped' && state !== 'lost')
+      const alive = new Set<string>()
+      // One listing costs less than many questions, but it walks over the linked ones too.
+      if (unlinked.length > ASKED_ONE_BY_ONE)
+        for await (const { id, state } of options.provider().sandboxes.list()) if (state === 'running' || state === 'frozen') alive.add(id)
+      await Promise.all(unlinked.filter(({ id }) => !alive.has(id)).map((sandbox) => sandbox.verify()))
     },
-    async resume(id) {
-      await known(id).ready(closing.signal)
-      return reportOf(known(id))
+    onLost(listener) {
+      lostListeners.add(listener)
+      return () => lostListeners.delete(listener)
     },
-    workspaceUsage: (id, maxEntries) => workspaceUsage(workspaceDirectory(layout, known(id).file), maxEntries),
-    destroy,
+  }
+
+  const recovery: AwaitedSandboxes = {
     expect(files) {
       for (const file of files) {
         awaited.set(file.sandbox_id, file)
         byWorkspace.add(file)
       }
     },
-    get isRecovering() {
+    get isUnderWay() {
       return awaited.size > 0
     },
-    awaitedProviders() {
+    providers() {
       const named = [...awaited.values()].filter(({ session_id: sessionId }) => sessionId !== null)
       return new Set(named.flatMap(({ provider }) => provider ?? []))
     },
@@ -328,34 +344,33 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
       if (file.session_id === null && sandbox.lost === undefined) pool.adopt(sandbox)
       return sandbox
     },
-    async verifyAll() {
-      const unlinked = [...sandboxes.values()].filter(({ linked, state }) => !linked && state !== 'stopped' && state !== 'lost')
-      const alive = new Set<string>()
-      // One listing costs less than many questions, but it walks over the linked ones too.
-      if (unlinked.length > ASKED_ONE_BY_ONE)
-        for await (const { id, state } of options.provider().list()) if (state === 'running' || state === 'frozen') alive.add(id)
-      await Promise.all(unlinked.filter(({ id }) => !alive.has(id)).map((sandbox) => sandbox.verify()))
+  }
+
+  return {
+    pool,
+    workspaces,
+    inventory,
+    recovery,
+    get(id) {
+      const sandbox = sandboxes.get(id)
+      return sandbox === undefined || sandbox.file.session_id === null ? undefined : sandbox
     },
-    onLost(listener) {
-      lostListeners.add(listener)
-      return () => lostListeners.delete(listener)
+    isAwaited: (id) => awaited.has(id),
+    ensureForSession,
+    async suspend(id, mode) {
+      await known(id).suspend(mode)
+      return reportOf(known(id))
     },
-    async destroyAll() {
-      // First what is being made: an end in the middle of it would find nothing to end, and the engine would go on.
+    async resume(id) {
+      await known(id).ready(closing.signal)
+      return reportOf(known(id))
+    },
+    destroy,
+    async close(end = {}) {
       await settle()
-      const ended: SandboxReport[] = []
-      const end = async (sandbox: LiveSandbox): Promise<void> => {
-        const report = reportOf(sandbox)
-        await destroy(sandbox.id, AGENT_STOPPED)
-        ended.push({ ...report, state: 'lost', reason: AGENT_STOPPED, gone: true })
-      }
-      for (const result of await Promise.allSettled([...sandboxes.values()].map(end)))
-        if (result.status === 'rejected') log.error({ err: result.reason }, 'a sandbox could not be removed')
-      return ended
-    },
-    async close() {
-      await settle()
+      const ended = end.destroyAll ? await destroyAll() : []
       await Promise.all([...sandboxes.values()].map((sandbox) => sandbox.release()))
+      return ended
     },
   }
 }

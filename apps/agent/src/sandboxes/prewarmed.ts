@@ -60,7 +60,7 @@ export const createPreparedSandboxes = (options: PreparedSandboxesOptions): Prep
       const { root: directory, socketPath } = await layout.prepare(id, owner)
       server = await listenForSupervisor(socketPath)
       const { link: linkDirectory } = layout.directoriesOf(id)
-      await provider.prepare?.(id, { directory, linkDirectory, supervisorPath, ...owner })
+      await provider.prewarm?.prepare(id, { directory, linkDirectory, supervisorPath, ...owner })
       return { id, owner, provider, server }
     } catch (error) {
       await discard({ id, owner, provider, server })
@@ -69,7 +69,7 @@ export const createPreparedSandboxes = (options: PreparedSandboxesOptions): Prep
   }
 
   const discard = async ({ id, owner, provider, server }: Begun): Promise<void> => {
-    provider.discard?.(id)
+    provider.prewarm?.discard(id)
     server?.close()
     await layout.removePrepared(id)
     uids.free(owner.uid)

@@ -103,10 +103,10 @@ export const createProvision = (options: ProvisionOptions): ((plan: Plan) => Pro
         uid,
         gid,
       }
-      await sandbox.launch((within) => provider.create(id, spec, within), signal)
+      await sandbox.launch((within) => provider.sandboxes.create(id, spec, within), signal)
       return sandbox
     } catch (error) {
-      provider.discard?.(id)
+      provider.prewarm?.discard(id)
       await options
         .destroy(id, 'failed')
         .catch((err: unknown) => log.error({ err, sandbox_id: id }, 'a sandbox that failed to start could not be removed'))

@@ -30,11 +30,11 @@ export const openRecovery = async ({ manager, revocations, dataDirectory, log }:
     log.warn({ directory, err }, 'a sandbox directory without a record is removed'),
   )
   await removeUnused(join(dataDirectory, 'workspaces'), new Set(files.map(({ workspace }) => workspace)))
-  manager.expect(files)
+  manager.recovery.expect(files)
 
   const listed = async (provider: Provider): Promise<SandboxHandle[] | undefined> => {
     try {
-      return await Array.fromAsync(provider.list())
+      return await Array.fromAsync(provider.sandboxes.list())
     } catch (err) {
       if (!hasWarned) log.warn({ err }, 'the provider could not list its sandboxes; none is adopted or cleaned up until it does')
       hasWarned = true
@@ -47,19 +47,19 @@ export const openRecovery = async ({ manager, revocations, dataDirectory, log }:
       const handles = await listed(provider)
       if (handles === undefined) return false
       // What has been made since the start is no stray.
-      const made = new Set(manager.reports().map(({ sandbox_id: id }) => id))
+      const made = new Set(manager.inventory.reports().map(({ sandbox_id: id }) => id))
       const unknown = new Set(handles.filter(({ id }) => !made.has(id)))
       const byId = new Map(handles.map((handle) => [handle.id, handle]))
       for (const file of files.filter(({ sandbox_id: id }) => manager.isAwaited(id))) {
         const handle = byId.get(file.sandbox_id)
         if (handle !== undefined) unknown.delete(handle)
-        await manager
+        await manager.recovery
           .adopt(file, handle)
           .catch((err: unknown) => log.error({ err, sandbox_id: file.sandbox_id }, 'a sandbox could not be adopted'))
       }
       strays = [...unknown].map((handle) => ({ provider, handle }))
       if (files.length > 0 || strays.length > 0) log.info({ adopted: files.length, strays: strays.length }, 'recovered sandboxes')
-      return !manager.isRecovering
+      return !manager.recovery.isUnderWay
     },
     async settle(decisions) {
       const removals = decisions
@@ -68,7 +68,7 @@ export const openRecovery = async ({ manager, revocations, dataDirectory, log }:
           const session = manager.get(id)?.sessionId
           return manager.destroy(id, (session && revocations.deniedSession(session)) || 'failed', { keepWorkspace })
         })
-      const orphans = strays.splice(0).map(({ provider, handle }) => provider.destroy(handle))
+      const orphans = strays.splice(0).map(({ provider, handle }) => provider.sandboxes.destroy(handle))
       for (const result of await Promise.allSettled([...removals, ...orphans])) {
         if (result.status === 'rejected') log.warn({ err: result.reason }, 'a sandbox that nobody keeps could not be removed')
       }

@@ -31,9 +31,9 @@ export const createWatch = ({ slot, manager, recovery, onAdopted, log }: WatchOp
   let closed = false
 
   const look = async (): Promise<void> => {
-    const available = await slot.look(manager.awaitedProviders())
+    const available = await slot.look(manager.recovery.providers())
     if (!available || slot.provider === undefined) return
-    if (adopted) return manager.verifyAll()
+    if (adopted) return manager.inventory.verifyAll()
     adopted = await recovery.adopt(slot.provider)
     if (adopted) onAdopted()
   }

@@ -1,7 +1,8 @@
-import { BoxofficeError, type CreateSandboxRequest } from '@boxoffice/protocol'
+import { BoxofficeError, type CreateSandboxRequest, type WorkspaceUsage } from '@boxoffice/protocol'
 import type { Layout } from '../data-dir/layout.ts'
 import type { SandboxFile } from '../data-dir/record-file.ts'
 import type { Uids } from '../data-dir/uids.ts'
+import { workspaceUsage } from '../mounts/workspace-usage.ts'
 import type { EndReason } from '../sandbox/end.ts'
 
 /** A sandbox as far as its workspace goes; `ending` with whether its workspace is being kept. */
@@ -13,6 +14,8 @@ export type WorkspacesOptions = {
   /** The sandboxes of this agent that have not ended and use or leave the workspace of this name. */
   users: (name: string) => WorkspaceUser[]
   destroy: (id: string, reason: EndReason, options: { keepWorkspace: boolean }) => Promise<void>
+  /** Where the workspace of this sandbox is on the host. Throws BINDING_NOT_FOUND. */
+  directoryOf: (id: string) => string
 }
 
 /** What is left of a scope's sandboxes on this agent: its workspace, by the name that the broker has for it [C-55]. */
@@ -26,9 +29,11 @@ export interface Workspaces {
   leave(file: SandboxFile, keep: boolean): Promise<void>
   /** Removes a scope's workspace; one that is not there is fine. BINDING_CONFLICT while a sandbox uses it. */
   forget(name: string): Promise<void>
+  /** What the workspace of this sandbox has on the disk; wakes nothing [2-119]. */
+  usage(id: string, maxEntries: number): Promise<WorkspaceUsage>
 }
 
-export const createWorkspaces = ({ layout, uids, users, destroy }: WorkspacesOptions): Workspaces => {
+export const createWorkspaces = ({ layout, uids, users, destroy, directoryOf }: WorkspacesOptions): Workspaces => {
   const claims = new Set<{ name: string }>()
   const forgetting = new Map<string, Promise<void>>()
 
@@ -104,5 +109,6 @@ export const createWorkspaces = ({ layout, uids, users, destroy }: WorkspacesOpt
       forgetting.set(name, forgotten)
       return forgotten
     },
+    usage: (id, maxEntries) => workspaceUsage(directoryOf(id), maxEntries),
   }
 }

@@ -146,20 +146,22 @@ describe('[2-30, 4-95] an agent that starts while its engine is away', () => {
     const state = { answers: true, lists: true, refused: 0 }
     const openLocal = () =>
       createLocalProvider({ dataDirectory: agents.dataDir, installId: 'feed000000000000', isolation: 'auto', log: silent })
-    const open = async (): Promise<Provider> =>
-      new Proxy(await openLocal(), {
-        get(target, name) {
-          if (name === 'name') return 'engine'
-          if (name === 'probe' && !state.answers) return async () => ({ available: false, reason: 'the engine is down' })
-          if (name === 'list' && !state.lists)
-            return () => {
-              state.refused++
-              throw new Error('the engine does not list')
-            }
-          const value: unknown = Reflect.get(target, name)
-          return typeof value === 'function' ? value.bind(target) : value
+    const open = async (): Promise<Provider> => {
+      const provider = await openLocal()
+      return {
+        ...provider,
+        name: 'engine',
+        probe: async () => (state.answers ? provider.probe() : { available: false, reason: 'the engine is down' }),
+        sandboxes: {
+          ...provider.sandboxes,
+          list() {
+            if (state.lists) return provider.sandboxes.list()
+            state.refused++
+            throw new Error('the engine does not list')
+          },
         },
-      })
+      }
+    }
     // The second one works always, and does not know the sandboxes of the first.
     return {
       state,

@@ -1,7 +1,7 @@
 import { setImmediate } from 'node:timers/promises'
 import { describe, expect, test } from 'vitest'
 import { createLocalProvider } from '../../src/providers/local/local.ts'
-import type { Provider } from '../../src/sandbox/provider.ts'
+import type { SandboxEngine } from '../../src/sandbox/provider.ts'
 import { run } from './support/exec.ts'
 import { Host, processesOf, silent } from './support/host.ts'
 
@@ -10,19 +10,13 @@ const startHost = async () => {
   const held: Record<'before' | 'after', (() => Promise<void>) | undefined> = { before: undefined, after: undefined }
   const host = await Host.start(async ({ path, installId }) => {
     const provider = await createLocalProvider({ dataDirectory: path, installId, isolation: 'auto', log: silent })
-    const create: Provider['create'] = async (...args) => {
+    const create: SandboxEngine['create'] = async (...args) => {
       await held.before?.()
-      const handle = await provider.create(...args)
+      const handle = await provider.sandboxes.create(...args)
       await held.after?.()
       return handle
     }
-    return new Proxy(provider, {
-      get(target, name) {
-        if (name === 'create') return create
-        const value: unknown = Reflect.get(target, name)
-        return typeof value === 'function' ? value.bind(target) : value
-      },
-    })
+    return { ...provider, sandboxes: { ...provider.sandboxes, create } }
   })
   return { host, held }
 }
@@ -45,14 +39,14 @@ describe('[C-25] an end beside a start', () => {
     held[when] = pass
     const made = host.ensure('s1').catch((error: unknown) => error)
     await entered
-    const [{ sandbox_id: id = '' } = {}] = host.manager.reports()
+    const [{ sandbox_id: id = '' } = {}] = host.manager.inventory.reports()
     const { uid } = host.find(id).file
     const ended = host.manager.destroy(id, 'released')
     open()
     await ended
     expect(await made).toMatchObject({ code: 'SESSION_EXPIRED', details: { reason: 'released' } })
-    expect(await Array.fromAsync(host.provider.list())).toEqual([])
-    expect(host.manager.reports()).toEqual([])
+    expect(await Array.fromAsync(host.provider.sandboxes.list())).toEqual([])
+    expect(host.manager.inventory.reports()).toEqual([])
     expect(await processesOf(uid)).toEqual([])
     held[when] = undefined
     // Neither is the session's name taken.
@@ -71,7 +65,7 @@ describe('[C-25] an end beside a start', () => {
     const refusal = { code: 'SESSION_EXPIRED', details: { reason: 'released' } }
     expect(await made).toMatchObject(refusal)
     expect(await host.ensure('s1').catch((error: unknown) => error)).toMatchObject(refusal)
-    expect(await Array.fromAsync(host.provider.list())).toEqual([])
+    expect(await Array.fromAsync(host.provider.sandboxes.list())).toEqual([])
   })
 })
 

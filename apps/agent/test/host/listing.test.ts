@@ -7,18 +7,16 @@ import { run } from './support/exec.ts'
 import { Host, silent } from './support/host.ts'
 
 /** The provider as it is, but for a listing that fails. */
-const withoutListing = (provider: Provider, asked: () => void): Provider =>
-  new Proxy(provider, {
-    get(target, name) {
-      if (name === 'list')
-        return () => {
-          asked()
-          throw new Error('the engine does not list')
-        }
-      const value: unknown = Reflect.get(target, name)
-      return typeof value === 'function' ? value.bind(target) : value
+const withoutListing = (provider: Provider, asked: () => void): Provider => ({
+  ...provider,
+  sandboxes: {
+    ...provider.sandboxes,
+    list() {
+      asked()
+      throw new Error('the engine does not list')
     },
-  })
+  },
+})
 
 test('[2-30] a start whose cleanup fails, because sandboxes cannot be listed, goes on and serves', async () => {
   let asked = 0
@@ -38,23 +36,31 @@ test('a sandbox that the agent holds is listed without a look at its state file'
   )
   const { id } = await host.ensure('s1')
   writeFileSync(join(host.dataDirectory, 'local', `${id}.json`), 'nothing that could be read')
-  expect(await Array.fromAsync(host.provider.list())).toMatchObject([{ id, state: 'running' }])
+  expect(await Array.fromAsync(host.provider.sandboxes.list())).toMatchObject([{ id, state: 'running' }])
 })
 
 test('a sandbox whose supervisor is linked costs the watch no question to the engine', async () => {
   const asked: string[] = []
   await using host = await Host.start(async ({ path, installId }) => {
     const provider = await createLocalProvider({ dataDirectory: path, installId, isolation: 'auto', log: silent })
-    return new Proxy(provider, {
-      get(target, name) {
-        if (name === 'list' || name === 'inspect') asked.push(name)
-        const value: unknown = Reflect.get(target, name)
-        return typeof value === 'function' ? value.bind(target) : value
+    const { sandboxes } = provider
+    return {
+      ...provider,
+      sandboxes: {
+        ...sandboxes,
+        list() {
+          asked.push('list')
+          return sandboxes.list()
+        },
+        inspect(handle) {
+          asked.push('inspect')
+          return sandboxes.inspect(handle)
+        },
       },
-    })
+    }
   })
   await Promise.all(Array.from({ length: 20 }, (_, i) => host.ensure(`s${i}`)))
   asked.length = 0
-  await host.manager.verifyAll()
+  await host.manager.inventory.verifyAll()
   expect(asked).toEqual([])
 })

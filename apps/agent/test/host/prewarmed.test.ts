@@ -106,14 +106,15 @@ describe.runIf(process.getuid?.() === 0)('what is prepared', () => {
     const uids = createUids('prepared')
     const discarded: string[] = []
     const tried: { id: string; uid: number; socket: string }[] = []
-    const provider = {
+    const prewarm = {
       async prepare(id: string, { uid, directory: at }: { uid: number; directory: string }) {
         tried.push({ id, uid, socket: join(at, 'link', 'link.sock') })
         expect(existsSync(join(at, 'link', 'link.sock'))).toBe(true)
         throw new Error('no room')
       },
       discard: (id: string) => discarded.push(id),
-    } as unknown as Provider
+    }
+    const provider = { prewarm } as unknown as Provider
     const prepared = createPreparedSandboxes({ provider: () => provider, layout, uids, supervisorPath: '/none', log: silent })
     prepared.refill()
     await expect.poll(() => tried.length).toBe(1)
@@ -143,7 +144,7 @@ describe.runIf(process.getuid?.() === 0)('what is prepared', () => {
     expect(await run(other, 'ls')).toMatchObject({ stdout: '' })
     expect(await readFile(join(elsewhere, one.id, 'file'), 'utf8')).toBe('mine\n')
     expect(await names(host)).toEqual([])
-    await host.manager.destroyAll()
+    await host.manager.close({ destroyAll: true })
     expect(await readdir(elsewhere)).toEqual([])
     execFileSync('umount', [mounted])
   })

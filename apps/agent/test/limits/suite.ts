@@ -115,7 +115,7 @@ export const limitsSuite = (open: OpenProvider): void => {
   test('[2-119] what fills the workspace is seen, though not held off', { timeout: 90_000 }, async () => {
     const attacker = await host.ensure('attacker', { workspace_quota_mb: 16 })
     await run(attacker, 'head -c 40000000 /dev/zero > fill')
-    const { bytes } = await host.manager.workspaceUsage(attacker.id, 100_000)
+    const { bytes } = await host.manager.workspaces.usage(attacker.id, 100_000)
     expect(bytes).toBeGreaterThan(attacker.profile.workspace_quota_mb * 2 ** 20)
     await neighbour.expectIntact()
   })

@@ -27,9 +27,12 @@ export const mountsSuite = (open: OpenProvider): void => {
 
   const recording = (provider: Provider): Provider => ({
     ...provider,
-    create: (id, ...rest) => {
-      asked.push(id)
-      return provider.create(id, ...rest)
+    sandboxes: {
+      ...provider.sandboxes,
+      create: (id, ...rest) => {
+        asked.push(id)
+        return provider.sandboxes.create(id, ...rest)
+      },
     },
   })
   const ensure = async (session: string, wanted: Wanted): Promise<LiveSandbox> =>
@@ -223,7 +226,7 @@ export const mountsSuite = (open: OpenProvider): void => {
         generation: 2,
       })
       expect(await says(second, 'cat kept /data/name')).toBe('kept\na')
-      expect(host.manager.reports()).toHaveLength(1)
+      expect(host.manager.inventory.reports()).toHaveLength(1)
       const third = await ensure('s', {})
       expect(third.generation).toBe(3)
       expect(await says(third, 'cat kept; ls -d /data')).toBe('kept')
@@ -291,10 +294,10 @@ export const mountsSuite = (open: OpenProvider): void => {
   test('[2-119, 0-55] what a workspace takes is told, while a scan of it holds up nobody', async () => {
     const sandbox = await ensure('s', {})
     await run(sandbox, 'head -c 3000000 /dev/zero > big; mkdir d; ln -s / d/root; truncate -s 1G sparse')
-    const { bytes, entries } = await host.manager.workspaceUsage(sandbox.id, 100)
+    const { bytes, entries } = await host.manager.workspaces.usage(sandbox.id, 100)
     expect(entries).toBe(4)
     expect(bytes).toBeGreaterThanOrEqual(2_900_000)
     expect(bytes).toBeLessThan(4_000_000)
-    expect((await host.manager.workspaceUsage(sandbox.id, 2)).entries).toBe(3)
+    expect((await host.manager.workspaces.usage(sandbox.id, 2)).entries).toBe(3)
   })
 }

@@ -49,70 +49,74 @@ export const dockerProvider = ({ docker, installId, instanceId, capabilities, en
   return {
     name: 'docker',
     capabilities,
-    engineDirectory,
-    workspacePath: () => '/workspace',
-    probe: () => probe(docker, log),
-    async create(id, spec, signal) {
-      try {
-        if (spec.profile.network === 'on') await networkReady()
-        const created = await createContainer(createOptions(id, spec, { installId, instanceId }))
-        await startOrRemove(created, signal)
-        return { id, engineId: created.id, state: 'running', profileHash: spec.profileHash }
-      } catch (error) {
-        throw signal.aborted ? signal.reason : engineFailed('start the sandbox', error, log)
-      }
-    },
-    async *list() {
-      const found = await docker.listContainers({ all: true, filters: { label: [`${LABEL.managed}=true`] } })
-      for (const { Id, State, Labels } of found) {
-        const owner = Labels[LABEL.install]
-        // Another installation's are none of our business; one without an owner is nobody's.
-        if (owner !== undefined && owner !== installId) continue
-        yield { id: Labels[LABEL.sandbox] ?? '', engineId: Id, state: stateOf(State), profileHash: Labels[LABEL.profileHash] ?? '' }
-      }
-    },
-    async inspect(handle) {
-      try {
-        const { State } = await container(handle).inspect()
-        const oomKilled = State.OOMKilled && State.ExitCode === 137
-        return { ...handle, state: stateOf(State.Status), ...(oomKilled ? { oomKilled } : {}) }
-      } catch (error) {
-        if (statusOf(error) === NOT_FOUND) return undefined
-        throw engineFailed('inspect the sandbox', error, log)
-      }
-    },
-    async suspend(handle, mode) {
-      const done = mode === 'freeze' ? container(handle).pause() : unless([NOT_MODIFIED], container(handle).stop({ t: 1 }))
-      await lostIfGone(done, `${mode} the sandbox`, log)
-    },
-    async resume(handle) {
-      // Most wakes are thaws; the engine refuses to thaw what is not frozen.
-      const thawed = await container(handle)
-        .unpause()
-        .then(
-          () => true,
-          (error: unknown) => {
-            if (statusOf(error) === NOT_FOUND) throw sandboxGone(error)
-            return false
-          },
-        )
-      if (!thawed) await lostIfGone(unless([NOT_MODIFIED], container(handle).start()), 'wake the sandbox', log)
-    },
-    inside: async (handle) => (engineDirectory === undefined ? undefined : processes.inside(handle)),
-    async destroy(handle) {
-      processes.forget(handle)
-      for (let attempt = 0; ; attempt++) {
+    sandboxes: {
+      async create(id, spec, signal) {
         try {
-          return await unless([NOT_FOUND], container(handle).remove({ force: true, v: true }))
+          if (spec.profile.network === 'on') await networkReady()
+          const created = await createContainer(createOptions(id, spec, { installId, instanceId }))
+          await startOrRemove(created, signal)
+          return { id, engineId: created.id, state: 'running', profileHash: spec.profileHash }
         } catch (error) {
-          // It ended by itself between the engine's look and its kill; the next try finds it ended and only removes it.
-          if (attempt < REMOVE_TRIES && /is not running/i.test(messageOf(error))) continue
-          // Somebody else is removing it: wait until it is gone.
-          if (statusOf(error) !== CONFLICT) throw engineFailed('remove the sandbox', error, log)
-          return await unless([NOT_FOUND], container(handle).wait({ condition: 'removed' }))
+          throw signal.aborted ? signal.reason : engineFailed('start the sandbox', error, log)
         }
-      }
+      },
+      async *list() {
+        const found = await docker.listContainers({ all: true, filters: { label: [`${LABEL.managed}=true`] } })
+        for (const { Id, State, Labels } of found) {
+          const owner = Labels[LABEL.install]
+          // Another installation's are none of our business; one without an owner is nobody's.
+          if (owner !== undefined && owner !== installId) continue
+          yield { id: Labels[LABEL.sandbox] ?? '', engineId: Id, state: stateOf(State), profileHash: Labels[LABEL.profileHash] ?? '' }
+        }
+      },
+      async inspect(handle) {
+        try {
+          const { State } = await container(handle).inspect()
+          const oomKilled = State.OOMKilled && State.ExitCode === 137
+          return { ...handle, state: stateOf(State.Status), ...(oomKilled ? { oomKilled } : {}) }
+        } catch (error) {
+          if (statusOf(error) === NOT_FOUND) return undefined
+          throw engineFailed('inspect the sandbox', error, log)
+        }
+      },
+      async suspend(handle, mode) {
+        const done = mode === 'freeze' ? container(handle).pause() : unless([NOT_MODIFIED], container(handle).stop({ t: 1 }))
+        await lostIfGone(done, `${mode} the sandbox`, log)
+      },
+      async resume(handle) {
+        // Most wakes are thaws; the engine refuses to thaw what is not frozen.
+        const thawed = await container(handle)
+          .unpause()
+          .then(
+            () => true,
+            (error: unknown) => {
+              if (statusOf(error) === NOT_FOUND) throw sandboxGone(error)
+              return false
+            },
+          )
+        if (!thawed) await lostIfGone(unless([NOT_MODIFIED], container(handle).start()), 'wake the sandbox', log)
+      },
+      async destroy(handle) {
+        processes.forget(handle)
+        for (let attempt = 0; ; attempt++) {
+          try {
+            return await unless([NOT_FOUND], container(handle).remove({ force: true, v: true }))
+          } catch (error) {
+            // It ended by itself between the engine's look and its kill; the next try finds it ended and only removes it.
+            if (attempt < REMOVE_TRIES && /is not running/i.test(messageOf(error))) continue
+            // Somebody else is removing it: wait until it is gone.
+            if (statusOf(error) !== CONFLICT) throw engineFailed('remove the sandbox', error, log)
+            return await unless([NOT_FOUND], container(handle).wait({ condition: 'removed' }))
+          }
+        }
+      },
     },
+    host: {
+      workspacePath: () => '/workspace',
+      engineDirectory,
+      inside: async (handle) => (engineDirectory === undefined ? undefined : processes.inside(handle)),
+    },
+    probe: () => probe(docker, log),
     async close() {
       // In use by a container that stays, or never made: both are fine.
       await docker

@@ -161,63 +161,69 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
   return {
     name: 'local',
     capabilities,
-    workspacePath: (directory) => (bwrap === undefined ? reach.path(directory) : '/workspace'),
-    probe: async () => ({ available: true }),
-    async prepare(id, spec) {
-      await files.prepare(spec.directory)
-      await prepareLauncher(id, spec)
-    },
-    discard: (id) => launchers?.drop(id),
-    async create(id, spec, signal) {
-      signal.throwIfAborted()
-      if (spec.profile.network === 'on' && !capabilities.network) {
-        throw new BoxofficeError(
-          'UNSUPPORTED',
-          'network: the local provider cannot grant network access; use the docker provider or a profile without it',
-        )
-      }
-      if (asRoot) await requireReachable(spec, dataDirectory)
-      const launcher = await launcherFor(id, spec)
-      const sandbox = adopt({
-        id,
-        profile_hash: spec.profileHash,
-        boot_id: bootId,
-        stopped: false,
-        monitor: null,
-        supervisor: null,
-        command: commandFor(id, spec),
-        link_directory: spec.linkDirectory,
-        group: id,
-      })
-      try {
-        cgroups?.group(id).create(spec.profile)
-        if (bwrap === undefined) await makeHome(spec)
-        return await sandbox.start(launcher && (() => launcher.run(sandboxArguments(pathsOf(id, spec), reachable(spec)))))
-      } catch (error) {
+    sandboxes: {
+      async create(id, spec, signal) {
+        signal.throwIfAborted()
+        if (spec.profile.network === 'on' && !capabilities.network) {
+          throw new BoxofficeError(
+            'UNSUPPORTED',
+            'network: the local provider cannot grant network access; use the docker provider or a profile without it',
+          )
+        }
+        if (asRoot) await requireReachable(spec, dataDirectory)
+        const launcher = await launcherFor(id, spec)
+        const sandbox = adopt({
+          id,
+          profile_hash: spec.profileHash,
+          boot_id: bootId,
+          stopped: false,
+          monitor: null,
+          supervisor: null,
+          command: commandFor(id, spec),
+          link_directory: spec.linkDirectory,
+          group: id,
+        })
+        try {
+          cgroups?.group(id).create(spec.profile)
+          if (bwrap === undefined) await makeHome(spec)
+          return await sandbox.start(launcher && (() => launcher.run(sandboxArguments(pathsOf(id, spec), reachable(spec)))))
+        } catch (error) {
+          await sandbox.destroy()
+          sandboxes.delete(id)
+          throw error
+        }
+      },
+      async *list() {
+        let looked = 0
+        for (const id of await files.ids()) {
+          // Each look is a few calls to the kernel that wait for nothing: between them the dataplane has its turn.
+          if (++looked % LOOKS_AT_ONCE === 0) await setImmediate()
+          const sandbox = sandboxes.get(id) ?? (await adoptById(id))
+          if (sandbox !== undefined) yield await sandbox.handle()
+        }
+      },
+      inspect: async (handle) => sandboxes.get(handle.id)?.handle(),
+      suspend: (handle, mode) => known(handle)[mode](),
+      resume: (handle) => known(handle).resume(),
+      async destroy(handle) {
+        const sandbox = sandboxes.get(handle.id)
+        if (sandbox === undefined) return
         await sandbox.destroy()
-        sandboxes.delete(id)
-        throw error
-      }
+        sandboxes.delete(handle.id)
+      },
     },
-    async *list() {
-      let looked = 0
-      for (const id of await files.ids()) {
-        // Each look is a few calls to the kernel that wait for nothing: between them the dataplane has its turn.
-        if (++looked % LOOKS_AT_ONCE === 0) await setImmediate()
-        const sandbox = sandboxes.get(id) ?? (await adoptById(id))
-        if (sandbox !== undefined) yield await sandbox.handle()
-      }
+    host: {
+      workspacePath: (directory) => (bwrap === undefined ? reach.path(directory) : '/workspace'),
+      inside: async (handle) => sandboxes.get(handle.id)?.inside(),
     },
-    inspect: async (handle) => sandboxes.get(handle.id)?.handle(),
-    suspend: (handle, mode) => known(handle)[mode](),
-    resume: (handle) => known(handle).resume(),
-    inside: async (handle) => sandboxes.get(handle.id)?.inside(),
-    async destroy(handle) {
-      const sandbox = sandboxes.get(handle.id)
-      if (sandbox === undefined) return
-      await sandbox.destroy()
-      sandboxes.delete(handle.id)
+    prewarm: {
+      async prepare(id, spec) {
+        await files.prepare(spec.directory)
+        await prepareLauncher(id, spec)
+      },
+      discard: (id) => launchers?.drop(id),
     },
+    probe: async () => ({ available: true }),
     async close() {
       await launchers?.close()
       removeInstallGroups(installId)

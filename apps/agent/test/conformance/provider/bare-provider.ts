@@ -79,40 +79,42 @@ const bareProvider = async (dataDirectory: string): Promise<Provider> => {
   return {
     name: 'bare',
     capabilities: { isolation: 'none', suspend: ['stop'], limits: [], network: true, extraMounts: false, ociRuntimes: [], images: false },
-    workspacePath: (workspaceDirectory) => workspaceDirectory,
-    probe: async () => ({ available: true }),
-    async create(id, spec, signal) {
-      signal.throwIfAborted()
-      const state = { id, profileHash: spec.profileHash, process: null, start: spec }
-      await save(state)
-      try {
-        return await start(state)
-      } catch (error) {
+    sandboxes: {
+      async create(id, spec, signal) {
+        signal.throwIfAborted()
+        const state = { id, profileHash: spec.profileHash, process: null, start: spec }
+        await save(state)
+        try {
+          return await start(state)
+        } catch (error) {
+          await rm(fileOf(id), { force: true })
+          throw error
+        }
+      },
+      async *list() {
+        for (const id of await readdir(directory)) {
+          const state = await load(id)
+          if (state !== undefined) yield await handleOf(state)
+        }
+      },
+      inspect,
+      async suspend(handle, mode) {
+        const state = await known(handle)
+        if (mode === 'freeze') throw new BoxofficeError('UNSUPPORTED', 'freeze: the bare provider can only stop a sandbox')
+        await kill(state.id)
+        await save({ ...state, process: null })
+      },
+      async resume(handle) {
+        const state = await known(handle)
+        if (state.process === null) await start(state)
+      },
+      async destroy({ id }) {
+        await kill(id)
         await rm(fileOf(id), { force: true })
-        throw error
-      }
+      },
     },
-    async *list() {
-      for (const id of await readdir(directory)) {
-        const state = await load(id)
-        if (state !== undefined) yield await handleOf(state)
-      }
-    },
-    inspect,
-    async suspend(handle, mode) {
-      const state = await known(handle)
-      if (mode === 'freeze') throw new BoxofficeError('UNSUPPORTED', 'freeze: the bare provider can only stop a sandbox')
-      await kill(state.id)
-      await save({ ...state, process: null })
-    },
-    async resume(handle) {
-      const state = await known(handle)
-      if (state.process === null) await start(state)
-    },
-    async destroy({ id }) {
-      await kill(id)
-      await rm(fileOf(id), { force: true })
-    },
+    host: { workspacePath: (workspaceDirectory) => workspaceDirectory },
+    probe: async () => ({ available: true }),
     close: async () => {},
   }
 }

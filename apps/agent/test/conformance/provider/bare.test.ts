@@ -31,7 +31,7 @@ describe('[2-33] a new backend is a new provider and its registration', () => {
     open,
     cycles: 20,
     accident: async ({ provider }, sandbox) => {
-      for await (const { id, engineId } of provider.list()) if (id === sandbox.id) process.kill(Number(engineId), 'SIGKILL')
+      for await (const { id, engineId } of provider.sandboxes.list()) if (id === sandbox.id) process.kill(Number(engineId), 'SIGKILL')
     },
     remains: ({ dataDirectory }) => readdir(bareDirectory(dataDirectory)),
   })

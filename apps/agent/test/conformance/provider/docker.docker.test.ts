@@ -99,7 +99,11 @@ describe('docker provider', () => {
       gid: 1234,
     }
     const { profile } = await host.ensure('s1')
-    const created = host.provider.create('sb_broken-one', { ...spec, profile: { ...profile, image: IMAGE } }, AbortSignal.timeout(10_000))
+    const created = host.provider.sandboxes.create(
+      'sb_broken-one',
+      { ...spec, profile: { ...profile, image: IMAGE } },
+      AbortSignal.timeout(10_000),
+    )
     await expect(created).rejects.toMatchObject({ code: 'BACKEND_UNAVAILABLE' })
     expect((await ofInstall(host.installId)).map(({ Labels }) => Labels['boxoffice.sandbox_id'])).not.toContain('sb_broken-one')
   })
@@ -128,6 +132,6 @@ describe('docker provider', () => {
     await host.recovery.settle([{ sandbox_id: kept.id, action: 'keep' }])
     const there = new Set((await docker.listContainers({ all: true })).map(({ Id }) => Id))
     expect([orphan, nameless, another, foreign].map((id) => there.has(id))).toEqual([false, false, true, true])
-    expect(host.manager.report(kept.id)).toMatchObject({ state: 'running' })
+    expect(host.manager.inventory.report(kept.id)).toMatchObject({ state: 'running' })
   })
 })

@@ -24,7 +24,7 @@ const remains = async ({ installId, dataDirectory }: Host): Promise<string[]> =>
 
 /** Kills PID 1 of the sandbox from the host. */
 const accident = async (host: Host, sandbox: LiveSandbox): Promise<void> => {
-  for await (const { id, engineId } of host.provider.list()) {
+  for await (const { id, engineId } of host.provider.sandboxes.list()) {
     if (id !== sandbox.id) continue
     const monitor = Number(engineId)
     const children = readdirSync('/proc').filter((pid) => /^\d+$/.test(pid) && parentOf(Number(pid)) === monitor)

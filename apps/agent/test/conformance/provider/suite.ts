@@ -20,7 +20,7 @@ export type Exam = {
 }
 
 const handleOf = async (host: Host, id: string): Promise<SandboxHandle | undefined> => {
-  for await (const handle of host.provider.list()) if (handle.id === id) return handle
+  for await (const handle of host.provider.sandboxes.list()) if (handle.id === id) return handle
   return undefined
 }
 
@@ -55,10 +55,10 @@ export const providerSuite = ({ kind, open, cycles, accident, remains }: Exam): 
       const sandbox = await Object.assign(host as Host, rest).ensure('s1')
       const handle = await handleOf(host as Host, sandbox.id)
       expect(handle).toMatchObject({ id: sandbox.id, state: 'running', profileHash: sandbox.file.profile_hash })
-      expect(await provider.inspect(handle as SandboxHandle)).toMatchObject({ state: 'running' })
+      expect(await provider.sandboxes.inspect(handle as SandboxHandle)).toMatchObject({ state: 'running' })
       await manager.destroy(sandbox.id, 'released')
       expect(await handleOf(host as Host, sandbox.id)).toBeUndefined()
-      expect(await provider.inspect(handle as SandboxHandle)).toBeUndefined()
+      expect(await provider.sandboxes.inspect(handle as SandboxHandle)).toBeUndefined()
     })
 
     test('a destroy leaves nothing, also the second time', async () => {
@@ -68,7 +68,7 @@ export const providerSuite = ({ kind, open, cycles, accident, remains }: Exam): 
       const handle = await handleOf(host as Host, sandbox.id)
       await manager.destroy(sandbox.id, 'released')
       await manager.destroy(sandbox.id, 'released')
-      await provider.destroy(handle as SandboxHandle)
+      await provider.sandboxes.destroy(handle as SandboxHandle)
       expect(await (host as Host).leftovers()).toEqual([])
       await nothingRemains(host as Host)
       if (sandbox.file.uid !== process.getuid?.()) expect(await processesOf(sandbox.file.uid)).toEqual([])
@@ -119,7 +119,7 @@ export const providerSuite = ({ kind, open, cycles, accident, remains }: Exam): 
     test('one that dies outside is lost within five seconds, and says so', async () => {
       const { manager } = await begin()
       const sandbox = await (host as Host).ensure('s1')
-      const lost = new Promise((resolve) => manager.onLost(resolve))
+      const lost = new Promise((resolve) => manager.inventory.onLost(resolve))
       const told = new Promise((resolve) => sandbox.onEnd(resolve))
       const from = performance.now()
       await accident(host as Host, sandbox)
@@ -135,7 +135,7 @@ export const providerSuite = ({ kind, open, cycles, accident, remains }: Exam): 
       const { manager } = await begin()
       const records = await Promise.all(Array.from({ length: 50 }, () => manager.ensureForSession('s1', request())))
       expect(new Set(records.map(({ sandbox_id }) => sandbox_id)).size).toBe(1)
-      expect(manager.reports()).toHaveLength(1)
+      expect(manager.inventory.reports()).toHaveLength(1)
     })
 
     test('two sessions have nothing of each other', async () => {
@@ -204,7 +204,7 @@ export const providerSuite = ({ kind, open, cycles, accident, remains }: Exam): 
         }
       }
       await Promise.all([worker('a'), worker('b')])
-      expect(manager.reports()).toEqual([])
+      expect(manager.inventory.reports()).toEqual([])
       expect(await (host as Host).leftovers()).toEqual([])
       await nothingRemains(host as Host)
     })
@@ -234,7 +234,7 @@ export const providerSuite = ({ kind, open, cycles, accident, remains }: Exam): 
       if (!canFreeze(before.provider)) return expect(before.provider.capabilities.suspend).toEqual(['stop'])
       await before.manager.suspend(sandbox.id, 'freeze')
       host = await before.restart()
-      expect(host.manager.report(sandbox.id)).toMatchObject({ state: 'frozen', activity: unused })
+      expect(host.manager.inventory.report(sandbox.id)).toMatchObject({ state: 'frozen', activity: unused })
       await host.find(sandbox.id).ready(AbortSignal.timeout(10_000))
       expect(await run(host.find(sandbox.id), 'cat note')).toMatchObject({ stdout: 'kept\n' })
     })
@@ -245,7 +245,7 @@ export const providerSuite = ({ kind, open, cycles, accident, remains }: Exam): 
       await run(sandbox, 'echo kept > note')
       await before.manager.suspend(sandbox.id, 'stop')
       host = await before.restart()
-      expect(host.manager.report(sandbox.id)).toMatchObject({ state: 'stopped', activity: unused })
+      expect(host.manager.inventory.report(sandbox.id)).toMatchObject({ state: 'stopped', activity: unused })
       await host.find(sandbox.id).ready(AbortSignal.timeout(10_000))
       expect(await run(host.find(sandbox.id), 'cat note')).toMatchObject({ stdout: 'kept\n' })
     })
@@ -254,13 +254,13 @@ export const providerSuite = ({ kind, open, cycles, accident, remains }: Exam): 
       const before = await begin()
       const died = await before.ensure('s1')
       const unwanted = await before.ensure('s2')
-      const stopped = new Promise((resolve) => before.manager.onLost(resolve))
+      const stopped = new Promise((resolve) => before.manager.inventory.onLost(resolve))
       await accident(before, died)
       await stopped
       host = await before.restart()
-      expect(host.manager.report(died.id)).toMatchObject({ state: 'lost', session_id: 's1' })
+      expect(host.manager.inventory.report(died.id)).toMatchObject({ state: 'lost', session_id: 's1' })
       await host.recovery.settle([died.id, unwanted.id].map((sandbox_id) => ({ sandbox_id, action: 'destroy' as const })))
-      expect(host.manager.reports()).toEqual([])
+      expect(host.manager.inventory.reports()).toEqual([])
       expect(await host.leftovers()).toEqual([])
       await nothingRemains(host)
     })

@@ -132,8 +132,7 @@ export class Host {
   }
 
   async close(): Promise<void> {
-    await this.manager.destroyAll()
-    await this.manager.close()
+    await this.manager.close({ destroyAll: true })
     await this.provider.close()
     await this.#release()
     await rm(this.dataDirectory, { recursive: true, force: true })
