@@ -56,7 +56,7 @@ export const TREES: readonly Tree[] = [
   { root: 'packages/node-http/src', packages: ['@boxoffice/protocol'], tiers: [['.']] },
   {
     root: 'packages/client/src',
-    packages: ['@boxoffice/protocol'],
+    packages: ['@boxoffice/kit', '@boxoffice/protocol'],
     tiers: [['base'], ['control', 'dataplane'], ['stream'], ['sandbox'], ['.'], ['workspaces']],
     portable: ['base', 'control', 'dataplane', 'stream', 'sandbox', 'index.ts', 'client.ts', 'session.ts'],
   },

@@ -1,10 +1,10 @@
-import { setTimeout as delay } from 'node:timers/promises'
+import { backoffMs } from '@boxoffice/kit/backoff'
+import { retry } from '@boxoffice/kit/retry'
 import { BoxofficeError, type RegisterAgentRequest, type RegisterAgentResponse } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
 import type { BrokerClient } from './broker-client.ts'
 
-const FIRST_DELAY_MS = 100
-const LONGEST_DELAY_MS = 5000
+const BACKOFF = { firstMs: 100, mostMs: 5000 }
 const REPORTED_DRIFT_MS = 5000
 
 export type RegisterOptions = {
@@ -20,34 +20,29 @@ export type RegisterOptions = {
 }
 
 /** Registers with the broker and tries until it succeeds; rejects when the signal aborts, or with `untilRefused` at a 401 or 403. */
-export const register = async ({
-  broker,
-  request,
-  onFailure,
-  untilRefused,
-  log,
-  signal,
-}: RegisterOptions): Promise<RegisterAgentResponse> => {
-  for (let attempt = 0; ; attempt++) {
+export const register = ({ broker, request, onFailure, untilRefused, log, signal }: RegisterOptions): Promise<RegisterAgentResponse> => {
+  const attempt = async (): Promise<RegisterAgentResponse> => {
     signal.throwIfAborted()
-    try {
-      const registered = await broker.register(request(), signal)
-      if (Math.abs(registered.clock_drift_ms) > REPORTED_DRIFT_MS) {
-        log.warn(
-          { clock_drift_ms: registered.clock_drift_ms },
-          'the clocks of agent and broker differ; tokens are judged by that of the broker',
-        )
-      }
-      log.info({ agent_id: registered.agent_id }, 'registered with the broker')
-      return registered
-    } catch (err) {
+    const registered = await broker.register(request(), signal)
+    if (Math.abs(registered.clock_drift_ms) > REPORTED_DRIFT_MS) {
+      log.warn(
+        { clock_drift_ms: registered.clock_drift_ms },
+        'the clocks of agent and broker differ; tokens are judged by that of the broker',
+      )
+    }
+    log.info({ agent_id: registered.agent_id }, 'registered with the broker')
+    return registered
+  }
+  return retry(attempt, {
+    waitMs: (err, failures) => {
       if (untilRefused && err instanceof BoxofficeError && err.code === 'UNAUTHENTICATED') throw refused(err)
       if (untilRefused && err instanceof BoxofficeError && err.code === 'FORBIDDEN') throw err
       onFailure(err)
-      if (!signal.aborted && (attempt === 0 || attempt % 10 === 0)) log.warn({ err }, 'could not register with the broker; trying again')
-      await delay(Math.min(LONGEST_DELAY_MS, FIRST_DELAY_MS * 2 ** Math.min(attempt, 10)), undefined, { signal })
-    }
-  }
+      if (!signal.aborted && failures % 10 === 1) log.warn({ err }, 'could not register with the broker; trying again')
+      return backoffMs(failures, BACKOFF)
+    },
+    signal,
+  })
 }
 
 const refused = (cause: BoxofficeError): BoxofficeError =>

@@ -4,6 +4,7 @@ import { globSync, statSync } from 'node:fs'
 import { mkdir, mkdtemp, readdir, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { withTimeout } from '@boxoffice/kit/with-timeout'
 import { type JournalFact, newSandboxId, newSessionId, Profile } from '@boxoffice/protocol'
 import pino from 'pino'
 import { createTracker } from '../../src/exec/tracker.ts'
@@ -152,9 +153,7 @@ export class TestSandbox implements Sandbox {
     if (this.link.connected && this.lost === undefined)
       await this.link.call('shutdown', { cause: 'shutdown', grace_ms: 100 }).catch(() => {})
     if (this.#process.exitCode === null && this.#process.signalCode === null) {
-      const late = setTimeout(() => this.#process.kill('SIGKILL'), 2000)
-      await this.#exited
-      clearTimeout(late)
+      await withTimeout(this.#exited, 2000, () => this.kill())
     }
     await this.link.close()
     await rm(this.directory, { recursive: true, force: true })

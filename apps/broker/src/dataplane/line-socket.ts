@@ -1,4 +1,4 @@
-import { setTimeout as delay } from 'node:timers/promises'
+import { retry } from '@boxoffice/kit/retry'
 import {
   BoxofficeError,
   errorCodeFrom,
@@ -186,17 +186,22 @@ class MendingLineSocket implements LineSocket {
 
   async #mend(): Promise<void> {
     const until = performance.now() + MEND_WITHIN_MS
-    for (let tried = 0; !this.#over; tried++) {
-      try {
-        return await this.#connect(true)
-      } catch (thrown) {
-        const error = thrown instanceof BoxofficeError ? thrown : unreachable(thrown)
-        if (this.#over) return
-        // It has ended meanwhile; how, its record tells.
-        if (error.code === 'PROCESS_NOT_RUNNING') return this.#end()
-        if (!error.retryable || performance.now() > until) return this.#end(error)
-      }
-      await delay(MEND_AGAIN_MS[Math.min(tried, MEND_AGAIN_MS.length - 1)])
+    const connect = async (): Promise<void> => {
+      if (!this.#over) await this.#connect(true)
+    }
+    try {
+      await retry(connect, {
+        waitMs: (thrown, failures) => {
+          const { code, retryable } = errorOf(thrown)
+          if (this.#over || code === 'PROCESS_NOT_RUNNING' || !retryable || performance.now() > until) return undefined
+          return MEND_AGAIN_MS[Math.min(failures, MEND_AGAIN_MS.length) - 1]
+        },
+      })
+    } catch (thrown) {
+      if (this.#over) return
+      const error = errorOf(thrown)
+      // It has ended meanwhile; how, its record tells.
+      this.#end(error.code === 'PROCESS_NOT_RUNNING' ? undefined : error)
     }
   }
 
@@ -245,6 +250,8 @@ const toBase64 = (bytes: Uint8Array): string => Buffer.from(bytes).toString('bas
 /** `unix:/path` or `http(s)://host[:port][/base]`, as `ws` wants it. */
 const urlOf = (dataplaneUrl: string, path: string): string =>
   dataplaneUrl.startsWith('unix:') ? `ws+unix:${dataplaneUrl.slice(5)}:${path}` : `ws${dataplaneUrl.slice(4).replace(/\/+$/, '')}${path}`
+
+const errorOf = (thrown: unknown): BoxofficeError => (thrown instanceof BoxofficeError ? thrown : unreachable(thrown))
 
 const unreachable = (cause: unknown): BoxofficeError =>
   new BoxofficeError('BACKEND_UNAVAILABLE', 'the connection to the process was lost; attach again', { retryAfter: 1, cause })

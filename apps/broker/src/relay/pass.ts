@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
-import { setTimeout as delay } from 'node:timers/promises'
 import { TLSSocket } from 'node:tls'
+import { withTimeout } from '@boxoffice/kit/with-timeout'
 import { canBeHeld, type HeldBody, LARGE_BODY_BYTES, type Moved, Mover } from '@boxoffice/node-http'
 
 /** `path`: the supervisor's binary. `patienceMs`: how long nothing may move. */
@@ -33,17 +33,11 @@ export class Pass {
   }
 
   /** The answer is there: ends it, also before all is moved. */
-  async settle(): Promise<Moved> {
-    const timer = new AbortController()
-    void delay(END_WITHIN_MS, undefined, { signal: timer.signal }).then(
-      () => this.kill(),
-      () => {},
-    )
-    try {
-      return await this.moved()
-    } finally {
-      timer.abort()
-    }
+  settle(): Promise<Moved> {
+    return withTimeout(this.moved(), END_WITHIN_MS, () => {
+      this.kill()
+      return this.moved()
+    })
   }
 
   kill(): void {

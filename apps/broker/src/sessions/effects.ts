@@ -1,5 +1,5 @@
-import { setTimeout as delay } from 'node:timers/promises'
 import { KeyedQueue } from '@boxoffice/kit/keyed-queue'
+import { retry } from '@boxoffice/kit/retry'
 import { withTimeout } from '@boxoffice/kit/with-timeout'
 import { BoxofficeError, type Revocations } from '@boxoffice/protocol'
 import type { AgentClient } from '../agents/agent-client.ts'
@@ -10,7 +10,7 @@ import type { Log } from '../host/log.ts'
 import type { AgentRecord, Store } from '../store/store.ts'
 
 /** Waits between attempts. After the last, the agent's next report brings it up again: the broker then answers `destroy`. */
-const RETRY_AFTER_MS = [0, 500, 2000, 8000]
+const RETRY_AFTER_MS = [500, 2000, 8000]
 
 export type EffectsOptions = { store: Store; client: AgentClient; log: Log; tokenTtlSeconds: number }
 
@@ -23,8 +23,7 @@ export class SessionEffects {
   readonly #freeing = new Map<string, Promise<void>>()
   /** What ends sandboxes, by session. */
   readonly #ending = new Map<string, Promise<void>>()
-  /** The last suspend or resume of each session that is on its way. */
-  /** By session: on two connections a resume could reach the agent before the suspend that it follows. */
+  /** Suspends and resumes of a session, one at a time: on two connections a resume could reach the agent before the suspend that it follows. */
   readonly #suspensions = new KeyedQueue()
   readonly #stop = new AbortController()
   /** Called when a suspended sandbox turns out not to be suspendable, so that its session can end [contract 2.10]. */
@@ -102,7 +101,7 @@ export class SessionEffects {
   }
 
   async close(): Promise<void> {
-    this.#stop.abort()
+    this.#stop.abort(new Error('the broker is stopping'))
     await this.settled()
   }
 
@@ -163,19 +162,11 @@ export class SessionEffects {
     }
   }
 
-  async #retrying(attempt: () => Promise<void>): Promise<void> {
-    let last: unknown
-    for (const wait of RETRY_AFTER_MS) {
-      if (wait > 0) await delay(wait, undefined, { signal: this.#stop.signal, ref: false }).catch(() => {})
-      if (this.#stop.signal.aborted && wait > 0) break
-      try {
-        return await attempt()
-      } catch (thrown) {
-        last = thrown
-        if (!(thrown instanceof BoxofficeError && thrown.retryable)) break
-      }
-    }
-    throw last
+  #retrying(attempt: () => Promise<void>): Promise<void> {
+    return retry(attempt, {
+      waitMs: (thrown, failures) => (thrown instanceof BoxofficeError && thrown.retryable ? RETRY_AFTER_MS[failures - 1] : undefined),
+      signal: this.#stop.signal,
+    })
   }
 }
 

@@ -1,7 +1,8 @@
+import { sleep } from '@boxoffice/kit/sleep'
 import { backoffMs } from './backoff.ts'
 import { BoxofficeError } from './errors.ts'
 import { failed } from './http.ts'
-import { anySignal, sleep } from './signals.ts'
+import { anySignal } from './signals.ts'
 
 /** Asks for the bytes from `start` on, of the version with this ETag only. */
 export type AskForPart = (start: number, etag: string, signal: AbortSignal | undefined) => Promise<Response>

@@ -1,3 +1,4 @@
+import { sleep } from '@boxoffice/kit/sleep'
 import {
   EVENT_DATA,
   EventHeader,
@@ -13,7 +14,7 @@ import { createParser, type EventSourceMessage } from 'eventsource-parser'
 import { backoffMs, retrying } from '../base/backoff.ts'
 import { BoxofficeError, ConnectionError } from '../base/errors.ts'
 import { type OptionNames, refuseUnknown } from '../base/known-options.ts'
-import { anySignal, sleep } from '../base/signals.ts'
+import { anySignal } from '../base/signals.ts'
 import type { ControlPlane } from './control-plane.ts'
 
 /** `id` is what `lastEventId` takes, `at` when it happened. */

@@ -2,6 +2,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync, writeFileS
 import { readFile, rmdir, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
+import { retry } from '@boxoffice/kit/retry'
 import type { Profile } from '@boxoffice/protocol'
 import { signalPid } from '../../host/process-table.ts'
 import type { ProviderCapabilities } from '../../sandbox/provider.ts'
@@ -257,16 +258,12 @@ const endGroup = async (group: CgroupGroup): Promise<boolean> => {
 
 /** A group can be removed once its last process is reaped, which is a moment after its death. */
 const removeGroup = async (directory: string): Promise<void> => {
-  for (let attempt = 0; ; attempt++) {
-    try {
-      return await rmdir(directory)
-    } catch (error) {
-      const code = (error as NodeJS.ErrnoException).code
-      if (code === 'ENOENT') return
-      if (code !== 'EBUSY' || attempt >= 500) throw error
-      await delay(Math.min(10, 1 + attempt))
-    }
-  }
+  const codeOf = (error: unknown) => (error as NodeJS.ErrnoException).code
+  await retry(() => rmdir(directory), {
+    waitMs: (error, failures) => (codeOf(error) === 'EBUSY' && failures <= 500 ? Math.min(10, failures) : undefined),
+  }).catch((error: unknown) => {
+    if (codeOf(error) !== 'ENOENT') throw error
+  })
 }
 
 /** Removes the install's own, empty groups; for tests and `destroyOnExit`. */

@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import type { Socket } from 'node:net'
 import { createInterface } from 'node:readline'
+import { withTimeout } from '@boxoffice/kit/with-timeout'
 import { z } from 'zod'
 import type { Cgroups } from './cgroups.ts'
 import type { Spawned } from './spawn.ts'
@@ -122,10 +123,8 @@ export const createLaunchers = (cgroups: Cgroups, program: string, paths: readon
       if (nursery === undefined) open(supervisorPath)
       const { promise, resolve } = Promise.withResolvers<void>()
       making.set(name, resolve)
-      const timer = setTimeout(() => made(name), WITHIN_MS)
       tell({ make: name, order: { groups: cgroups.group(name).directories, file: program, ...order } })
-      await promise
-      clearTimeout(timer)
+      await withTimeout(promise, WITHIN_MS, () => made(name))
     },
     take(name) {
       const pid = ready.get(name)
@@ -143,9 +142,10 @@ export const createLaunchers = (cgroups: Cgroups, program: string, paths: readon
       const exited = once(ending, 'exit')
       ending.ref()
       ending.stdin?.end()
-      const timer = setTimeout(() => ending.kill('SIGKILL'), WITHIN_MS)
-      await exited
-      clearTimeout(timer)
+      await withTimeout(exited, WITHIN_MS, () => {
+        ending.kill('SIGKILL')
+        return exited
+      })
     },
   }
 }

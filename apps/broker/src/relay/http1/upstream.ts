@@ -1,7 +1,7 @@
 import { type ClientRequest, Agent as HttpAgent, request as httpRequest, type RequestOptions } from 'node:http'
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'
-import { setTimeout as delay } from 'node:timers/promises'
 import { BoundedCache } from '@boxoffice/kit/bounded-cache'
+import { retry } from '@boxoffice/kit/retry'
 import { BoxofficeError } from '@boxoffice/protocol'
 import { failSlowConnect } from '../../agents/slow-connect.ts'
 import type { AgentRecord } from '../../store/store.ts'
@@ -56,16 +56,18 @@ export class DialFailed extends Error {}
 
 /** Tries again after `DialFailed`, and only then, until the client is gone; the last failure is `BACKEND_UNAVAILABLE`. */
 export async function dialing<T>(attempt: () => Promise<T>, client: { readonly aborted: boolean }): Promise<T> {
-  for (let tried = 0; ; tried++) {
-    try {
-      return await attempt()
-    } catch (thrown) {
-      if (!(thrown instanceof DialFailed)) throw thrown
-      const wait = DIAL_AGAIN_MS[tried]
-      if (wait === undefined || client.aborted) throw unreachable(thrown)
-      await delay(wait)
-      if (client.aborted) throw unreachable(thrown)
-    }
+  let dialled = false
+  const dial = (): Promise<T> => {
+    if (dialled && client.aborted) throw new DialFailed('the client is gone')
+    dialled = true
+    return attempt()
+  }
+  try {
+    return await retry(dial, {
+      waitMs: (thrown, failures) => (thrown instanceof DialFailed && !client.aborted ? DIAL_AGAIN_MS[failures - 1] : undefined),
+    })
+  } catch (thrown) {
+    throw thrown instanceof DialFailed ? unreachable(thrown) : thrown
   }
 }
 

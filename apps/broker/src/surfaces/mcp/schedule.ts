@@ -1,3 +1,5 @@
+import { sleep } from '@boxoffice/kit/sleep'
+
 /** Seconds before each retry [2-90]: attempts at 0, 2, 6 and 14. */
 export const RETRY_DELAYS_SECONDS = [2, 4, 8] as const
 export const ATTEMPTS = RETRY_DELAYS_SECONDS.length + 1
@@ -26,15 +28,5 @@ export interface Clock {
 
 export const systemClock: Clock = {
   now: () => performance.now(),
-  sleep: (ms, signal) =>
-    new Promise((resolve) => {
-      if (signal.aborted) return resolve()
-      const done = (): void => {
-        clearTimeout(timer)
-        signal.removeEventListener('abort', done)
-        resolve()
-      }
-      const timer = setTimeout(done, ms)
-      signal.addEventListener('abort', done, { once: true })
-    }),
+  sleep: (ms, signal) => sleep(ms, signal).catch(() => {}),
 }

@@ -1,5 +1,5 @@
 import { closeSync, existsSync, openSync, statSync } from 'node:fs'
-import { setTimeout as delay } from 'node:timers/promises'
+import { retry } from '@boxoffice/kit/retry'
 import Database from 'better-sqlite3'
 import { StartError } from '../../../host/start-error.ts'
 import { MIGRATIONS } from './migrations.ts'
@@ -13,19 +13,16 @@ const CHECKED_BYTES = 64 * 1024 * 1024
 const START_LOCK_MS = 10_000
 
 /** Opens (or makes) the database. A file that is damaged, foreign or newer is refused by its path and left as it is. */
-export async function openDatabase(path: string): Promise<Db> {
+export function openDatabase(path: string): Promise<Db> {
   const until = performance.now() + START_LOCK_MS
-  for (;;) {
-    try {
-      return open(path)
-    } catch (thrown) {
+  return retry(() => open(path), {
+    waitMs: (thrown) => {
       // SQLite's own busy timeout does not cover the change to WAL mode.
-      if (!isBusy(thrown)) throw thrown
-      if (performance.now() > until)
-        throw new StartError(`the database ${path} is locked by another program; end it and start again`, { cause: thrown })
-    }
-    await delay(20)
-  }
+      if (!isBusy(thrown)) return undefined
+      if (performance.now() < until) return 20
+      throw new StartError(`the database ${path} is locked by another program; end it and start again`, { cause: thrown })
+    },
+  })
 }
 
 function open(path: string): Db {
