@@ -37,12 +37,13 @@ import { AgentRegistry } from './registration/registry.ts'
 import { createAdmission } from './relay/admission.ts'
 import { type RelayHealth, RelayProbe } from './relay/probe.ts'
 import { createRelay } from './relay/relay.ts'
-import { Acquisition } from './sessions/acquisition.ts'
 import { SessionEffects } from './sessions/effects.ts'
 import { Grants } from './sessions/grants.ts'
 import { Members } from './sessions/members.ts'
+import { Negotiator } from './sessions/negotiate.ts'
 import { Provisioner } from './sessions/provisioner.ts'
 import { SessionService } from './sessions/service.ts'
+import { SessionMaker } from './sessions/session-maker.ts'
 import { SessionWriter } from './sessions/session-writer.ts'
 import { TenantUsage } from './sessions/tenant-usage.ts'
 import { Threads } from './sessions/threads.ts'
@@ -197,14 +198,18 @@ async function run(
   const outbound = outboundCall(targetPolicy(settings), settings.authorizerTimeoutMs)
   const authorizer = authorizerOf(settings, outbound, now, monotonic)
   const grants = new Grants({ store, effects, profiles, tokenTtlSeconds: settings.tokenTtl, now })
-  const acquisition = new Acquisition({
-    ...{ store, writer, effects, grants, provisioner, placement, authorizer, profiles, brokerId, now },
+  const maker = new SessionMaker({
+    ...{ store, effects, grants, provisioner, placement, brokerId, now },
     maxSessions: settings.maxSessions,
     limit: new PrincipalLimit('create', { principal: rates.createPerPrincipal, tenant: rates.createPerTenant }, monotonic),
   })
   const members = new Members({ store, writer, authorizer, withdraw: (session, principal) => grants.withdraw(session, principal), now })
-  const threads = new Threads({ store, writer, authorizer, cancel: (id) => acquisition.cancel(id), now })
-  const sessions = new SessionService({ store, writer, acquisition, authorizer, grants, members, issuer, now })
+  const cancel = (sessionId: string): void => provisioner.cancel(sessionId)
+  const threads = new Threads({ store, writer, authorizer, cancel, now })
+  const negotiator = new Negotiator({
+    ...{ store, writer, maker, provisioner, placement, authorizer, grants, members, issuer, profiles, now },
+  })
+  const sessions = new SessionService({ store, writer, negotiator, authorizer, grants, cancel, issuer, now })
   const principals = new Principals(store.keys, settings.apiKey, oidcOf(settings, outbound, keys, { now, monotonic }))
   const metrics = new Metrics(store)
   const inventory = new Inventory({ store, writer, effects, log, now })

@@ -7,7 +7,7 @@ export const sessionEntry = (
   event: AuditEvent,
   origin: Origin,
   session: Session,
-  fields: Pick<AuditEntry, 'ts'> & Partial<Pick<AuditEntry, 'outcome' | 'code' | 'tokenHash'>>,
+  fields: Pick<AuditEntry, 'ts'> & Partial<Pick<AuditEntry, 'outcome' | 'code' | 'tokenHash' | 'data'>>,
 ): AuditEntry =>
   auditEntry(event, origin, {
     threadId: threadOf(session.scope),

@@ -68,6 +68,10 @@ export const isLive = (session: Session): session is LiveSession => session.stat
 export const isPlaced = (session: Session): session is PlacedSession =>
   session.state === 'active' || session.state === 'idle' || session.state === 'suspended'
 
+/** Whether a token for `placed` is one for the session as it is now: it is live, and its sandbox was not made anew. */
+export const isSameSandbox = (session: Session, placed: PlacedSession): session is PlacedSession =>
+  isPlaced(session) && session.sandboxId === placed.sandboxId && session.generation === placed.generation
+
 /** Where its sandbox is, or was when it ended; null: it never had one. */
 export function placedOf(session: Session): Placed | null {
   if (isPlaced(session)) return session

@@ -9,8 +9,8 @@ import type { SessionEffects } from './effects.ts'
 export type ChangeOptions = Omit<SaveOptions, 'audit' | 'events' | 'eventsWaitUntil' | 'workspace'> & {
   /** Entries for the session as it becomes, which may be as it was; called again when another writer was faster. */
   audit?: (after: Session, before: Session) => AuditEntry[]
-  /** Why the event happens, looked at anew before each try to save it: false leaves the session as it is. */
-  stillHolds?: () => Promise<boolean>
+  /** Why the event happens, looked at anew before each try to save it: false leaves the session as it is. `before`: as it is then. */
+  stillHolds?: (before: Session) => Promise<boolean>
   /** Events beyond those that every change of its kind has. */
   events?: (before: Session, after: Session) => NewSessionEvent[]
 }
@@ -45,7 +45,7 @@ export class SessionWriter {
   async change(session: Session, event: SessionEvent, { audit, events, stillHolds, ...options }: ChangeOptions = {}): Promise<Change> {
     let before = session
     for (let round = 0; round < ROUNDS; round++) {
-      if (stillHolds !== undefined && !(await stillHolds())) return { session: before }
+      if (stillHolds !== undefined && !(await stillHolds(before))) return { session: before }
       const step = transition(before, event, this.#now())
       if (step.refused !== undefined) return { session: before, refused: step.refused }
       const after = step.session

@@ -14,8 +14,8 @@ import type { PlacedSession } from '../domain/session.ts'
 import type { AgentRecord } from '../store/store.ts'
 import type { SigningKey, SigningKeys } from './keys.ts'
 
-/** `expiresAt` in whole Unix seconds; `hash` is what the audit log keeps of the token. */
-export type IssuedToken = { token: string; expiresAt: number; hash: string; capabilities: readonly Capability[] }
+/** `expiresAt` in whole Unix seconds; `hash` and `jti` are what the audit log keeps of the token. */
+export type IssuedToken = { token: string; jti: string; expiresAt: number; hash: string; capabilities: readonly Capability[] }
 
 const CONTROL_TOKEN_REUSE_MS = 30_000
 
@@ -70,7 +70,7 @@ export class TokenIssuer {
       ver: 1,
     }
     const token = this.#sign(claims)
-    return { token, expiresAt: exp, hash: createHash('sha256').update(token).digest('base64url'), capabilities }
+    return { token, jti: claims.jti, expiresAt: exp, hash: createHash('sha256').update(token).digest('base64url'), capabilities }
   }
 
   /**

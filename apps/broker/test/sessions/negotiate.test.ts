@@ -115,6 +115,20 @@ describe('ensure and get', () => {
     expect(JSON.stringify(audit.body)).not.toContain(body.token)
   })
 
+  test('acquire, refresh and read are audited with the id of their token', async () => {
+    const jtiOf = (token = '') => (JSON.parse(Buffer.from(token.split('.')[1] ?? '', 'base64url').toString()) as { jti: string }).jti
+    const { session_id: id, token } = await broker.ensure('t-jti')
+    const refreshed = await broker.refresh(id)
+    const read = await broker.read(id)
+    const { body } = await broker.get<{ entries: { event: string; data: unknown }[] }>('/v1/audit?thread_id=t-jti')
+    const ids = body.entries.filter(({ data }) => data !== null).map(({ event, data }) => [event, data])
+    expect(ids).toEqual([
+      ['sandbox.session.read', { jti: jtiOf(read.body.token) }],
+      ['sandbox.session.refresh', { jti: jtiOf(refreshed.body.token) }],
+      ['sandbox.session.acquire', { jti: jtiOf(token) }],
+    ])
+  })
+
   test('labels and profile are kept; the profile of a live session does not change', async () => {
     const { binding } = await broker.ensure('t8', { labels: { team: 'red' }, profile: 'network_basic' })
     expect(binding).toMatchObject({ labels: { team: 'red' }, profile: 'network_basic' })

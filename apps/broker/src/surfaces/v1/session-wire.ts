@@ -16,8 +16,9 @@ import { DEFAULT_SCOPE_TEMPLATE } from '../../domain/scope-catalog.ts'
 import { renderScope } from '../../domain/scope-template.ts'
 import { isLive, isPlaced, type PlacedSession, placedOf, type Session } from '../../domain/session.ts'
 import type { Repeatable } from '../../sessions/idempotency.ts'
+import type { Grant } from '../../sessions/negotiate.ts'
 import type { NegotiateRequest } from '../../sessions/negotiate-request.ts'
-import type { Grant, SessionView } from '../../sessions/service.ts'
+import type { SessionView } from '../../sessions/service.ts'
 import type { IssuedToken } from '../../tokens/issuer.ts'
 
 /** `GET …/{id}`: the acquire response, without what the session does not (or no longer) have. */

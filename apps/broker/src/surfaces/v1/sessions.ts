@@ -150,7 +150,7 @@ const mountsAreOperators = (): BoxofficeError =>
   })
 
 const toRefresh = ({ actor, requested_capabilities: names }: RefreshRequest, movesLease: boolean) => ({
-  ...{ actor, movesLease, asked: readWanted(names).capabilities },
+  ...{ actor, movesLease, requested: readWanted(names).capabilities },
 })
 
 function idempotencyKey(key: string | undefined): string | null {
