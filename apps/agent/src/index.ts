@@ -1,4 +1,5 @@
-export { type Agent, type AgentOverrides, type AgentReady, createAgent } from './agent.ts'
+export { type Agent, type AgentReady, createAgent } from './agent.ts'
 export { openMachine } from './capacity/machine.ts'
 export { describeRoom } from './capacity/room.ts'
 export { AgentConfig, isLocal } from './config/config.ts'
+export type { AgentOverrides } from './config/overrides.ts'

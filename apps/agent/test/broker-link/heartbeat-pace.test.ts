@@ -2,7 +2,7 @@ import type { AgentInstructions } from '@boxoffice/protocol'
 import { Registry } from 'prom-client'
 import { expect, test } from 'vitest'
 import type { BrokerClient } from '../../src/broker-link/broker-client.ts'
-import { createUplink } from '../../src/broker-link/heartbeat.ts'
+import { createBrokerLink } from '../../src/broker-link/broker-link.ts'
 import { createJournal } from '../../src/broker-link/journal.ts'
 import { silent } from '../host/support/host.ts'
 
@@ -30,7 +30,7 @@ test('with many sandboxes all are reported at a slower pace, and the reports bet
     jwks: async () => ({ keys: [] }),
   }
   const report = { instance_id: 'i', provider: { name: 'local', available: true, reason: null }, sandboxes: [] }
-  const uplink = createUplink({
+  const brokerLink = createBrokerLink({
     broker,
     inventory: () => ({ ...report, install_id: 'n', clock: '' }) as never,
     count: () => SANDBOXES,
@@ -41,12 +41,12 @@ test('with many sandboxes all are reported at a slower pace, and the reports bet
     onRefused: (error) => enough.reject(error),
     log: silent,
   })
-  await uplink.start()
+  await brokerLink.start()
   await enough.promise
-  await uplink.stop()
+  await brokerLink.stop()
   const complete = reports.filter(({ partial }) => !partial)
   // A timer and the clock differ by up to a millisecond.
-  // The uplink looks at the clock before the test does, and a busy machine may stand still between the two.
+  // The broker link looks at the clock before the test does, and a busy machine may stand still between the two.
   expect((complete.at(-1)?.at ?? 0) - (complete[0]?.at ?? 0)).toBeGreaterThan(COMPLETE_EVERY_MS)
   expect(reports.some(({ partial }) => partial)).toBe(true)
 })

@@ -13,7 +13,7 @@ import type { BrokerClient } from './broker-client.ts'
 import type { Journal } from './journal.ts'
 import { register } from './register.ts'
 
-export type UplinkOptions = {
+export type BrokerLinkOptions = {
   broker: BrokerClient
   inventory: () => RegisterAgentRequest
   /** How many sandboxes a complete report tells of. */
@@ -23,13 +23,13 @@ export type UplinkOptions = {
   /** Called before `onInstructions`, with what a registration says beyond them. */
   onRegistered: (registered: RegisterAgentResponse) => Promise<void>
   onInstructions: (instructions: AgentInstructions) => Promise<void>
-  /** The broker does not take this agent, as its first answer after `start` had resolved; the uplink has ended. */
+  /** The broker does not take this agent, as its first answer after `start` had resolved; the broker link has ended. */
   onRefused: (error: Error) => void
   log: Logger
 }
 
 /** Keeps the broker informed: registers, then reports at the pace it asks for, and at once when a sandbox is lost. */
-export interface Uplink {
+export interface BrokerLink {
   readonly agentId: string | undefined
   /** Resolves after the first try to register; rejects only if the broker does not take this agent. */
   start(): Promise<void>
@@ -51,7 +51,7 @@ const GATHER_MS = 150
 /** At the end of the agent: how long the broker may take to hear what is still to be told. */
 const LAST_WORD_MS = 3000
 
-export const createUplink = ({
+export const createBrokerLink = ({
   broker,
   inventory,
   count,
@@ -61,7 +61,7 @@ export const createUplink = ({
   onInstructions,
   onRefused,
   log,
-}: UplinkOptions): Uplink => {
+}: BrokerLinkOptions): BrokerLink => {
   const closing = new AbortController()
   const { signal } = closing
   let identity: { id: string; token: string } | undefined
@@ -175,7 +175,7 @@ export const createUplink = ({
     async start() {
       running = run().catch((err: Error) => {
         if (signal.aborted) return firstTry.resolve()
-        log.error({ err }, 'the uplink ended')
+        log.error({ err }, 'the broker link ended')
         if (tried) onRefused(err)
         else firstTry.reject(err)
       })

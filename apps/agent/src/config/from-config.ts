@@ -1,0 +1,44 @@
+import { isLoopback } from '@boxoffice/kit/is-loopback'
+import type { Reserve } from '../capacity/room.ts'
+import { createMountPolicy, type MountPolicy } from '../mounts/policy.ts'
+import { providerCandidates } from '../providers/candidates.ts'
+import type { Candidate } from '../sandbox/provider.ts'
+import { type AgentConfig, hostOf, isLocal } from './config.ts'
+
+type Where = Pick<Parameters<typeof providerCandidates>[0], 'dataDirectory' | 'installId' | 'instanceId' | 'log'>
+
+/** The providers to try, in order. `exposed`: a part of the same process listens where others can reach it. */
+export const candidatesFrom = (config: AgentConfig, exposed: boolean, where: Where): readonly Candidate[] => {
+  const { provider, isolation, sameUser, dockerHost, defaultImage } = config
+  return providerCandidates({
+    provider,
+    isolation,
+    sameUser,
+    unsafeRefused: unsafeRefused(config, exposed),
+    dockerHost,
+    defaultImage,
+    ...where,
+  })
+}
+
+/** What new sandboxes leave free. */
+export const reserveFrom = ({ reserve: { memoryMb, ...counts } }: AgentConfig): Reserve => ({
+  ...counts,
+  memory: memoryMb === undefined ? undefined : memoryMb * 1024 ** 2,
+})
+
+/** Which paths of the host may be mounted; the agent's own and the engine's socket never. */
+export const mountPolicyFrom = (config: AgentConfig, dataDirectory: string): Promise<MountPolicy> =>
+  createMountPolicy({
+    allowedRoots: config.allowedHostMountRoots,
+    blocked: [dataDirectory, ...config.blockedHostPaths, ...socketOf(config.dockerHost ?? process.env.DOCKER_HOST)],
+  })
+
+const socketOf = (dockerHost: string | undefined): string[] =>
+  dockerHost?.startsWith('unix://') ? [dockerHost.slice('unix://'.length)] : []
+
+const unsafeRefused = ({ host, controlListen, publicUrl, allowUnsafeLocal }: AgentConfig, exposed: boolean): string | null => {
+  const local = isLocal(host, publicUrl) && isLoopback(hostOf(controlListen)) && !exposed
+  if (allowUnsafeLocal || local) return null
+  return 'isolation "none" is refused for a listener that others can reach; install bubblewrap, or allow it with --allow-unsafe-local'
+}

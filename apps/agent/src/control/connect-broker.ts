@@ -1,0 +1,92 @@
+import type { AgentInstance, ProviderReport } from '@boxoffice/protocol'
+import { type BrokerLink, type BrokerLinkOptions, createBrokerLink } from '../broker-link/broker-link.ts'
+import type { BrokerTrust } from '../broker-link/broker-trust.ts'
+import type { AgentConfig } from '../config/config.ts'
+import type { ProviderSlot } from '../providers/slot.ts'
+import { recoveringError } from '../sandbox/end.ts'
+import type { SandboxManager } from '../sandboxes/manager.ts'
+import type { Recovery } from '../sandboxes/recovery.ts'
+
+/** What the agent tells the broker of itself, and how it follows the answers. */
+type BrokerExchange = Pick<BrokerLinkOptions, 'inventory' | 'count' | 'heartbeat' | 'onRegistered' | 'onInstructions'>
+
+export type ConnectBrokerOptions = Pick<BrokerLinkOptions, 'journal' | 'onRefused' | 'log'> & {
+  config: Pick<AgentConfig, 'publicUrl' | 'controlUrl' | 'dataplaneUrl' | 'relay'>
+  instance: AgentInstance
+  /** Where the agent listens; asked for when it registers. */
+  listening: () => { url: string; controlUrl: string }
+  /** The broker is in this process: it relays to the listener itself, whatever clients reach it by. */
+  besideBroker: boolean
+  /** For what alone the agent's sandboxes are; undefined: for everything. */
+  reserved: ProviderReport['reserved']
+  slot: ProviderSlot
+  manager: SandboxManager
+  recovery: Recovery
+  trust: BrokerTrust
+  /** This machine's clock, Unix milliseconds. */
+  wall: () => number
+}
+
+const VERSION = '0.1.0'
+
+/** The link to the broker, by which this agent tells of itself and follows what it is asked for. `start` opens it. */
+export const connectBroker = (options: ConnectBrokerOptions): BrokerLink => {
+  const { trust, journal, onRefused, log } = options
+  return createBrokerLink({ ...exchangeOf(options), broker: trust.broker, journal, onRefused, log })
+}
+
+const exchangeOf = (options: ConnectBrokerOptions): BrokerExchange => {
+  const { config, instance, slot, manager, recovery, trust } = options
+  const reserved = options.reserved === undefined ? {} : { reserved: options.reserved }
+  /** Of the present report: its answer tells no keys that are older than what has been pushed since. */
+  let keysAtReport = 0
+
+  // An agent that does not know yet what it has takes nothing new, and what it does not report is not missing.
+  const providerReport = (): ProviderReport => {
+    const report = { ...slot.report(), ...reserved }
+    return manager.recovery.isUnderWay ? { ...report, available: false, reason: report.reason ?? recoveringError().message } : report
+  }
+
+  return {
+    inventory() {
+      const { url, controlUrl } = options.listening()
+      // With TLS its address is not in the certificate; the broker beside it knows the certificate itself.
+      const dataplaneUrl = config.dataplaneUrl ?? (options.besideBroker ? url : undefined)
+      return {
+        install_id: instance.install_id,
+        instance_id: instance.instance_id,
+        public_url: config.publicUrl ?? url,
+        control_url: config.controlUrl ?? controlUrl,
+        ...(dataplaneUrl === undefined ? {} : { dataplane_url: dataplaneUrl }),
+        relay: config.relay,
+        provider: providerReport(),
+        sandboxes: manager.inventory.reports(),
+        partial: manager.recovery.isUnderWay,
+        clock: new Date(options.wall()).toISOString(),
+        version: VERSION,
+      }
+    },
+    count: () => manager.inventory.count,
+    heartbeat(partial, entries, ended = []) {
+      keysAtReport = trust.keys.version
+      // A wake is news of the session's state, too.
+      const woken = new Set(entries.filter(({ type }) => type === 'wake').map(({ sandbox_id: id }) => id))
+      const sandboxes = manager.inventory.reports(({ state, id }) => !partial || state === 'lost' || woken.has(id))
+      return {
+        instance_id: instance.instance_id,
+        provider: providerReport(),
+        journal: entries,
+        sandboxes: [...sandboxes, ...ended],
+        partial: partial || manager.recovery.isUnderWay,
+      }
+    },
+    onRegistered: trust.takeRegistration,
+    async onInstructions(instructions) {
+      trust.binding.told(instructions.control_tokens_bound ?? false)
+      trust.revocations.apply(instructions.revocations)
+      if (instructions.jwks !== undefined && trust.keys.version === keysAtReport) await trust.takeKeys(instructions.jwks)
+      manager.pool.setTargets(slot.provider === undefined || manager.recovery.isUnderWay ? [] : instructions.pools)
+      await recovery.settle(instructions.decisions)
+    },
+  }
+}
