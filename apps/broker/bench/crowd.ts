@@ -17,16 +17,16 @@ async function measure(live: number): Promise<Record<string, number>> {
     const figures = {
       creation: await costOf(() => crowd.add()),
       labeled_creation: await costOf(() => crowd.add({ key: 'box', value: 'true' })),
-      live_by_agent: await costOf(() => store.sessions.liveByAgent()),
+      live_by_agent: await costOf(() => store.counts.liveByAgent()),
       partial_report: await costOf(() => crowd.inventory.reconcile(AGENT, crowd.reports.slice(0, 2), false)),
       complete_report: await costOf(() => crowd.inventory.reconcile(AGENT, crowd.reports, true), { calls: 1 }),
       revocations: await costOf(async () => [
-        await store.sessions.endedOn(AGENT.id, Date.now() - 15_000),
+        await store.agentSessions.endedOn(AGENT.id, Date.now() - 15_000),
         await store.grants.narrowedOn(AGENT.id, Math.floor(Date.now() / 1000) - 15),
       ]),
       reaper_round: await costOf(async () => [await store.sessions.due(Date.now(), 200), await store.sessions.provisioning()]),
-      usage: await costOf(() => Promise.all([store.sessions.liveOf(TENANT, null), store.sessions.busyOf(TENANT)])),
-      metrics: await costOf(() => store.sessions.liveByState()),
+      usage: await costOf(() => Promise.all([store.counts.liveOf(TENANT, null), store.counts.busyOf(TENANT)])),
+      metrics: await costOf(() => store.counts.liveByState()),
     }
     return { live, ...Object.fromEntries(Object.entries(figures).map(([name, cost]) => [name, Math.round(cost)])) }
   } finally {

@@ -1,5 +1,5 @@
 import { CAPABILITIES, type Capability, type Scope } from '@boxoffice/protocol'
-import type { Ownership } from '../store/store.ts'
+import type { Ownership } from '../store/session-store.ts'
 import { hasRight, type Principal } from './principals.ts'
 
 /**

@@ -1,5 +1,5 @@
 import type { Scope } from '@boxoffice/protocol'
-import type { Ownership } from '../store/store.ts'
+import type { Ownership } from '../store/session-store.ts'
 import { type AccessMode, type Authorizer, claimAuthorizer, creates, type Decision, decision } from './authorizer.ts'
 import type { Principal } from './principals.ts'
 import type { RemoteAnswer } from './remote-answers.ts'

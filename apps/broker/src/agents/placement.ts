@@ -76,7 +76,7 @@ export class Placement {
     const wanted = preferred.flatMap((id) => usable.find((one) => one.id === id) ?? [])[0]
     const sole = others.length === 0 ? first : wanted
     // Nothing is awaited between the look at the pending ones and the call of `chosen`.
-    const agent = sole ?? this.#leastLoaded(usable, await this.#store.sessions.liveByAgent())
+    const agent = sole ?? this.#leastLoaded(usable, await this.#store.counts.liveByAgent())
     chosen(agent)
     return agent
   }

@@ -1,5 +1,5 @@
 import { BoxofficeError } from '@boxoffice/protocol'
-import type { EventStore } from '../store/store.ts'
+import type { EventStore } from '../store/session-store.ts'
 
 export interface Watcher {
   /** There may be more events of its session. Must not throw. */

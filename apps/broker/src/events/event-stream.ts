@@ -1,5 +1,5 @@
 import { endsStream } from '@boxoffice/protocol'
-import type { EventStore, SessionEventRow } from '../store/store.ts'
+import type { EventStore, SessionEventRow } from '../store/session-store.ts'
 import type { EventFeed, Watcher } from './event-feed.ts'
 
 export type EventStreamOptions = {

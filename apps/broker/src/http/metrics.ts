@@ -25,7 +25,7 @@ export class Metrics {
       labelNames: ['state'],
       registers: [this.#registry],
       async collect() {
-        const states = await store.sessions.liveByState()
+        const states = await store.counts.liveByState()
         for (const state of ['provisioning', 'active', 'idle', 'suspended']) this.set({ state }, states[state] ?? 0)
       },
     })

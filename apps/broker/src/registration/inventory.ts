@@ -37,7 +37,7 @@ export class Inventory {
     // Before anything is written: what follows may take long, and the report gets no younger by it.
     const readAt = now()
     // Only a complete report is compared with all sessions of the agent; one of a few sandboxes costs no more with many sessions.
-    const placed = new Map(complete ? (await store.sessions.placedOn(agent.id)).map((session) => [session.id, session]) : [])
+    const placed = new Map(complete ? (await store.agentSessions.placedOn(agent.id)).map((session) => [session.id, session]) : [])
     const earlier = [...placed.values()].filter(({ activatedAt }) => activatedAt < agent.registeredAt)
     for (const report of reports) {
       if (report.session_id === null) {

@@ -3,7 +3,8 @@ import { type AuditEntry, auditEntry, systemOrigin } from '../domain/audit-entry
 import { threadOf } from '../domain/scope.ts'
 import { placedOf, type Session } from '../domain/session.ts'
 import type { NewSessionEvent } from '../domain/session-event.ts'
-import type { AgentRecord, JournalRecord, Store } from '../store/store.ts'
+import type { JournalRecord } from '../store/session-store.ts'
+import type { AgentRecord, Store } from '../store/store.ts'
 
 export type JournalIntakeOptions = { store: Store; now: () => number }
 

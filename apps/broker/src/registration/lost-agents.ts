@@ -28,7 +28,7 @@ export class LostAgents {
       if (!this.#isLost(agent)) continue
       // It may come back while its sessions are ended, one write after the other.
       const stillHolds = async () => this.#isLost((await store.agents.byId(agent.id)) ?? agent)
-      for (const session of await store.sessions.placedOn(agent.id)) await inventory.lost(session, 'agent_lost', { stillHolds })
+      for (const session of await store.agentSessions.placedOn(agent.id)) await inventory.lost(session, 'agent_lost', { stillHolds })
     }
   }
 

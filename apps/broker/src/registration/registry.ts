@@ -182,7 +182,7 @@ export class AgentRegistry {
   async #instructions(agent: AgentRecord, reports: SandboxReport[], complete: boolean, revokedSince: number): Promise<AgentInstructions> {
     const { store, inventory, keys, profiles, heartbeatSeconds, tokenTtlSeconds, now } = this.#options
     const decisions = await inventory.reconcile(agent, reports, complete)
-    const ended = await store.sessions.endedOn(agent.id, revokedSince)
+    const ended = await store.agentSessions.endedOn(agent.id, revokedSince)
     const narrowed = await store.grants.narrowedOn(agent.id, Math.floor(revokedSince / 1000))
     await keys.reload()
     return {

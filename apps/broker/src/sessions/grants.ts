@@ -4,7 +4,8 @@ import type { Decision } from '../access/authorizer.ts'
 import type { Identity } from '../access/principals.ts'
 import { type Capabilities, intersect, isWithin, requireSome, unite, type Wanted, widest } from '../domain/capabilities.ts'
 import type { LiveSession } from '../domain/session.ts'
-import type { GrantRecord, Store } from '../store/store.ts'
+import type { GrantRecord } from '../store/session-store.ts'
+import type { Store } from '../store/store.ts'
 import type { SessionEffects } from './effects.ts'
 
 export type GrantsOptions = {

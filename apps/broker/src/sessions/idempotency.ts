@@ -2,7 +2,8 @@ import { createHash } from 'node:crypto'
 import { BoxofficeError } from '@boxoffice/protocol'
 import type { Principal } from '../access/principals.ts'
 import { IDEMPOTENCY_MS, keyReused } from '../domain/idempotency.ts'
-import type { IdempotencyRecord, Store } from '../store/store.ts'
+import type { IdempotencyRecord } from '../store/session-store.ts'
+import type { Store } from '../store/store.ts'
 
 /** A request that may be repeated: its key and the hash of its body, where it has a key [C-12]. */
 export type Repeatable = { key: string; bodyHash: string }

@@ -1,5 +1,6 @@
 import type { Actor, RelayPreference, SandboxOverrides, Scope } from '@boxoffice/protocol'
 import type { Wanted } from '../domain/capabilities.ts'
+import type { LabelQuota } from '../domain/creation.ts'
 import type { AgentRecord } from '../store/store.ts'
 import type { Repeatable } from './idempotency.ts'
 
@@ -34,5 +35,3 @@ export type NegotiateRequest = {
   /** Of new sessions with the label at most so many live ones per tenant; counted with the creation. */
   labelQuota?: LabelQuota | null
 }
-
-export type LabelQuota = { key: string; value: string; max: number }

@@ -11,7 +11,8 @@ import { workspaceIdOf } from '../domain/scope.ts'
 import { isPlaced, type ProvisioningSession } from '../domain/session.ts'
 import { sessionEntry } from '../domain/session-entry.ts'
 import { eventsOf } from '../domain/session-event.ts'
-import type { CreateOutcome, Store } from '../store/store.ts'
+import type { CreateOutcome } from '../store/session-store.ts'
+import type { Store } from '../store/store.ts'
 import type { SessionEffects } from './effects.ts'
 import type { Grants } from './grants.ts'
 import { recordOf } from './idempotency.ts'
@@ -110,17 +111,19 @@ export class SessionMaker {
     const wishes = { preferred, provider, relay, needsImage, reserved }
     const { session, created } = await placement.place(wishes, async (agent) => {
       const session = newSession(principal, request, profile, { agentId: agent.id, brokerId, now: now() })
-      const options = {
+      const terms = {
         claimFor: decision.access === 'claimable' ? principal.id : null,
         owner: decision.owner,
         maxLive: maxSessions,
         labelQuota: request.labelQuota ?? null,
+      }
+      const written = {
         idempotency: request.repeatable && recordOf(principal, request.repeatable, session.id, session.createdAt),
         audit: [sessionEntry('sandbox.session.create', origin, session, { ts: session.createdAt })],
         events: eventsOf(null, session, session.createdAt),
         grant: grants.first(session, { principal, actor, decision }, request.wanted),
       }
-      const created = await provisioner.create(session, () => store.sessions.create(session, options), isCreated)
+      const created = await provisioner.create(session, () => store.sessions.create(session, terms, written), isCreated)
       return { session, created }
     })
     if (created.outcome === 'quota')

@@ -3,7 +3,8 @@ import { type SessionEvent, transition } from '../domain/lifecycle.ts'
 import { isLive, isPlaced, type Session } from '../domain/session.ts'
 import { eventsOf, type NewSessionEvent } from '../domain/session-event.ts'
 import { workspaceAfter } from '../domain/workspace.ts'
-import type { SaveOptions, Store } from '../store/store.ts'
+import type { SaveOptions } from '../store/session-store.ts'
+import type { Store } from '../store/store.ts'
 import type { SessionEffects } from './effects.ts'
 
 export type ChangeOptions = Omit<SaveOptions, 'audit' | 'events' | 'eventsWaitUntil' | 'workspace'> & {

@@ -1,11 +1,13 @@
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
+import type { CreationTerms } from '../../src/domain/creation.ts'
 import type { SessionEvent } from '../../src/domain/lifecycle.ts'
-import { isLive, type Session } from '../../src/domain/session.ts'
+import { isLive, type ProvisioningSession, type Session } from '../../src/domain/session.ts'
+import type { CreateOutcome } from '../../src/store/session-store.ts'
 import { type Db, openDatabase } from '../../src/store/sqlite/engine/database.ts'
 import { MIGRATIONS } from '../../src/store/sqlite/engine/migrations.ts'
 import { openSqliteStore } from '../../src/store/sqlite/sqlite-store.ts'
-import type { CreateOptions, Store } from '../../src/store/store.ts'
+import type { Store } from '../../src/store/store.ts'
 import { AGENT, costOf, newSession, openCrowd } from '../support/crowd.ts'
 import { removeDir, tempDir } from '../support/test-broker.ts'
 
@@ -22,7 +24,9 @@ afterEach(async () => {
 })
 
 const LIVE = "state IN ('provisioning', 'active', 'idle', 'suspended')"
-const ANY: CreateOptions = { claimFor: 'me', owner: null, maxLive: 1000, labelQuota: null, idempotency: null, audit: [], events: [] }
+const ANY: CreationTerms = { claimFor: 'me', owner: null, maxLive: 1000, labelQuota: null }
+const create = (session: ProvisioningSession, terms: CreationTerms): Promise<CreateOutcome> =>
+  store.sessions.create(session, terms, { idempotency: null, audit: [], events: [] })
 
 /** What is kept of each number, and what the rows say. */
 const counts = (db: Db) => ({
@@ -53,14 +57,14 @@ const mixed = async (): Promise<void> => {
   const sessions = Array.from({ length: 24 }, (_, at) =>
     newSession({ tenant: `t${at % 2}`, agentId: at % 3 === 0 ? 'agt_2' : AGENT.id, labels: labels[at % 4] ?? {} }),
   )
-  for (const session of sessions) expect(await store.sessions.create(session, ANY)).toEqual({ outcome: 'created' })
+  for (const session of sessions) expect(await create(session, ANY)).toEqual({ outcome: 'created' })
   for (const session of sessions.slice(0, 12)) await change(session, { type: 'released', keepWorkspace: false })
   for (const session of sessions.slice(12, 14)) await change(session, { type: 'create_failed', fence: 1, reason: 'x' })
   for (const session of sessions.slice(14, 16))
     await change(session, { type: 'taken_over', fence: 1, brokerId: 'brk_2', agentId: session.agentId === AGENT.id ? 'agt_2' : AGENT.id })
   // One that is refused leaves no trace.
   const again = newSession({ tenant: 't0', scope: sessions.at(-2)?.scope ?? { type: 'thread', id: '' }, labels: { box: 'true' } })
-  expect(await store.sessions.create(again, ANY)).toEqual({ outcome: 'exists' })
+  expect(await create(again, ANY)).toEqual({ outcome: 'exists' })
 }
 
 test('the kept numbers of live sessions are those of the rows', async () => {
@@ -98,14 +102,14 @@ test('quotas count live sessions of the tenant and of the label', async () => {
   const quota = { ...ANY, maxLive: 3, labelQuota: { key: 'box', value: 'true', max: 1 } }
   const boxed = () => newSession({ labels: { box: 'true' } })
   const first = boxed()
-  expect(await store.sessions.create(first, quota)).toEqual({ outcome: 'created' })
-  expect(await store.sessions.create(boxed(), quota)).toEqual({ outcome: 'quota', max: 1 })
-  expect(await store.sessions.create(newSession(), { ...quota, labelQuota: null })).toEqual({ outcome: 'created' })
-  expect(await store.sessions.create(newSession({ tenant: 'other' }), { ...quota, labelQuota: null })).toEqual({ outcome: 'created' })
+  expect(await create(first, quota)).toEqual({ outcome: 'created' })
+  expect(await create(boxed(), quota)).toEqual({ outcome: 'quota', max: 1 })
+  expect(await create(newSession(), { ...quota, labelQuota: null })).toEqual({ outcome: 'created' })
+  expect(await create(newSession({ tenant: 'other' }), { ...quota, labelQuota: null })).toEqual({ outcome: 'created' })
   await openCrowd(store).writer.change(first, { type: 'released', keepWorkspace: false })
-  expect(await store.sessions.create(boxed(), quota)).toEqual({ outcome: 'created' })
-  expect(await store.sessions.create(newSession(), { ...quota, labelQuota: null })).toEqual({ outcome: 'created' })
-  expect(await store.sessions.create(newSession(), { ...quota, labelQuota: null })).toEqual({ outcome: 'quota', max: 3 })
+  expect(await create(boxed(), quota)).toEqual({ outcome: 'created' })
+  expect(await create(newSession(), { ...quota, labelQuota: null })).toEqual({ outcome: 'created' })
+  expect(await create(newSession(), { ...quota, labelQuota: null })).toEqual({ outcome: 'quota', max: 3 })
 })
 
 /** Processor time at 5,000 live sessions ÷ at 200. Counted at each creation it was 4.8 for one, and hundreds for a report that read all rows. */
@@ -119,7 +123,7 @@ test('a creation, the choice of an agent and a report of two sandboxes cost the 
     return {
       creation: await costOf(() => crowd.add()),
       labeled: await costOf(() => crowd.add(box)),
-      byAgent: await costOf(() => store.sessions.liveByAgent(), { calls: 200 }),
+      byAgent: await costOf(() => store.counts.liveByAgent(), { calls: 200 }),
       report: await costOf(() => crowd.inventory.reconcile(AGENT, crowd.reports.slice(0, 2), false), { calls: 50 }),
     }
   }

@@ -61,10 +61,9 @@ export function openCrowd(store: Store) {
     /** Makes an active session; with a label it counts against a quota, too. */
     async add(label?: { key: string; value: string }): Promise<Session> {
       const session = newSession(label && { labels: { [label.key]: label.value } })
-      const { outcome } = await store.sessions.create(session, {
-        ...{ claimFor: 'me', owner: null, maxLive: 100_000, idempotency: null, audit: [], events: [] },
-        labelQuota: label === undefined ? null : { ...label, max: 100_000 },
-      })
+      const labelQuota = label === undefined ? null : { ...label, max: 100_000 }
+      const terms = { claimFor: 'me', owner: null, maxLive: 100_000, labelQuota }
+      const { outcome } = await store.sessions.create(session, terms, { idempotency: null, audit: [], events: [] })
       if (outcome !== 'created') throw new Error(`not created: ${outcome}`)
       const placed = { agentId: AGENT.id, sandboxId: `sbx_${session.id}`, provider: 'local', isolation: 'bubblewrap', generation: 1 }
       reports.push({

@@ -4,6 +4,7 @@ import { openDatabase } from './engine/database.ts'
 import { HeldLog } from './engine/held-log.ts'
 import { Reserve } from './engine/reserve.ts'
 import { groupCommit } from './engine/writer.ts'
+import { sqliteCounts } from './sessions/counts.ts'
 import { sqliteEndings } from './sessions/endings.ts'
 import { sqliteEvents } from './sessions/events.ts'
 import { sqliteGrants } from './sessions/grants.ts'
@@ -34,18 +35,23 @@ export async function openSqliteStore(path: string): Promise<Store> {
   const endings = sqliteEndings(db, write, events.append)
   const grants = sqliteGrants(db, write, audit.append)
   const enrollTokens = sqliteEnrollTokens(db, write, audit.append)
+  const counts = sqliteCounts(db)
+  const { sessions, agentSessions } = sqliteSessions(db, write, {
+    audit: audit.append,
+    events: events.append,
+    endings,
+    workspace: workspaces.settle,
+    forgetWorkspace: workspaces.forget,
+    scopes,
+    idempotency,
+    grant: grants.put,
+    counts,
+  })
   const ping = db.prepare('SELECT 1')
   return {
-    sessions: sqliteSessions(db, write, {
-      audit: audit.append,
-      events: events.append,
-      endings,
-      workspace: workspaces.settle,
-      forgetWorkspace: workspaces.forget,
-      scopes,
-      idempotency,
-      grant: grants.put,
-    }),
+    sessions,
+    agentSessions,
+    counts: counts.store,
     scopes,
     idempotency,
     grants: grants.store,

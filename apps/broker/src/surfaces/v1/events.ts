@@ -5,7 +5,7 @@ import type { EventFeed } from '../../events/event-feed.ts'
 import { EventStream } from '../../events/event-stream.ts'
 import { type AnyRoute, defineRoute } from '../../http/route.ts'
 import type { SessionService } from '../../sessions/service.ts'
-import type { EndingStore, EventStore } from '../../store/store.ts'
+import type { EndingStore, EventStore } from '../../store/session-store.ts'
 
 export type EventRouteOptions = {
   sessions: SessionService

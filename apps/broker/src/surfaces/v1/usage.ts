@@ -47,9 +47,9 @@ export const usageRoutes = ({ store, usage, settings, profiles }: UsageOptions):
     responses: { 200: { description: 'Counts and limits', schema: Usage } },
     async handle({ principal, query }) {
       const [byState, boxes, busy, processes, used] = await Promise.all([
-        store.sessions.liveOf(principal.tenant, null),
-        store.sessions.liveOf(principal.tenant, { key: 'langbot.box', value: 'true' }),
-        store.sessions.busyOf(principal.tenant),
+        store.counts.liveOf(principal.tenant, null),
+        store.counts.liveOf(principal.tenant, { key: 'langbot.box', value: 'true' }),
+        store.counts.busyOf(principal.tenant),
         usage.processes(principal.tenant),
         query.disk === 'true' ? usage.disk(principal.tenant) : null,
       ])

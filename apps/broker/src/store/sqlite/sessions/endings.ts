@@ -1,6 +1,6 @@
 import type { EndedSession } from '../../../domain/session.ts'
 import type { NewSessionEvent } from '../../../domain/session-event.ts'
-import type { EndingStore } from '../../store.ts'
+import type { EndingStore } from '../../session-store.ts'
 import type { Db } from '../engine/database.ts'
 import type { Write } from '../engine/writer.ts'
 import type { AppendEvents } from './events.ts'

@@ -1,6 +1,6 @@
 import { KEPT_EVENTS } from '@boxoffice/protocol'
 import type { NewSessionEvent } from '../../../domain/session-event.ts'
-import type { EventStore } from '../../store.ts'
+import type { EventStore } from '../../session-store.ts'
 import type { Db } from '../engine/database.ts'
 
 /**

@@ -1,6 +1,6 @@
 import type { Capability } from '@boxoffice/protocol'
 import { widest } from '../../../domain/capabilities.ts'
-import type { GrantRecord, GrantStore } from '../../store.ts'
+import type { GrantRecord, GrantStore } from '../../session-store.ts'
 import type { Db } from '../engine/database.ts'
 import type { Write } from '../engine/writer.ts'
 import type { AppendAudit } from '../tables/audit.ts'

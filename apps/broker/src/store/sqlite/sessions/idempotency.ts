@@ -1,5 +1,5 @@
 import { IDEMPOTENCY_MS, keyReused } from '../../../domain/idempotency.ts'
-import type { IdempotencyRecord, IdempotencyStore } from '../../store.ts'
+import type { IdempotencyRecord, IdempotencyStore } from '../../session-store.ts'
 import type { Db } from '../engine/database.ts'
 import type { Write } from '../engine/writer.ts'
 

@@ -1,4 +1,4 @@
-import type { JournalStore } from '../../store.ts'
+import type { JournalStore } from '../../session-store.ts'
 import type { Db } from '../engine/database.ts'
 import type { Write } from '../engine/writer.ts'
 import type { AppendAudit } from '../tables/audit.ts'

@@ -1,5 +1,5 @@
 import type { Scope } from '@boxoffice/protocol'
-import type { Ownership, ScopeStore } from '../../store.ts'
+import type { Ownership, ScopeStore } from '../../session-store.ts'
 import type { Db } from '../engine/database.ts'
 import type { Write } from '../engine/writer.ts'
 import type { AppendAudit } from '../tables/audit.ts'

@@ -1,4 +1,4 @@
-import type { SessionFilter } from '../../store.ts'
+import type { SessionFilter } from '../../session-store.ts'
 import type { Db } from '../engine/database.ts'
 import type { SessionRow } from './session-row.ts'
 

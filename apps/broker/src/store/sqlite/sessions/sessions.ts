@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import { BoundedCache } from '@boxoffice/kit/bounded-cache'
 import { MountSet, Profile } from '@boxoffice/protocol'
+import { type CreationTerms, judgeCreation } from '../../../domain/creation.ts'
 import {
   type EndedSession,
   isLive,
@@ -10,10 +11,11 @@ import {
   type Session,
 } from '../../../domain/session.ts'
 import { diskFull } from '../../../host/disk-error.ts'
-import type { CreateOptions, CreateOutcome, SaveOptions, SessionStore } from '../../store.ts'
+import type { AgentSessionStore, CreateOutcome, SaveOptions, SessionStore, WrittenWithCreation } from '../../session-store.ts'
 import { type Db, isUniqueViolation } from '../engine/database.ts'
 import type { Held, Write } from '../engine/writer.ts'
 import type { AppendAudit } from '../tables/audit.ts'
+import type { SqliteCounts } from './counts.ts'
 import type { Endings } from './endings.ts'
 import type { AppendEvents } from './events.ts'
 import type { PutGrant } from './grants.ts'
@@ -33,6 +35,7 @@ export type WrittenWith = {
   scopes: Scopes
   idempotency: Idempotency
   grant: PutGrant
+  counts: SqliteCounts
 }
 
 export function sqliteSessions(
@@ -47,8 +50,9 @@ export function sqliteSessions(
     scopes,
     idempotency,
     grant: putGrant,
+    counts,
   }: WrittenWith,
-): SessionStore {
+): { sessions: SessionStore; agentSessions: AgentSessionStore } {
   // With the row, whether grants must be looked up: nearly always not, and then `ensure` needs no further look-up.
   const one = (where: string, index = '') =>
     db.prepare<unknown[], SessionRow>(
@@ -66,25 +70,6 @@ export function sqliteSessions(
        WHERE tenant = ? AND scope_type = ? AND scope_id = ? AND keep_workspace = 1 ORDER BY created_at DESC LIMIT 20`,
     )
     .pluck()
-  const liveCount = db.prepare<[string]>('SELECT live FROM live_by_tenant WHERE tenant = ?').pluck()
-  const labeledCount = db
-    .prepare<[string, string, string]>('SELECT live FROM live_by_label WHERE tenant = ? AND key = ? AND value = ?')
-    .pluck()
-  const LABELED = 'EXISTS (SELECT 1 FROM json_each(sessions.labels) l WHERE l.key = ? AND l.value = ?)'
-  // The index is named: without statistics SQLite takes the one over a tenant's whole history.
-  const busyCount = db
-    .prepare<[string]>(`SELECT count(*) FROM sessions INDEXED BY sessions_live WHERE tenant = ? AND ${LIVE} AND busy = 1`)
-    .pluck()
-  const byState = (where: string) =>
-    db.prepare<unknown[], { name: string; n: number }>(
-      `SELECT state AS name, count(*) AS n FROM sessions INDEXED BY sessions_live WHERE tenant = ? AND ${LIVE} ${where} GROUP BY state`,
-    )
-  const statesOf = byState('')
-  const labeledStatesOf = byState(`AND ${LABELED}`)
-  const states = db.prepare<[], { name: string; n: number }>(
-    `SELECT state AS name, count(*) AS n FROM sessions INDEXED BY sessions_agent_live WHERE ${LIVE} GROUP BY state`,
-  )
-  const agents = db.prepare<[], { name: string; n: number }>('SELECT agent_id AS name, live AS n FROM live_by_agent')
   const list = listSessions(db)
   const release = db.prepare<[string, string, string]>(
     `UPDATE sessions INDEXED BY sessions_scope SET state = 'terminated', reason = 'released', revision = revision + 1
@@ -107,8 +92,6 @@ export function sqliteSessions(
   /** Ends that the disk has no space for yet. */
   const held = new Map<string, EndedSession>()
   const read = (row: SessionRow): Session => held.get(row.id) ?? toSession(row, profiles.get(row.profile_hash))
-  const labeled = (tenant: string, { key, value }: { key: string; value: string }): number =>
-    (labeledCount.get(tenant, key, value) as number | undefined) ?? 0
   const readLive = (rows: SessionRow[]): LiveSession[] => rows.map(read).filter(isLive)
 
   const replace = (before: Session, after: Session): boolean => {
@@ -124,7 +107,7 @@ export function sqliteSessions(
     return changed.changes === 1
   }
 
-  return {
+  const sessions: SessionStore = {
     byId: async (id) => {
       const row = byId.get(id)
       return row && read(row)
@@ -133,9 +116,9 @@ export function sqliteSessions(
       const row = live.get(tenant, scope.type, scope.id)
       return row && readLive([row])[0]
     },
-    create: async (session, options) => {
+    create: async (session, terms, written) => {
       try {
-        return await write(() => create(session, options))
+        return await write(() => create(session, terms, written))
       } catch (thrown) {
         if (thrown instanceof Refused) return thrown.outcome
         throw thrown
@@ -152,20 +135,8 @@ export function sqliteSessions(
     },
     due: async (now, limit) => readLive(due.all(now, limit)),
     provisioning: async () => readLive(provisioning.all()) as ProvisioningSession[],
-    placedOn: async (agentId) => readLive(placedOn.all(agentId)) as PlacedSession[],
-    endedOn: async (agentId, since) => [
-      ...endedOn.all(agentId, since).map((row) => read(row) as EndedSession),
-      ...[...held.values()].filter((session) => session.agentId === agentId && session.endedAt > since),
-    ],
     keptOf: async (tenant, scope) => keptOf.all(tenant, scope.type, scope.id) as string[],
     list: async (filter) => list(filter).map(read),
-    liveByState: async () => Object.fromEntries(states.all().map(({ name, n }) => [name, n])),
-    busyOf: async (tenant) => busyCount.get(tenant) as number,
-    liveOf: async (tenant, label) => {
-      const rows = label === null ? statesOf.all(tenant) : labeledStatesOf.all(tenant, label.key, label.value)
-      return Object.fromEntries(rows.map(({ name, n }) => [name, n]))
-    },
-    liveByAgent: async () => Object.fromEntries(agents.all().map(({ name, n }) => [name, n])),
     forgetScope: async (tenant, scope, owner, audit) =>
       write.vital(() => {
         if (scopes.owner(tenant, scope) !== owner) return 'changed'
@@ -180,26 +151,33 @@ export function sqliteSessions(
       }),
     purge: async (before, limit) => write.vital(() => purge.run(before, limit).changes),
   }
+  const agentSessions: AgentSessionStore = {
+    placedOn: async (agentId) => readLive(placedOn.all(agentId)) as PlacedSession[],
+    endedOn: async (agentId, since) => [
+      ...endedOn.all(agentId, since).map((row) => read(row) as EndedSession),
+      ...[...held.values()].filter((session) => session.agentId === agentId && session.endedAt > since),
+    ],
+  }
+  return { sessions, agentSessions }
 
-  function create(session: ProvisioningSession, { claimFor, owner: known, maxLive, labelQuota, ...options }: CreateOptions): CreateOutcome {
-    const found = live.get(session.tenant, session.scope.type, session.scope.id)
+  function create(session: ProvisioningSession, terms: CreationTerms, written: WrittenWithCreation): CreateOutcome {
+    const { tenant, scope } = session
+    const found = live.get(tenant, scope.type, scope.id)
     // Its end is not written yet, and the index has room for one.
     if (found !== undefined && held.has(found.id)) throw diskFull()
     if (found !== undefined) return { outcome: 'exists' }
-    if (scopes.owner(session.tenant, session.scope) !== known) return { outcome: 'claimed' }
-    if (claimFor !== null) scopes.claim(session.tenant, session.scope, claimFor, session.createdAt)
-    // Thrown, not returned: a refusal must also undo the claim.
-    if (((liveCount.get(session.tenant) as number | undefined) ?? 0) >= maxLive) throw new Refused({ outcome: 'quota', max: maxLive })
-    if (labelQuota !== null && labeled(session.tenant, labelQuota) >= labelQuota.max)
-      throw new Refused({ outcome: 'quota', max: labelQuota.max })
+    const labeled = terms.labelQuota === null ? 0 : counts.labeled(tenant, terms.labelQuota)
+    const verdict = judgeCreation({ owner: scopes.owner(tenant, scope), live: counts.live(tenant), labeled }, terms)
+    if (verdict.outcome !== 'admitted') return verdict
+    if (verdict.owner !== null) scopes.claim(tenant, scope, verdict.owner, session.createdAt)
     try {
-      const owner = scopes.owner(session.tenant, session.scope) ?? session.createdBy
-      insert.run({ ...toRow(session), owner, profile_hash: profiles.put(session.profile) })
+      insert.run({ ...toRow(session), owner: verdict.owner ?? session.createdBy, profile_hash: profiles.put(session.profile) })
     } catch (thrown) {
+      // Thrown on, not returned: it must also undo the claim.
       if (isUniqueViolation(thrown)) throw new Refused({ outcome: 'exists' })
       throw thrown
     }
-    record(session, options)
+    record(session, written)
     return { outcome: 'created' }
   }
 
