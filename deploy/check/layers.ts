@@ -53,7 +53,7 @@ export const TREES: readonly Tree[] = [
   },
   { root: 'packages/kit/src', packages: [], tiers: [['.']], portable: ['.'] },
   { root: 'packages/protocol/src', packages: [], tiers: [['.']], portable: ['.'] },
-  { root: 'packages/node-http/src', packages: ['@boxoffice/protocol'], tiers: [['.']] },
+  { root: 'packages/node-http/src', packages: ['@boxoffice/kit', '@boxoffice/protocol'], tiers: [['.']] },
   {
     root: 'packages/client/src',
     packages: ['@boxoffice/kit', '@boxoffice/protocol'],

@@ -1,6 +1,7 @@
 import { isAbsolute } from 'node:path'
 import { isLoopback } from '@boxoffice/kit/is-loopback'
-import { Rate, RelayPreference } from '@boxoffice/protocol'
+import { Rate } from '@boxoffice/node-http'
+import { RelayPreference } from '@boxoffice/protocol'
 import { z } from 'zod'
 import { PROVIDERS, type ProviderName } from '../providers/candidates.ts'
 

@@ -1,8 +1,8 @@
 import { hash } from 'node:crypto'
+import { TokenBuckets } from '@boxoffice/kit/token-buckets'
 import { type BoxofficeError, type Capability, SANDBOX_ID_PATTERN, type SessionTokenClaims } from '@boxoffice/protocol'
 import type { Journal } from '../broker-link/journal.ts'
 import type { SandboxDirectory } from '../sandbox/sandbox.ts'
-import { createRateLimit } from './rate-limit.ts'
 
 /** Who asked for what, as far as it is known at that point. */
 export type Access = {
@@ -36,8 +36,8 @@ const REASON_CHARACTERS = 300
 export const createAccessJournal = (journal: Pick<Journal, 'write' | 'countSuppressed'>, sandboxes: SandboxDirectory): AccessJournal => {
   // The claims object of a token is one and the same for as long as the token is remembered.
   const seen = new WeakMap<SessionTokenClaims, Map<string, Set<string>>>()
-  const mayOpen = createRateLimit(OPENED)
-  const mayRefuse = createRateLimit(REFUSED)
+  const mayOpen = new TokenBuckets(OPENED)
+  const mayRefuse = new TokenBuckets(REFUSED)
 
   const isKnown = ({ claims, transport, requires, ip = '' }: Access & { claims: SessionTokenClaims }): boolean => {
     const addresses = seen.get(claims) ?? new Map<string, Set<string>>()
@@ -69,12 +69,12 @@ export const createAccessJournal = (journal: Pick<Journal, 'write' | 'countSuppr
   return {
     opened(access) {
       if (isKnown(access)) return
-      if (!mayOpen(access.ip ?? '')) return journal.countSuppressed()
+      if (!mayOpen.take(access.ip ?? '').ok) return journal.countSuppressed()
       setImmediate(write, access, { type: 'dataplane.open' })
     },
     refused(access, error) {
       if (error.status !== 401 && error.status !== 403 && error.code !== 'INVALID_PATH') return
-      if (!mayRefuse(access.ip ?? '')) return journal.countSuppressed()
+      if (!mayRefuse.take(access.ip ?? '').ok) return journal.countSuppressed()
       setImmediate(write, access, { type: 'dataplane.refused', error })
     },
   }

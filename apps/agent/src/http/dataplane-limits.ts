@@ -1,4 +1,5 @@
-import { PrincipalLimit, type Rate, type SessionTokenClaims } from '@boxoffice/protocol'
+import { PrincipalLimit, type Rate } from '@boxoffice/node-http'
+import type { SessionTokenClaims } from '@boxoffice/protocol'
 
 /** Off where they are not set [C-58]. */
 export type DataplaneRates = {

@@ -1,5 +1,6 @@
 import { isLoopback } from '@boxoffice/kit/is-loopback'
-import { BUILT_IN_PROFILES, describeIssue, Profile, Rate } from '@boxoffice/protocol'
+import { Rate } from '@boxoffice/node-http'
+import { BUILT_IN_PROFILES, describeIssue, Profile } from '@boxoffice/protocol'
 import { z } from 'zod'
 import { StartError } from '../host/start-error.ts'
 import { literalAddress, permits, type TargetPolicy } from '../outbound/targets.ts'

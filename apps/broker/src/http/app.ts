@@ -1,6 +1,7 @@
 import { isLoopback } from '@boxoffice/kit/is-loopback'
-import { markAuthenticated } from '@boxoffice/node-http'
-import { BoxofficeError, type ErrorNaming, fromUnknown, LIMITS, type PrincipalLimit, RateLimit, requestIdFrom } from '@boxoffice/protocol'
+import { TokenBuckets } from '@boxoffice/kit/token-buckets'
+import { markAuthenticated, type PrincipalLimit, type RateLimit } from '@boxoffice/node-http'
+import { BoxofficeError, type ErrorNaming, fromUnknown, LIMITS, requestIdFrom } from '@boxoffice/protocol'
 import { type Context, Hono } from 'hono'
 import type { Principal, Principals } from '../access/principals.ts'
 import { auditEntry, type Origin } from '../domain/audit-entry.ts'
@@ -150,7 +151,7 @@ type Refusal = {
 type Refuse = (c: Context<Env>, refusal: Refusal) => Promise<Response>
 
 function refuser({ log, metrics, store, now, monotonic }: AppOptions, addressOf: AddressOf): Refuse {
-  const audited = new RateLimit(AUDITED_REFUSALS, monotonic)
+  const audited = new TokenBuckets(AUDITED_REFUSALS, monotonic)
   return async (c, { error, requestId, naming = 'full', principal = null, headers }) => {
     metrics.refused(error.code)
     if (error.status >= 500)

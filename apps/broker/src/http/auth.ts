@@ -1,5 +1,5 @@
-import type { Holder } from '@boxoffice/node-http'
-import { BoxofficeError, type RateLimit } from '@boxoffice/protocol'
+import type { Holder, RateLimit } from '@boxoffice/node-http'
+import { BoxofficeError } from '@boxoffice/protocol'
 import { Credential } from '../access/credential.ts'
 import type { Principal, Principals } from '../access/principals.ts'
 

@@ -1,6 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { withTimeout } from '@boxoffice/kit/with-timeout'
-import { BoxofficeError, effectiveMounts, newSessionId, type PrincipalLimit, type Profile } from '@boxoffice/protocol'
+import type { PrincipalLimit } from '@boxoffice/node-http'
+import { BoxofficeError, effectiveMounts, newSessionId, type Profile } from '@boxoffice/protocol'
 import type { Decision } from '../access/authorizer.ts'
 import type { Principal } from '../access/principals.ts'
 import type { Placement } from '../agents/placement.ts'

@@ -1,4 +1,5 @@
-import type { PrincipalLimit, Profile, RateLimit } from '@boxoffice/protocol'
+import type { PrincipalLimit, RateLimit } from '@boxoffice/node-http'
+import type { Profile } from '@boxoffice/protocol'
 import type { Hono } from 'hono'
 import type { Principals } from '../../access/principals.ts'
 import type { AgentClient } from '../../agents/agent-client.ts'

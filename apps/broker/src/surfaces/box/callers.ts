@@ -1,5 +1,6 @@
 import { timingSafeEqual } from 'node:crypto'
-import { BoxofficeError, newRequestId, type PrincipalLimit, type RateLimit, requestIdFrom } from '@boxoffice/protocol'
+import type { PrincipalLimit, RateLimit } from '@boxoffice/node-http'
+import { BoxofficeError, newRequestId, requestIdFrom } from '@boxoffice/protocol'
 import { Credential } from '../../access/credential.ts'
 import { hashKey, hasRight, type Principal, type Principals, ROOT_TENANT } from '../../access/principals.ts'
 import { authenticate, countFailures, credentialOf, type HeaderOf } from '../../http/auth.ts'

@@ -1,5 +1,5 @@
-import { markAuthenticated } from '@boxoffice/node-http'
-import { newRequestId, type PrincipalLimit, type RateLimit } from '@boxoffice/protocol'
+import { markAuthenticated, type PrincipalLimit, type RateLimit } from '@boxoffice/node-http'
+import { newRequestId } from '@boxoffice/protocol'
 import type { Context } from 'hono'
 import { Credential } from '../../access/credential.ts'
 import { type Principal, type Principals, ROOT_TENANT } from '../../access/principals.ts'

@@ -1,4 +1,5 @@
-import type { Profile, Rate } from '@boxoffice/protocol'
+import type { Rate } from '@boxoffice/node-http'
+import type { Profile } from '@boxoffice/protocol'
 import { z } from 'zod'
 import type { ResolvedBrokerConfig } from '../../config/config.ts'
 import { type AnyRoute, defineRoute } from '../../http/route.ts'

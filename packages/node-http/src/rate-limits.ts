@@ -1,41 +1,23 @@
+import { TokenBuckets } from '@boxoffice/kit/token-buckets'
+import { BoxofficeError } from '@boxoffice/protocol'
 import { z } from 'zod'
-import { BoxofficeError } from './errors.ts'
 
-/** A setting of broker and agent, in their own spelling: it is on no wire. */
+/** A setting of broker and agent, in their own spelling. */
 export const Rate = z.strictObject({ perSecond: z.number().positive(), burst: z.number().int().min(1) })
 export type Rate = z.infer<typeof Rate>
 
-const MAX_BUCKETS = 50_000
-
-/** Token buckets, one per key (a principal, a tenant, an address) [C-58]. Memory is bounded: full buckets are forgotten. */
+/** Token buckets, one per key (a principal, a tenant, an address), whose refusal names the limit [C-58]. */
 export class RateLimit {
-  readonly #rate: Rate
-  readonly #now: () => number
-  readonly #buckets = new Map<string, { tokens: number; at: number }>()
+  readonly #buckets: TokenBuckets
 
   /** `now` in milliseconds. */
   constructor(rate: Rate, now: () => number) {
-    this.#rate = rate
-    this.#now = now
+    this.#buckets = new TokenBuckets(rate, now)
   }
 
-  /** Takes one token; else the whole seconds until there is one. */
-  take(key: string): { ok: true } | { ok: false; retryAfter: number } {
-    const { perSecond, burst } = this.#rate
-    const now = this.#now()
-    const bucket = this.#buckets.get(key)
-    // A clock that was set back gives nothing, and takes nothing.
-    const elapsed = bucket === undefined ? 0 : Math.max(0, now - bucket.at)
-    const tokens = bucket === undefined ? burst : Math.min(burst, bucket.tokens + (elapsed / 1000) * perSecond)
-    if (tokens < 1) return { ok: false, retryAfter: Math.max(1, Math.ceil((1 - tokens) / perSecond)) }
-    if (bucket === undefined && this.#buckets.size >= MAX_BUCKETS) this.#dropFull(now)
-    this.#buckets.set(key, { tokens: tokens - 1, at: now })
-    return { ok: true }
-  }
-
-  /** The same, as a refusal that names the limit. */
+  /** Takes one token; else the refusal. */
   refusal(key: string, limit: string): BoxofficeError | undefined {
-    const taken = this.take(key)
+    const taken = this.#buckets.take(key)
     if (taken.ok) return undefined
     return new BoxofficeError('RATE_LIMITED', `too many requests: limit "${limit}"; try again in ${taken.retryAfter} s`, {
       retryAfter: taken.retryAfter,
@@ -46,12 +28,6 @@ export class RateLimit {
   require(key: string, limit: string): void {
     const refusal = this.refusal(key, limit)
     if (refusal !== undefined) throw refusal
-  }
-
-  #dropFull(now: number): void {
-    const refilled = (this.#rate.burst / this.#rate.perSecond) * 1000
-    for (const [key, { at }] of this.#buckets) if (now - at >= refilled) this.#buckets.delete(key)
-    if (this.#buckets.size >= MAX_BUCKETS) this.#buckets.clear()
   }
 }
 
