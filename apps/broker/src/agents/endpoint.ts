@@ -11,8 +11,8 @@ export type Target = {
 
 const PREFIX = '/v1/sandbox/relay/'
 
-/** The LangSmith-shaped aliases that live beside `/v1` (contract section 1). */
-const ALIASES: ReadonlySet<string> = new Set(['execute', 'upload', 'download', 'execute/ws'])
+/** The LangSmith-shaped aliases that live beside `/v1` (contract 7.4); none of them is a socket. */
+const ALIASES: ReadonlySet<string> = new Set(['execute', 'upload', 'download'])
 
 export const relayPath = (sessionId: string): string => `${PREFIX}${sessionId}/v1`
 

@@ -42,7 +42,7 @@ export interface RelaySockets {
 }
 
 /** Sockets of the dataplane. Without a token nobody is asked what is there, so the relay has to know. */
-const ROUTES = /^(?:exec|shell|execute)\/ws$/
+const ROUTES = /^(?:exec|shell)\/ws$/
 /** Those of managed processes: any text message may be a line, so who comes says so before the upgrade. */
 const LINES = /^processes\/[^/]+\/ws$/
 /** By kind, what a client may offer, the best first, and how long a message may be. */

@@ -286,8 +286,19 @@ describe('[3.11, C-69] what is refused', () => {
 
   test('an unknown route without a token, and one with it', async () => {
     expect((await connect({ token: null, route: '/nothing/ws' }).refused).status).toBe(404)
+    expect((await connect({ token: null, route: '/execute/ws' }).refused).status).toBe(404)
     expect((await connect({ route: '/exec' }).refused).status).toBe(404)
   })
+
+  test.each([undefined, null])(
+    '[7.4] there is no socket beside `/v1`: `execute/ws` is no route, and the agent is not asked (token %s)',
+    async (token) => {
+      const base = grant.sandbox.ws_base_url.replace(/\/v1$/, '')
+      const { status, body } = await connect({ base, route: '/execute/ws', ...(token === null ? { token } : {}) }).refused
+      expect([status, body.error.code, body.error.message]).toEqual([404, 'NOT_FOUND', expect.stringMatching(/^no such route/)])
+      expect(Object.keys(body).sort()).toEqual(['detail', 'error'])
+    },
+  )
 
   test('a socket elsewhere at the broker', async () => {
     expect((await connect({ base: broker.url.replace('http', 'ws'), route: '/v1/sandbox/sessions' }).refused).status).toBe(404)
