@@ -40,6 +40,8 @@ test('[3-25] a page of another origin starts nothing: 403, whatever it sends', a
   for (const method of ['DELETE', 'PUT', 'PATCH', 'OPTIONS'])
     expect(await send(method, '/sessions/0b7c5f8e-6f0a-4c58-9a0d-3f5b0a1c2d3e', { origin: 'https://evil.example' })).toBe(403)
   expect(created()).toBe(before)
+  const { status, headers } = await sbsClient(server.url).call('POST', '/sessions', undefined, { origin: 'https://evil.example' })
+  expect([status, headers.get('x-request-id')]).toEqual([403, expect.stringMatching(/^req_/)])
 })
 
 test('[3-25] its own page and programs work, and everybody reads', async () => {

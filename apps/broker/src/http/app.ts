@@ -1,7 +1,7 @@
 import { isLoopback } from '@boxoffice/kit/is-loopback'
 import { TokenBuckets } from '@boxoffice/kit/token-buckets'
 import { markAuthenticated, type PrincipalLimit, type RateLimit } from '@boxoffice/node-http'
-import { BoxofficeError, type ErrorNaming, fromUnknown, LIMITS, requestIdFrom } from '@boxoffice/protocol'
+import { BoxofficeError, type ErrorNaming, fromUnknown, LIMITS } from '@boxoffice/protocol'
 import { type Context, Hono } from 'hono'
 import type { Principal, Principals } from '../access/principals.ts'
 import { auditEntry, type Origin } from '../domain/audit-entry.ts'
@@ -13,6 +13,7 @@ import { readJson, validate } from './body.ts'
 import { cors } from './cors.ts'
 import { refusalResponse } from './errors.ts'
 import type { Metrics } from './metrics.ts'
+import { requestIdOf } from './request-id.ts'
 import type { Answer, AnyRoute } from './route.ts'
 
 export type AppOptions = {
@@ -166,8 +167,6 @@ function refuser({ log, metrics, store, now, monotonic }: AppOptions, addressOf:
     return refusalResponse(error, requestId, naming, headers)
   }
 }
-
-const requestIdOf = (c: Context<Env>): string => requestIdFrom(c.req.header('x-request-id'))
 
 /** The path without one trailing slash [C-80]. */
 function pathOf(request: Request): string {

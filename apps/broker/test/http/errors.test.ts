@@ -6,7 +6,10 @@ import { startTestBroker, type TestBroker } from '../support/test-broker.ts'
 let broker: TestBroker
 let session: NegotiateResponse
 beforeAll(async () => {
-  broker = await startTestBroker({ rateLimits: { authFailures: { perSecond: 1000, burst: 1000 } } })
+  broker = await startTestBroker({
+    compat: { box: true, sbs: true },
+    rateLimits: { authFailures: { perSecond: 1000, burst: 1000 } },
+  })
   await broker.startAgent()
   session = await broker.ensure('t')
 })
@@ -228,6 +231,36 @@ describe('[4-163] request ids', () => {
   ])('%s is kept: %s', async (id, kept) => {
     const response = await fetch(`${broker.url}/healthz`, { headers: { 'x-request-id': id } })
     expect(response.headers.get('x-request-id') === id).toBe(kept)
+  })
+
+  test.each([
+    ['POST', '/compat/sbs/sessions'],
+    ['DELETE', '/compat/sbs/sessions/none'],
+    ['GET', '/compat/sbs/openapi.json'],
+    ['PUT', '/compat/sbs/sessions'],
+    ['GET', '/compat/sbs/nothing'],
+    ['GET', '/compat/box/v1/health'],
+    ['POST', '/compat/box/v1/sessions/a/exec'],
+    ['GET', '/compat/box/nothing'],
+    ['GET', '/api/v1/box/status'],
+  ])('%s %s: every answer has one, the given or a new one, also where errors are another system’s', async (method, path) => {
+    for (const authorization of [`Bearer ${broker.key}`, 'Bearer none']) {
+      const given = await fetch(broker.url + path, { method, headers: { authorization, 'x-request-id': 'given' } })
+      expect(given.headers.get('x-request-id')).toBe('given')
+      const none = await fetch(broker.url + path, { method, headers: { authorization } })
+      expect(none.headers.get('x-request-id')).toMatch(/^req_[\da-f-]{36}$/)
+    }
+  })
+
+  test('the audit log of a surface has the id of its answer', async () => {
+    const response = await fetch(`${broker.url}/compat/sbs/sessions`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${broker.key}` },
+    })
+    const { session_id } = (await response.json()) as { session_id: string }
+    const { body } = await broker.get<{ entries: { event: string; request_id: string }[] }>(`/v1/audit?thread_id=sbs%2F${session_id}`)
+    const acquired = body.entries.filter(({ event }) => event === 'sandbox.session.acquire')
+    expect(acquired.map(({ request_id }) => request_id)).toEqual([response.headers.get('x-request-id')])
   })
 })
 

@@ -8,6 +8,7 @@ import type { Env } from '../../http/app.ts'
 import { holderOf } from '../../http/auth.ts'
 import { readJson } from '../../http/body.ts'
 import type { Metrics } from '../../http/metrics.ts'
+import { requestIdOf, requestIds } from '../../http/request-id.ts'
 import type { Callers } from './callers.ts'
 import { toBoxRefusal } from './errors.ts'
 import type { BoxCaller, BoxService } from './service.ts'
@@ -51,7 +52,7 @@ export function createBoxConsole(options: BoxAppOptions): Hono<Env> {
   const { app, refuse } = surface(options)
   const as = (who: 'reader' | 'operator', answer: (caller: BoxCaller) => Promise<object> | object) => async (c: Context<Env>) => {
     try {
-      return c.json(await answer(await callers[who]((name) => c.req.header(name), addressOf(c))))
+      return c.json(await answer(await callers[who](headersOf(c), addressOf(c))))
     } catch (thrown) {
       return refuse(c, thrown)
     }
@@ -71,6 +72,12 @@ export function createBoxConsole(options: BoxAppOptions): Hono<Env> {
   return closed(app)
 }
 
+/** The headers of a request, with the id that its answer and the audit log have. */
+const headersOf =
+  (c: Context<Env>) =>
+  (name: string): string | undefined =>
+    name === 'x-request-id' ? requestIdOf(c) : c.req.header(name)
+
 /** Caller, body, refusal and metrics, the same for each route. */
 function surface({ box, callers, addressOf, metrics, log }: BoxAppOptions) {
   const app = new Hono<Env>()
@@ -84,6 +91,7 @@ function surface({ box, callers, addressOf, metrics, log }: BoxAppOptions) {
     c.header('cache-control', 'no-store')
     return c.json({ error: { code, message } }, status as ContentfulStatusCode)
   }
+  app.use(requestIds)
   app.use(async (c, next) => {
     const started = performance.now()
     await next()
@@ -91,7 +99,7 @@ function surface({ box, callers, addressOf, metrics, log }: BoxAppOptions) {
   })
   app.onError((thrown, c) => refuse(c, thrown))
   const controlled = async (c: Context<Env>, answer: (caller: BoxCaller, body: unknown) => Promise<Response>): Promise<Response> => {
-    const caller = await callers.controller((name) => c.req.header(name), addressOf(c))
+    const caller = await callers.controller(headersOf(c), addressOf(c))
     const socket = c.env?.incoming?.socket
     if (socket !== undefined) markAuthenticated(socket, holderOf(caller.principal))
     let body: unknown

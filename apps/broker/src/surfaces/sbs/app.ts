@@ -4,6 +4,7 @@ import { bodyLimit } from 'hono/body-limit'
 import type { Log } from '../../host/log.ts'
 import type { Env } from '../../http/app.ts'
 import { docsHeaders, docsPage } from '../../http/docs.ts'
+import { requestIds } from '../../http/request-id.ts'
 import type { CallerOf } from './callers.ts'
 import { openapi } from './openapi.ts'
 import { notJson, readStep, type StepDetail } from './step.ts'
@@ -24,6 +25,7 @@ const BODY_BYTES = 2 * 1024 * 1024
 /** The frozen surface of seed 003: it translates, and owns no sandbox logic. Its refusals are `{"detail": …}` [C-71]. */
 export const createStepsApp = ({ steps, callerOf, base, log }: StepsAppOptions): Hono<Env> =>
   new Hono<Env>()
+    .use(requestIds)
     .onError((thrown, c) => refusal(c, fromUnknown(thrown), log))
     .notFound((c) => c.json({ detail: 'Not Found' }, 404))
     .post('/sessions', async (c) => c.json({ session_id: await steps.create(await callerOf(c)) }))

@@ -6,6 +6,7 @@ import { type Principal, type Principals, ROOT_TENANT } from '../../access/princ
 import type { AddressOf } from '../../http/address.ts'
 import type { Env } from '../../http/app.ts'
 import { authenticate, countFailures, holderOf } from '../../http/auth.ts'
+import { requestIdOf } from '../../http/request-id.ts'
 import type { StepCaller } from './steps.ts'
 
 /** Finds who calls; throws the refusal of whom is not let in. */
@@ -23,7 +24,7 @@ export const knownCallers =
     if (socket !== undefined) markAuthenticated(socket, holderOf(principal))
     const limited = controlLimit.refusal(principal)
     if (limited !== undefined) throw limited
-    return callerAs(principal, address)
+    return callerAs(principal, address, requestIdOf(c))
   }
 
 /** Everybody who reaches the listener is the same one [3-25]. */
@@ -35,12 +36,12 @@ const anyone: Principal = {
 export const anyCaller =
   (addressOf: AddressOf): CallerOf =>
   async (c) =>
-    callerAs(anyone, addressOf(c))
+    callerAs(anyone, addressOf(c), requestIdOf(c))
 
 /** The server itself, for what it does at its end. */
-export const ownCaller = (): StepCaller => callerAs(anyone, null)
+export const ownCaller = (): StepCaller => callerAs(anyone, null, newRequestId())
 
-const callerAs = (principal: Principal, ip: string | null): StepCaller => ({
+const callerAs = (principal: Principal, ip: string | null, requestId: string): StepCaller => ({
   principal,
-  origin: { requestId: newRequestId(), tenant: principal.tenant, caller: principal.id, actor: principal.id, ip },
+  origin: { requestId, tenant: principal.tenant, caller: principal.id, actor: principal.id, ip },
 })

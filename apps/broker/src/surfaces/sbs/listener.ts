@@ -1,6 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { isLoopback } from '@boxoffice/kit/is-loopback'
 import { rawAnswer } from '@boxoffice/node-http'
+import { requestIdFrom } from '@boxoffice/protocol'
 import type { Log } from '../../host/log.ts'
 import { clientAddress } from '../../http/address.ts'
 import { type Bytes, listen } from '../../http/server.ts'
@@ -32,12 +33,14 @@ const refusals = (localOnly: boolean): Bytes => ({
   owns: (request) => refusalOf(request, localOnly) !== undefined,
   handle(request: IncomingMessage, response: ServerResponse) {
     const { status, detail } = refusalOf(request, localOnly) ?? NO_SOCKETS
-    response.writeHead(status, { 'content-type': 'application/json', connection: 'close' }).end(JSON.stringify({ detail }))
+    response.writeHead(status, { ...headersFor(request), connection: 'close' }).end(JSON.stringify({ detail }))
   },
-  upgrade: (_request, socket) =>
-    rawAnswer(socket, NO_SOCKETS.status, { 'Content-Type': 'application/json' }, JSON.stringify({ detail: NO_SOCKETS.detail })),
+  upgrade: (request, socket) => rawAnswer(socket, NO_SOCKETS.status, headersFor(request), JSON.stringify({ detail: NO_SOCKETS.detail })),
 })
 
+const headersFor = ({ headers }: IncomingMessage): Record<string, string> => ({
+  ...{ 'content-type': 'application/json', 'x-request-id': requestIdFrom(headers['x-request-id']) },
+})
 const NO_SOCKETS: Refusal = { status: 404, detail: 'Not Found' }
 
 const READS: ReadonlySet<string | undefined> = new Set(['GET', 'HEAD'])
