@@ -31,22 +31,42 @@ const readAnchors = (page: string): ReadonlySet<string> => {
   return new Set([...headings, ...[...text.matchAll(/<a id="([^"]+)"/g)].map(([, id = '']) => id)])
 }
 
-const deadLinksOf = (page: string, text: string): string[] =>
-  [...withoutCode(text).matchAll(/\]\(([^)\s]+)\)/g)].flatMap(([, target = '']) => {
+const DEFINITION = /^\[([^\]]+)\]: (\S+)$/gm
+
+/** Links in the text, and those that names such as `[4-90]` are defined as. */
+const deadLinksOf = (page: string, text: string): string[] => {
+  const plain = withoutCode(text)
+  const targets = [...plain.matchAll(/\]\(([^)\s]+)\)/g), ...[...plain.matchAll(DEFINITION)].map(([, , target]) => ['', target])]
+  return targets.flatMap(([, target = '']) => {
     if (/^[a-z]+:/.test(target)) return []
     const [path = '', anchor] = target.split('#')
     const file = path === '' ? page : join(dirname(page), path)
     if (!existsSync(join(ROOT, file))) return `${page}: ${target}`
     return anchor === undefined || !file.endsWith('.md') || anchorsOf(file).has(anchor) ? [] : `${page}: ${target}`
   })
+}
+
+/** Numbers of lines and sections in brackets that no definition makes a link. */
+const undefinedIn = (text: string): string[] => {
+  const defined = new Set([...text.matchAll(DEFINITION)].map(([, name]) => name))
+  const cited = withoutCode(text).matchAll(/\[([0-4C]-\d{2,3}|\d(?:\.\d{1,2})?)\](?![(:])/g)
+  return [...cited].flatMap(([, name = '']) => (defined.has(name) ? [] : name))
+}
 
 test('every link of a page leads to a file, and to a heading or an anchor of it', () => {
   expect(pages.length).toBeGreaterThan(50)
   expect(pages.flatMap((page) => deadLinksOf(page, read(page)))).toEqual([])
 })
 
+test('every number in brackets in docs/requirements is a link', () => {
+  const ofRequirements = pages.filter((page) => dirname(page) === 'docs/requirements')
+  expect(ofRequirements.length).toBeGreaterThan(5)
+  expect(ofRequirements.flatMap((page) => undefinedIn(read(page)).map((name) => `${page}: ${name}`))).toEqual([])
+})
+
 test('a link that leads nowhere is found', () => {
-  expect(deadLinksOf('README.md', '[a](docs/nothing.md) [b](docs/cli.md#no-such-heading) `[c](nothing)` [d](https://example.com)')).toEqual(
-    ['README.md: docs/nothing.md', 'README.md: docs/cli.md#no-such-heading'],
-  )
+  const text = '[a](docs/nothing.md) [b](docs/cli.md#no-such-heading) `[c](nothing)` [d](https://example.com)\n[e]: docs/none.md\n'
+  const found = ['docs/nothing.md', 'docs/cli.md#no-such-heading', 'docs/none.md']
+  expect(deadLinksOf('README.md', text)).toEqual(found.map((target) => `README.md: ${target}`))
+  expect(undefinedIn('[4-90] `[4-91]` [2.5](a.md) [C-01]\n[4-90]: a.md\n')).toEqual(['C-01'])
 })

@@ -1,9 +1,9 @@
-import { existsSync, globSync, readFileSync } from 'node:fs'
+import { globSync, readFileSync } from 'node:fs'
 import { basename } from 'node:path'
 import { expect, test } from 'vitest'
 import { ROOT } from '../e2e/support/program.ts'
 import { citedIn, numbersIn, sectionsIn } from './citations.ts'
-import { PAGES, readRequirements, TESTS_PAGE } from './pages.ts'
+import { readRequirements, TESTS_PAGE } from './pages.ts'
 
 const requirements = readRequirements()
 
@@ -51,25 +51,3 @@ test('ranges and lists are read', () => {
   expect(sectionsIn('[2.14, C-72] (contract 3.10, 4.5), contract section 2.6. Contract\n * 9')).toEqual(['2.14', '3.10', '4.5', '2.6', '9'])
   expect(citedIn('[2.5, 4-31..4-33] a [b] title')).toEqual(['4-31', '4-32', '4-33', '2.5'])
 })
-
-test('links of the pages lead somewhere', () => {
-  for (const page of globSync('*.md', { cwd: PAGES })) {
-    if (page === TESTS_PAGE) continue
-    const text = readFileSync(`${PAGES}${page}`, 'utf8')
-    const plain = text.replace(/`[^`]*`/g, '')
-    const definitions = new Map([...text.matchAll(/^\[([^\]]+)\]: (\S+)$/gm)].map(([, name = '', target = '']) => [name, target]))
-    const undefinedNames = [...plain.matchAll(/\[([0-4C]-\d{2,3}|\d(?:\.\d{1,2})?)\](?![(:])/g)].filter(
-      ([, name = '']) => !definitions.has(name),
-    )
-    expect(undefinedNames.map(([link]) => `${page}: ${link}`)).toEqual([])
-    const targets = [...definitions.values(), ...[...plain.matchAll(/\]\(([^)\s]+)\)/g)].map(([, target = '']) => target)]
-    expect(targets.flatMap((target) => (leads(page, target) ? [] : `${page}: ${target}`))).toEqual([])
-  }
-})
-
-function leads(page: string, target: string): boolean {
-  const [path = '', anchor] = target.split('#')
-  const file = path === '' ? page : path
-  if (file === TESTS_PAGE) return anchor === undefined || requirements.has(anchor)
-  return existsSync(`${PAGES}${file}`) && (anchor === undefined || requirements.get(anchor)?.page === file)
-}
