@@ -1,7 +1,7 @@
 import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, expect, onTestFinished, test } from 'vitest'
+import { expect, onTestFinished, test } from 'vitest'
 import { brokerApi, request } from './support/api.ts'
 import { connectTo, grantOf, type ServerRecord, serversApi } from './support/mcp-servers.ts'
 import { openCopies } from './support/open-checkout.ts'
@@ -11,9 +11,8 @@ import { eventually } from './support/traces.ts'
 
 // The server runs as an unprivileged user.
 const example = openCopies('test/e2e/example/mcp/server.py')
-afterAll(() => example.close())
 
-const server = { name: 'here', command: 'python3', args: [`${example.path}/server.py`] }
+const server = { name: 'here', command: 'python3', args: [`${example}/server.py`] }
 
 /** Where nothing isolates: the agent has no provider but processes of the host. */
 const withoutIsolation = (mcp: Record<string, unknown>): Promise<Stack> =>

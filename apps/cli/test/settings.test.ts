@@ -1,7 +1,7 @@
-import { chmodSync, mkdtempSync, writeFileSync } from 'node:fs'
+import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { describe, expect, test } from 'vitest'
+import { afterAll, describe, expect, test } from 'vitest'
 import { z } from 'zod'
 import { camelCase, environmentName, kebabCase } from '../src/settings/config-file.ts'
 import { resolveConnection } from '../src/settings/connection.ts'
@@ -9,6 +9,7 @@ import { partSettings, sourcesOf, upSettings } from '../src/settings/service.ts'
 import { parseLocation } from '../src/transfer/location.ts'
 
 const directory = mkdtempSync(join(tmpdir(), 'bxo-settings-'))
+afterAll(() => rmSync(directory, { recursive: true, force: true }))
 const fileOf = (content: unknown): string => {
   const path = join(directory, `${crypto.randomUUID()}.json`)
   writeFileSync(path, typeof content === 'string' ? content : JSON.stringify(content))

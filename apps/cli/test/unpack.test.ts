@@ -1,11 +1,11 @@
 import { execFileSync } from 'node:child_process'
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, readlinkSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, readlinkSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
 import { pack } from 'tar-stream'
-import { beforeEach, describe, expect, test } from 'vitest'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { unpackInto } from '../src/transfer/unpack.ts'
 
 type Entry = { name: string; type?: 'file' | 'directory' | 'symlink' | 'link' | 'fifo'; linkname?: string; content?: string; mode?: number }
@@ -25,6 +25,7 @@ describe('an archive from a sandbox', () => {
     place = mkdtempSync(join(tmpdir(), 'bxo-unpack-'))
     root = join(place, 'root')
   })
+  afterEach(() => rmSync(place, { recursive: true, force: true }))
   const unpack = (entries: Entry[]) => unpackInto(root, archiveOf(entries), new AbortController().signal)
 
   test('becomes files, directories and links, with their permissions but no more', async () => {

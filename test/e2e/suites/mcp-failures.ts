@@ -13,12 +13,11 @@ import { API_KEY, type ProviderName, type Stack, startStack } from '../support/s
 import { eventually } from '../support/traces.ts'
 
 const EXAMPLE = openCopies('test/e2e/example/mcp/server.py')
-afterAll(() => EXAMPLE.close())
 const OFF = { network: 'off', startup_timeout_sec: 30 }
 
 /** A stdio server that does as its tools are told. */
 const example = (name: string, fields: Record<string, unknown> = {}) => ({
-  ...{ name, pipeline_uuid: name, command: 'python3', args: [`${EXAMPLE.path}/server.py`], box: OFF },
+  ...{ name, pipeline_uuid: name, command: 'python3', args: [`${EXAMPLE}/server.py`], box: OFF },
   ...fields,
 })
 

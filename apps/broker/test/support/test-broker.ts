@@ -2,6 +2,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { ErrorEnvelope, HeartbeatResponse, NegotiateResponse, RefreshTokenResponse } from '@boxoffice/protocol'
+import { afterAll } from 'vitest'
 import { type BrokerConfig, createBroker } from '../../src/index.ts'
 import { type FakeAgentOptions, startFakeAgent } from './fake-agent.ts'
 
@@ -10,7 +11,15 @@ export type TestBroker = Awaited<ReturnType<typeof startTestBroker>>
 export type Reply<T = unknown> = { status: number; headers: Headers; body: T }
 export type Refusal = ErrorEnvelope
 
-export const tempDir = (): string => mkdtempSync(join(tmpdir(), 'boxoffice-broker-'))
+const made: string[] = []
+afterAll(() => made.forEach(removeDir))
+
+/** A new directory; it is removed at the latest when the tests of the file have ended. */
+export const tempDir = (): string => {
+  const directory = mkdtempSync(join(tmpdir(), 'boxoffice-broker-'))
+  made.push(directory)
+  return directory
+}
 export const removeDir = (directory: string): void => rmSync(directory, { recursive: true, force: true })
 
 export async function startTestBroker(config: Partial<BrokerConfig> = {}, overrides: Parameters<typeof createBroker>[1] = {}) {
