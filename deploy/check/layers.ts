@@ -62,7 +62,7 @@ export const TREES: readonly Tree[] = [
   },
   {
     root: 'packages/mcp/src',
-    packages: ['@boxoffice/protocol', '@boxoffice/client'],
+    packages: ['@boxoffice/client', '@boxoffice/kit', '@boxoffice/protocol'],
     tiers: [['.']],
     portable: ['.'],
   },

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { isLoopback } from '@boxoffice/kit/is-loopback'
+import { localUrl } from '@boxoffice/kit/listen-address'
 import { PrincipalLimit, RateLimit, SHIPPED_SUPERVISORS } from '@boxoffice/node-http'
 import { fromUnknown } from '@boxoffice/protocol'
 import { authorizerOf } from './access/authorizers.ts'
@@ -321,7 +322,8 @@ async function run(
   parts.defer(() => box?.closeSockets())
   // First of all: streams that go on for ever would hold up the end of the requests in flight.
   parts.defer(() => feed.close())
-  const listensAt = localUrl(settings, server.port)
+  // Other machines need `publicUrl`.
+  const listensAt = localUrl({ host: settings.host, port: server.port }, settings.tls !== undefined)
   url = settings.publicUrl ?? listensAt
   issuer.issuer = await store.brokers.issuer(url, !settings.sharedDataDir || settings.publicUrl !== undefined)
   if (url.startsWith('http:') && !isLoopback(new URL(url).hostname))
@@ -405,12 +407,6 @@ async function readiness(store: Store, placement: Placement, probe: RelayProbe):
   await placement.choose().catch((thrown: unknown) => reasons.push((thrown as Error).message))
   if (reasons.length > 0) return { reasons, warnings: [] }
   return probe.health()
-}
-
-/** Where the broker can be reached from its own machine; other machines need `publicUrl`. */
-function localUrl({ host, tls }: ResolvedBrokerConfig, port: number): string {
-  const name = host === '0.0.0.0' || host === '::' ? '127.0.0.1' : host.includes(':') ? `[${host.replace(/[[\]]/g, '')}]` : host
-  return `${tls === undefined ? 'http' : 'https'}://${name}:${port}`
 }
 
 const fail = (message: string): never => {

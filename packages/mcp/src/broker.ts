@@ -1,3 +1,4 @@
+import { httpBase } from '@boxoffice/kit/http-base'
 import { BoxofficeError, ErrorEnvelope } from '@boxoffice/protocol'
 import type { ServerContext } from '@modelcontextprotocol/server'
 import type { z } from 'zod'
@@ -21,10 +22,9 @@ export type BrokerRequest = { method: 'POST' | 'DELETE'; path: string; headers?:
 
 /** Without a slash at its end. Throws INVALID_REQUEST for what is no URL of a broker. */
 export const brokerBase = (brokerUrl: string): string => {
-  const url = URL.canParse(brokerUrl) ? new URL(brokerUrl) : undefined
-  if (url === undefined || !/^https?:$/.test(url.protocol))
-    throw new BoxofficeError('INVALID_REQUEST', 'brokerUrl: is not an http(s) URL; use e.g. http://127.0.0.1:7070')
-  return url.href.replace(/[?#].*$/, '').replace(/\/+$/, '')
+  const base = httpBase(brokerUrl)
+  if (base === undefined) throw new BoxofficeError('INVALID_REQUEST', 'brokerUrl: is not an http(s) URL; use e.g. http://127.0.0.1:7070')
+  return base
 }
 
 /** The broker's session routes, with the credential of whoever calls. */

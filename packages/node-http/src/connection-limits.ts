@@ -1,4 +1,5 @@
 import type { Server, Socket } from 'node:net'
+import { plainAddress } from '@boxoffice/kit/plain-address'
 import { type Holder, Holders } from './holders.ts'
 
 export type ConnectionLimits = {
@@ -52,7 +53,8 @@ export function limitConnections(server: Server, limits: Partial<ConnectionLimit
   }
 
   server.on('connection', (socket: Socket) => {
-    const address = plainAddress(socket.remoteAddress)
+    const { remoteAddress } = socket
+    const address = remoteAddress === undefined ? undefined : plainAddress(remoteAddress)
     const peer = peerOf(socket)
     let holder: Holder | undefined
     const noStranger = (): void => {
@@ -102,6 +104,3 @@ export function limitConnections(server: Server, limits: Partial<ConnectionLimit
 const first = <T>(set: ReadonlySet<T>): T | undefined => set.values().next().value
 
 const peerOf = ({ remoteAddress, remotePort }: Socket): string => `${remoteAddress} ${remotePort}`
-
-/** `::ffff:10.0.0.1` is 10.0.0.1 on a dual-stack listener. */
-const plainAddress = (address: string | undefined): string | undefined => address?.replace(/^::ffff:/, '')

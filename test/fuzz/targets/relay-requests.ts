@@ -107,7 +107,7 @@ const agentOf = (seen: Seen[]): Connections => {
     socket.once('close', () => agent.destroy())
     agent.once('close', () => socket.destroy())
     server.emit('connection', agent)
-    const endpoint = { host: 'agent', basePath: '/base' }
+    const endpoint = { authority: 'agent', basePath: '/base' }
     return { connection: connection as unknown as AgentConnection, endpoint, giveBack: () => connection.destroy() }
   }
   return { kept: () => undefined, dial: () => Promise.resolve(dial()), close() {} }

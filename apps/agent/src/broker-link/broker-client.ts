@@ -1,3 +1,4 @@
+import { withoutSlash } from '@boxoffice/kit/without-slash'
 import {
   AgentChallenge,
   type AgentHeartbeatRequest,
@@ -32,7 +33,7 @@ export type BrokerClientOptions = {
 
 export const createBrokerClient = ({ brokerUrl, enrollToken, identity, certificate }: BrokerClientOptions): BrokerClient => {
   const get = certificate === undefined ? fetch : pinnedFetch(certificate)
-  const base = brokerUrl.replace(/\/+$/, '')
+  const base = withoutSlash(brokerUrl)
   const send = async <T>(path: string, schema: z.ZodType<T>, init: RequestInit & { signal?: AbortSignal }): Promise<T> => {
     const signal = AbortSignal.any([AbortSignal.timeout(TIMEOUT_MS), ...(init.signal ? [init.signal] : [])])
     const response = await get(base + path, { ...init, signal, redirect: 'error' }).catch((cause: unknown) => {

@@ -1,5 +1,6 @@
 import { isAbsolute } from 'node:path'
 import { isLoopback } from '@boxoffice/kit/is-loopback'
+import { parseListenAddress } from '@boxoffice/kit/listen-address'
 import { Rate } from '@boxoffice/node-http'
 import { RelayPreference } from '@boxoffice/protocol'
 import { z } from 'zod'
@@ -10,7 +11,7 @@ const httpUrl = z.url({ protocol: /^https?$/, error: 'must be an http:// or http
 const listenAddress = z
   .string()
   .regex(/^(?:\[[0-9a-fA-F:.]+\]|[^:\s]+):\d{1,5}$/, 'must be host:port, as in 127.0.0.1:7072')
-  .refine((value) => Number(value.slice(value.lastIndexOf(':') + 1)) <= 65_535, 'the port must be at most 65535')
+  .refine((value) => parseListenAddress(value).port <= 65_535, 'the port must be at most 65535')
 
 /** Settings of the agent. The descriptions are what `--help` and docs/configuration.md say; a default is added to them there. */
 export const AgentConfig = z
@@ -110,14 +111,15 @@ export const AgentConfig = z
     path: ['dataplaneListen'],
     error: 'clients cannot reach a unix socket; it goes with --relay always',
   })
-  .refine(({ controlListen, tlsCert, insecureNetwork }) => isLoopback(hostOf(controlListen)) || tlsCert !== undefined || insecureNetwork, {
-    path: ['controlListen'],
-    error: 'an address that others can reach needs --tls-cert and --tls-key, or --insecure-network on a private network',
-  })
+  .refine(
+    ({ controlListen, tlsCert, insecureNetwork }) =>
+      isLoopback(parseListenAddress(controlListen).host) || tlsCert !== undefined || insecureNetwork,
+    {
+      path: ['controlListen'],
+      error: 'an address that others can reach needs --tls-cert and --tls-key, or --insecure-network on a private network',
+    },
+  )
 export type AgentConfig = z.output<typeof AgentConfig>
-
-export const hostOf = (address: string): string => address.slice(0, address.lastIndexOf(':')).replace(/^\[|\]$/g, '')
-export const portOf = (address: string): number => Number(address.slice(address.lastIndexOf(':') + 1))
 
 /** Whether only this machine can reach what listens there and is known by that URL. */
 export const isLocal = (host: string, publicUrl: string | undefined): boolean =>

@@ -1,9 +1,10 @@
 import { isLoopback } from '@boxoffice/kit/is-loopback'
+import { parseListenAddress } from '@boxoffice/kit/listen-address'
 import type { Reserve } from '../capacity/room.ts'
 import { createMountPolicy, type MountPolicy } from '../mounts/policy.ts'
 import { providerCandidates } from '../providers/candidates.ts'
 import type { Candidate } from '../sandbox/provider.ts'
-import { type AgentConfig, hostOf, isLocal } from './config.ts'
+import { type AgentConfig, isLocal } from './config.ts'
 
 type Where = Pick<Parameters<typeof providerCandidates>[0], 'dataDirectory' | 'installId' | 'instanceId' | 'log'>
 
@@ -38,7 +39,7 @@ const socketOf = (dockerHost: string | undefined): string[] =>
   dockerHost?.startsWith('unix://') ? [dockerHost.slice('unix://'.length)] : []
 
 const unsafeRefused = ({ host, controlListen, publicUrl, allowUnsafeLocal }: AgentConfig, exposed: boolean): string | null => {
-  const local = isLocal(host, publicUrl) && isLoopback(hostOf(controlListen)) && !exposed
+  const local = isLocal(host, publicUrl) && isLoopback(parseListenAddress(controlListen).host) && !exposed
   if (allowUnsafeLocal || local) return null
   return 'isolation "none" is refused for a listener that others can reach; install bubblewrap, or allow it with --allow-unsafe-local'
 }

@@ -1,10 +1,11 @@
 import { isLoopback } from '@boxoffice/kit/is-loopback'
+import { parseListenAddress } from '@boxoffice/kit/listen-address'
 import type { SandboxUntold } from '@boxoffice/protocol'
 import { getRequestListener } from '@hono/node-server'
 import { createControlVerifier } from '../auth/control-auth.ts'
 import type { BrokerTrust } from '../broker-link/broker-trust.ts'
 import type { Journal } from '../broker-link/journal.ts'
-import { type AgentConfig, hostOf, portOf } from '../config/config.ts'
+import type { AgentConfig } from '../config/config.ts'
 import { httpServer, listen, type Tls } from '../http/listeners.ts'
 import { type ControlOptions, createControlApp } from './control.ts'
 
@@ -31,11 +32,11 @@ export const serveControl = async ({
     const seq = journal.lastOf(sandboxId)
     return seq === undefined ? undefined : { instance_id: options.instance.instance_id, journal_seq: seq }
   }
-  const host = hostOf(config.controlListen)
+  const { host, port } = parseListenAddress(config.controlListen)
   // A loopback listener needs no TLS [C-79], and no certificate is for it.
   const itsTls = isLoopback(host) ? undefined : tls
   const verify = createControlVerifier({ keys, issuer, agentId, binding, now: clock.now })
   const app = createControlApp({ ...options, revocations, onKeys, untold, verify })
   const { server, drain } = httpServer(itsTls, getRequestListener(app.fetch), config)
-  return { url: await listen(server, host, portOf(config.controlListen), itsTls), drain }
+  return { url: await listen(server, host, port, itsTls), drain }
 }

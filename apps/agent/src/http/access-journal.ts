@@ -1,4 +1,5 @@
 import { hash } from 'node:crypto'
+import { plainAddress } from '@boxoffice/kit/plain-address'
 import { TokenBuckets } from '@boxoffice/kit/token-buckets'
 import { type BoxofficeError, type Capability, SANDBOX_ID_PATTERN, type SessionTokenClaims } from '@boxoffice/protocol'
 import type { Journal } from '../broker-link/journal.ts'
@@ -55,7 +56,7 @@ export const createAccessJournal = (journal: Pick<Journal, 'write' | 'countSuppr
     const subject = { sessionId: named === null ? null : (sandboxes.get(named)?.sessionId ?? null), sandboxId: named }
     const common = {
       route: ROUTES[requires ?? 'none'],
-      ip: plain(ip),
+      ip: ip === undefined ? null : plainAddress(ip),
       request_id: requestId,
       sub: claims?.sub ?? null,
       jti: claims?.jti ?? null,
@@ -93,6 +94,3 @@ const KINDS: Readonly<Record<Access['transport'], Readonly<Record<Capability, st
 }
 
 const JWT = /^[\w-]{1,4096}\.[\w-]{1,4096}\.[\w-]{1,512}$/
-
-/** `::ffff:10.0.0.1` is 10.0.0.1 on a dual-stack listener. */
-const plain = (ip: string | undefined): string | null => (ip === undefined ? null : ip.replace(/^::ffff:/, ''))

@@ -3,6 +3,7 @@ import { chmod, readFile, rm } from 'node:fs/promises'
 import { createServer, type RequestListener, type Server } from 'node:http'
 import { createServer as createSecureServer } from 'node:https'
 import { type AddressInfo, connect } from 'node:net'
+import { localUrl } from '@boxoffice/kit/listen-address'
 import { drainable, limitConnections, refuseInEnvelope, requireHost, SERVER_OPTIONS } from '@boxoffice/node-http'
 import { BoxofficeError } from '@boxoffice/protocol'
 import type { AgentConfig } from '../config/config.ts'
@@ -53,8 +54,8 @@ export const listen = async (server: Server, host: string, port: number, tls: Tl
       resolve()
     })
   })
-  const address = server.address() as AddressInfo
-  return `${tls === undefined ? 'http' : 'https'}://${reachable(host)}:${address.port}`
+  const bound = server.address() as AddressInfo
+  return localUrl({ host, port: bound.port }, tls !== undefined)
 }
 
 /** Listens on a unix socket; one that a killed agent has left there goes first. Only who may use the file can connect. */
@@ -82,10 +83,3 @@ const answers = (path: string): Promise<boolean> =>
     }
     socket.once('connect', done(true)).once('error', done(false))
   })
-
-/** An address to listen on everywhere is none to connect to. */
-const reachable = (host: string): string => {
-  if (host === '0.0.0.0') return '127.0.0.1'
-  if (host === '::') return '[::1]'
-  return host.includes(':') ? `[${host}]` : host
-}

@@ -1,3 +1,4 @@
+import { withoutSlash } from '@boxoffice/kit/without-slash'
 import type { ResolvedBrokerConfig } from '../config/config.ts'
 import type { OutboundCall } from '../outbound/call.ts'
 import { type Authorizer, claimAuthorizer } from './authorizer.ts'
@@ -10,6 +11,6 @@ export function authorizerOf(config: ResolvedBrokerConfig, call: OutboundCall, n
   const { authorizer: name, authorizerUrl = '', authorizerSecret: secret = '', authorizerCache: cacheSeconds } = config
   if (name === 'claim') return claimAuthorizer
   const answers = new RemoteAnswers({ name, cacheSeconds, monotonic })
-  if (name === 'langgraph') return langgraphAuthorizer(authorizerUrl.replace(/\/+$/, ''), call, answers)
+  if (name === 'langgraph') return langgraphAuthorizer(withoutSlash(authorizerUrl), call, answers)
   return webhookAuthorizer({ url: authorizerUrl, secret, now }, call, answers)
 }

@@ -1,4 +1,5 @@
 import { isLoopback } from '@boxoffice/kit/is-loopback'
+import { withoutSlash } from '@boxoffice/kit/without-slash'
 import { Rate } from '@boxoffice/node-http'
 import { BUILT_IN_PROFILES, describeIssue, Profile } from '@boxoffice/protocol'
 import { z } from 'zod'
@@ -184,10 +185,6 @@ export const BrokerConfig = z.object({
 })
 export type BrokerConfig = z.input<typeof BrokerConfig>
 export type ResolvedBrokerConfig = z.infer<typeof BrokerConfig>
-
-function withoutSlash(url: string): string {
-  return url.replace(/\/+$/, '')
-}
 
 /** Examples that people copy; refused outside loopback, where they would be the key of a real deployment. */
 const KNOWN_SECRETS =

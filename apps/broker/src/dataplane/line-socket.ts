@@ -1,3 +1,4 @@
+import { parseEndpoint } from '@boxoffice/kit/endpoint'
 import { retry } from '@boxoffice/kit/retry'
 import {
   BoxofficeError,
@@ -247,9 +248,11 @@ class MendingLineSocket implements LineSocket {
 
 const toBase64 = (bytes: Uint8Array): string => Buffer.from(bytes).toString('base64')
 
-/** `unix:/path` or `http(s)://host[:port][/base]`, as `ws` wants it. */
-const urlOf = (dataplaneUrl: string, path: string): string =>
-  dataplaneUrl.startsWith('unix:') ? `ws+unix:${dataplaneUrl.slice(5)}:${path}` : `ws${dataplaneUrl.slice(4).replace(/\/+$/, '')}${path}`
+/** The URL of a path at an agent, as `ws` wants it. */
+function urlOf(dataplaneUrl: string, path: string): string {
+  const { secure, address, authority, basePath } = parseEndpoint(dataplaneUrl)
+  return 'socketPath' in address ? `ws+unix:${address.socketPath}:${path}` : `${secure ? 'wss' : 'ws'}://${authority}${basePath}${path}`
+}
 
 const errorOf = (thrown: unknown): BoxofficeError => (thrown instanceof BoxofficeError ? thrown : unreachable(thrown))
 

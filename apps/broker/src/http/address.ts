@@ -1,3 +1,4 @@
+import { plainAddress } from '@boxoffice/kit/plain-address'
 import type { Context } from 'hono'
 
 /** What the HTTP server tells about a connection. */
@@ -8,12 +9,9 @@ export type AddressOf = (c: Context<{ Bindings: Connection }>) => string
 export function clientAddress(trustedProxies: readonly string[]): AddressOf {
   const trusted = new Set(trustedProxies)
   return (c) => {
-    const peer = plain(c.env?.incoming?.socket.remoteAddress ?? 'unknown')
+    const peer = plainAddress(c.env?.incoming?.socket.remoteAddress ?? 'unknown')
     if (!trusted.has(peer)) return peer
-    const forwarded = (c.req.header('x-forwarded-for') ?? '').split(',').map((part) => plain(part.trim()))
+    const forwarded = (c.req.header('x-forwarded-for') ?? '').split(',').map((part) => plainAddress(part.trim()))
     return forwarded.findLast((address) => address !== '' && !trusted.has(address)) ?? peer
   }
 }
-
-/** `::ffff:10.0.0.1` is 10.0.0.1 on a dual-stack listener. */
-const plain = (address: string): string => (address.startsWith('::ffff:') ? address.slice(7) : address)

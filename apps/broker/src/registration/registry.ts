@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto'
+import { withoutSlash } from '@boxoffice/kit/without-slash'
 import {
   type AgentChallenge,
   type AgentHeartbeatRequest,
@@ -91,9 +92,9 @@ export class AgentRegistry {
       enrollTokenId,
       instanceId: request.instance_id,
       tokenHash: hashKey(agentToken),
-      publicUrl: request.public_url.replace(/\/+$/, ''),
-      controlUrl: request.control_url.replace(/\/+$/, ''),
-      dataplaneUrl: (request.dataplane_url ?? request.public_url).replace(/\/+$/, ''),
+      publicUrl: withoutSlash(request.public_url),
+      controlUrl: withoutSlash(request.control_url),
+      dataplaneUrl: withoutSlash(request.dataplane_url ?? request.public_url),
       relay: this.#relayOf(request),
       provider: request.provider,
       version: request.version,

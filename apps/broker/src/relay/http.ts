@@ -92,8 +92,8 @@ class Forwarding {
   send(): void {
     const { incoming, path, passage, requestId } = this.#exchange
     const { socket } = this.#borrowed.connection
-    const { basePath, host } = this.#borrowed.endpoint
-    const line = `${incoming.method} ${basePath}${path} HTTP/1.1\r\nhost: ${host}\r\n`
+    const { basePath, authority } = this.#borrowed.endpoint
+    const line = `${incoming.method} ${basePath}${path} HTTP/1.1\r\nhost: ${authority}\r\n`
     // Before HTTP/1.1 there is no `Expect` (RFC 9110, 10.1.1), so none reaches the agent.
     const isOld = incoming.httpVersion !== '1.1'
     const head = `${line}${requestHead(incoming.headers, passage.upstreamToken, requestId, (name) => isOld && name === 'expect')}\r\n`

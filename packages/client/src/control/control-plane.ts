@@ -1,3 +1,4 @@
+import { httpBase } from '@boxoffice/kit/http-base'
 import type { z } from 'zod'
 import { retrying } from '../base/backoff.ts'
 import { BoxofficeError } from '../base/errors.ts'
@@ -58,11 +59,11 @@ export const createControlPlane = ({ url, credential, fetch, signal: life }: Con
 }
 
 const baseUrl = (url: string): string => {
-  const parsed = URL.canParse(url) ? new URL(url) : undefined
-  if (parsed === undefined || !/^https?:$/.test(parsed.protocol)) {
+  const base = httpBase(url)
+  if (base === undefined) {
     throw new BoxofficeError('INVALID_REQUEST', `brokerUrl: ${JSON.stringify(url)} is not an http(s) URL; use e.g. http://127.0.0.1:7070`)
   }
-  return parsed.href.replace(/[?#].*$/, '').replace(/\/+$/, '')
+  return base
 }
 
 const secretOf = async (credential: ServerCredential): Promise<string> => {

@@ -1,5 +1,6 @@
 import { connect, type OnReadOpts, type Socket, type TcpSocketConnectOpts } from 'node:net'
 import { connect as connectTls } from 'node:tls'
+import type { Endpoint } from '@boxoffice/kit/endpoint'
 import type { AgentTls } from './agent-tls.ts'
 import { ReadBuffer } from './read-buffers.ts'
 
@@ -11,9 +12,6 @@ export type Reader = {
   closed(whole: boolean): void
 }
 
-/** Where to connect to: host and port, or the path of a unix socket. */
-export type Address = { secure: boolean; options: Pick<TcpSocketConnectOpts, 'host' | 'port'> | { path: string } }
-
 /** A connection to an agent, which reads into buffers that are used again. Give it a reader before anything can come. */
 export class AgentConnection {
   readonly socket: Socket
@@ -23,12 +21,12 @@ export class AgentConnection {
   #reader: Reader | undefined
   #whole = false
 
-  constructor({ secure, options }: Address, tls: AgentTls) {
+  constructor({ secure, address }: Pick<Endpoint, 'secure' | 'address'>, tls: AgentTls) {
     const onread: OnReadOpts = { buffer: () => this.#buffer.bytes, callback: (read) => this.#onRead(read) }
-    const all = { ...options, noDelay: true, onread }
+    const target = 'socketPath' in address ? { path: address.socketPath } : address
+    const all = { ...target, noDelay: true, onread }
     if (secure) {
-      const servername =
-        'host' in options && options.host !== undefined && !/^[\d.]+$|:/.test(options.host) ? { servername: options.host } : {}
+      const servername = 'host' in address && !/^[\d.]+$|:/.test(address.host) ? { servername: address.host } : {}
       this.socket = connectTls({ ...all, ...servername, ...tls })
     } else this.socket = connect(all as TcpSocketConnectOpts)
     this.socket.on('error', () => {})

@@ -1,16 +1,14 @@
 import { BoundedCache } from '@boxoffice/kit/bounded-cache'
+import { type Endpoint, parseEndpoint } from '@boxoffice/kit/endpoint'
 import { CONNECT_TIMEOUT_MS } from '../../agents/slow-connect.ts'
 import type { AgentRecord } from '../../store/store.ts'
-import { type Address, AgentConnection } from './agent-connection.ts'
+import { AgentConnection } from './agent-connection.ts'
 import type { AgentTls } from './agent-tls.ts'
 import { DialFailed } from './upstream.ts'
 
-/** Where an agent's dataplane is. */
-type Endpoint = {
-  address: Address
-  /** The value of `Host`. */
-  host: string
-  basePath: string
+/** An agent's dataplane. */
+type Dataplane = {
+  endpoint: Endpoint
   /** Connections that wait for the next request, the most recent last. */
   idle: AgentConnection[]
   /** Nobody asks for its connections any more: none is kept. */
@@ -21,7 +19,7 @@ type Endpoint = {
 export type Borrowed = {
   connection: AgentConnection
   /** What precedes a path at this agent, and the value of `Host`. */
-  endpoint: Pick<Endpoint, 'basePath' | 'host'>
+  endpoint: Pick<Endpoint, 'basePath' | 'authority'>
   /** When the answer has come whole, and the agent keeps the connection for `seconds`. */
   giveBack(seconds: number | undefined): void
 }
@@ -42,44 +40,46 @@ const KEPT_SECONDS = 5
 const KEPT_LESS_MS = 1000
 
 export function createConnections(tls: AgentTls): Connections {
-  const endpoints = new BoundedCache<string, Endpoint>(10_000, (endpoint) => {
-    endpoint.closed = true
-    for (const connection of endpoint.idle.splice(0)) connection.destroy()
+  const dataplanes = new BoundedCache<string, Dataplane>(10_000, (dataplane) => {
+    dataplane.closed = true
+    for (const connection of dataplane.idle.splice(0)) connection.destroy()
   })
-  const borrow = (endpoint: Endpoint, connection: AgentConnection): Borrowed => ({
+  const dataplaneAt = (url: string): Dataplane =>
+    dataplanes.getOrMake(url, () => ({ endpoint: parseEndpoint(url), idle: [], closed: false }))
+  const borrow = (dataplane: Dataplane, connection: AgentConnection): Borrowed => ({
     connection,
-    endpoint,
+    endpoint: dataplane.endpoint,
     giveBack: (seconds = KEPT_SECONDS) => {
       connection.reader = undefined
       if (connection.socket.isPaused()) connection.socket.resume()
       connection.idleUntil = performance.now() + seconds * 1000 - KEPT_LESS_MS
-      if (endpoint.closed || connection.socket.destroyed || !connection.socket.writable || endpoint.idle.length >= MAX_IDLE)
+      if (dataplane.closed || connection.socket.destroyed || !connection.socket.writable || dataplane.idle.length >= MAX_IDLE)
         connection.destroy()
-      else endpoint.idle.push(connection)
+      else dataplane.idle.push(connection)
     },
   })
   return {
     kept({ dataplaneUrl }) {
-      const endpoint = endpoints.getOrMake(dataplaneUrl, parseEndpoint)
+      const dataplane = dataplaneAt(dataplaneUrl)
       const now = performance.now()
-      for (let connection = endpoint.idle.pop(); connection !== undefined; connection = endpoint.idle.pop()) {
-        if (connection.idleUntil > now && !connection.socket.destroyed && connection.socket.writable) return borrow(endpoint, connection)
+      for (let connection = dataplane.idle.pop(); connection !== undefined; connection = dataplane.idle.pop()) {
+        if (connection.idleUntil > now && !connection.socket.destroyed && connection.socket.writable) return borrow(dataplane, connection)
         connection.destroy()
       }
       return undefined
     },
     async dial({ dataplaneUrl }) {
-      const endpoint = endpoints.getOrMake(dataplaneUrl, parseEndpoint)
-      const connection = new AgentConnection(endpoint.address, tls)
-      await connected(connection, endpoint.address.secure)
+      const dataplane = dataplaneAt(dataplaneUrl)
+      const connection = new AgentConnection(dataplane.endpoint, tls)
+      await connected(connection, dataplane.endpoint.secure)
       connection.socket.once('close', () => {
-        const at = endpoint.idle.indexOf(connection)
-        if (at !== -1) endpoint.idle.splice(at, 1)
+        const at = dataplane.idle.indexOf(connection)
+        if (at !== -1) dataplane.idle.splice(at, 1)
       })
-      return borrow(endpoint, connection)
+      return borrow(dataplane, connection)
     },
     close() {
-      endpoints.clear()
+      dataplanes.clear()
     },
   }
 }
@@ -103,14 +103,4 @@ function connected(connection: AgentConnection, secure: boolean): Promise<void> 
       resolve()
     })
   })
-}
-
-/** `unix:/path` or `http(s)://host[:port][/base]`. */
-function parseEndpoint(url: string): Endpoint {
-  if (url.startsWith('unix:'))
-    return { address: { secure: false, options: { path: url.slice(5) } }, host: 'localhost', basePath: '', idle: [], closed: false }
-  const { protocol, hostname, port, pathname, host } = new URL(url)
-  const secure = protocol === 'https:'
-  const options = { host: hostname.replace(/^\[|\]$/g, ''), port: port === '' ? (secure ? 443 : 80) : Number(port) }
-  return { address: { secure, options }, host, basePath: pathname.replace(/\/+$/, ''), idle: [], closed: false }
 }

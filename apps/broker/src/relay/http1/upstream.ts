@@ -1,6 +1,7 @@
 import { type ClientRequest, Agent as HttpAgent, request as httpRequest, type RequestOptions } from 'node:http'
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'
 import { BoundedCache } from '@boxoffice/kit/bounded-cache'
+import { type Endpoint, parseEndpoint } from '@boxoffice/kit/endpoint'
 import { retry } from '@boxoffice/kit/retry'
 import { BoxofficeError } from '@boxoffice/protocol'
 import { failSlowConnect } from '../../agents/slow-connect.ts'
@@ -8,7 +9,6 @@ import type { AgentRecord } from '../../store/store.ts'
 import type { AgentTls } from './agent-tls.ts'
 
 /** Where an agent's dataplane is, as `node:http` wants it. */
-type Endpoint = { secure: boolean; basePath: string; options: RequestOptions }
 
 /** The broker's own requests to agents, over kept connections. What it passes for clients goes by `connections.ts`. */
 export interface Upstream {
@@ -28,10 +28,10 @@ export function createUpstream(tls: AgentTls): Upstream {
   const endpoints = new BoundedCache<string, Endpoint>(10_000)
   return {
     request(agent, { path = '', ...rest }) {
-      const { secure, basePath, options } = endpoints.getOrMake(agent.dataplaneUrl, parseEndpoint)
+      const { secure, basePath, address } = endpoints.getOrMake(agent.dataplaneUrl, parseEndpoint)
       const pool = secure ? pools.https : pools.http
       const send = secure ? httpsRequest : httpRequest
-      const request = send({ ...options, ...rest, path: basePath + path, agent: pool })
+      const request = send({ ...address, ...rest, path: basePath + path, agent: pool })
       failSlowConnect(request)
       return request
     },
@@ -40,15 +40,6 @@ export function createUpstream(tls: AgentTls): Upstream {
       pools.https.destroy()
     },
   }
-}
-
-/** `unix:/path` or `http(s)://host[:port][/base]`. */
-function parseEndpoint(url: string): Endpoint {
-  if (url.startsWith('unix:')) return { secure: false, basePath: '', options: { socketPath: url.slice(5), headers: {} } }
-  const { protocol, hostname, port, pathname } = new URL(url)
-  const options: RequestOptions = { host: hostname.replace(/^\[|\]$/g, '') }
-  if (port !== '') options.port = Number(port)
-  return { secure: protocol === 'https:', basePath: pathname.replace(/\/+$/, ''), options }
 }
 
 /** No connection was made, so nothing was sent: the one failure that may be tried again. */

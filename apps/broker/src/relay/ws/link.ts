@@ -52,7 +52,7 @@ function upgrade({ passage, path, headers, protocols, requestId }: LinkOptions, 
     .digest('base64')
   const lines = [
     `GET ${endpoint.basePath}${path} HTTP/1.1`,
-    `host: ${endpoint.host}`,
+    `host: ${endpoint.authority}`,
     'connection: Upgrade',
     'upgrade: websocket',
     'sec-websocket-version: 13',

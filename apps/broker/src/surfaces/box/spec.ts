@@ -1,3 +1,4 @@
+import { withoutSlash } from '@boxoffice/kit/without-slash'
 import { AbsolutePath, EnvironmentVariables, Mount, MountMode, ScopeId, ScopeVariables } from '@boxoffice/protocol'
 import { z } from 'zod'
 
@@ -55,6 +56,6 @@ export const BoxSpec = z
 export type BoxSpec = z.infer<typeof BoxSpec>
 
 const isBelow = (path: string, directory: string): boolean => {
-  const base = directory.replace(/\/+$/, '')
+  const base = withoutSlash(directory)
   return path === base || path.startsWith(`${base}/`)
 }

@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { isLoopback } from '@boxoffice/kit/is-loopback'
+import { hostInUrl } from '@boxoffice/kit/listen-address'
 import { rawAnswer } from '@boxoffice/node-http'
 import { requestIdFrom } from '@boxoffice/protocol'
 import type { Log } from '../../host/log.ts'
@@ -17,7 +18,7 @@ export async function listenForSteps({ host, port, maxConnections, steps, log }:
   const app = createStepsApp({ steps, callerOf: anyCaller(clientAddress([])), base: '', log })
   const server = await listen(app, refusals(isLoopback(host)), { host, port, maxConnections })
   return {
-    url: `http://${host.includes(':') ? `[${host}]` : host}:${server.port}`,
+    url: `http://${hostInUrl(host)}:${server.port}`,
     async close() {
       const drained = server.close()
       await steps.closeAll(ownCaller())
