@@ -1,11 +1,10 @@
-import { BoxofficeError, CLOSE, fromUnknown, LinesClientFrame, type SessionTokenClaims, TIMES } from '@boxoffice/protocol'
+import { BoxofficeError, CLOSE, fromUnknown, LinesClientFrame, type SessionTokenClaims } from '@boxoffice/protocol'
 import type { WebSocket } from 'ws'
-import { type Authenticator, isPlainExpiry } from '../auth/auth.ts'
+import type { Authenticator } from '../auth/auth.ts'
 import type { AttachLease, LeaseHolder } from '../sandbox/managed-processes.ts'
 import type { Sandbox } from '../sandbox/sandbox.ts'
 import { LineStream } from './line-stream.ts'
-import { Messages } from './messages.ts'
-import { sandboxGone, sessionEnded } from './session-end.ts'
+import { SocketSession, type SocketTraffic } from './socket-session.ts'
 
 export type ProcessSocketOptions = {
   ws: WebSocket
@@ -23,86 +22,77 @@ export type ProcessSocketOptions = {
   now: () => number
 }
 
-const MISSED_PINGS = 2
-const MAX_REASON_BYTES = 120
-const DROPPED = 1006
-
-/** The socket of one managed process (packages/protocol/src/processes.ts): its lines, its token's time, and its ends. */
-export class ProcessSocket implements LeaseHolder {
+/** The lines of one managed process on one socket (packages/protocol/src/processes.ts). Its ends are `SocketSession`'s. */
+export class ProcessSocket implements LeaseHolder, SocketTraffic {
+  readonly session: SocketSession
   readonly #options: ProcessSocketOptions
-  readonly #ws: WebSocket
-  readonly #aborter = new AbortController()
-  readonly #messages: Messages
   readonly #lines: LineStream
-  readonly #heartbeat: NodeJS.Timeout
-  readonly #release: () => void
-  readonly #offEnd: () => void
-  #claims: SessionTokenClaims
-  #expiry: NodeJS.Timeout | undefined
-  #closing = false
-  #missed = 0
 
   constructor(options: ProcessSocketOptions) {
     this.#options = options
-    this.#ws = options.ws
-    this.#claims = options.claims
-    const { sandbox, lease, from } = options
+    const { ws, auth, now, claims, sandbox, lease, from } = options
     this.#lines = new LineStream({
-      ...{ ws: options.ws, sandbox, lease, from, reports: options.control },
+      ws,
+      sandbox,
+      lease,
+      from,
+      reports: options.control,
       ready: (stdout, stdin) => this.#ready(stdout, stdin),
-      exited: () => this.close(CLOSE.done),
-      failed: (error) => this.fail(error),
+      exited: () => this.session.close(CLOSE.done),
+      failed: (error) => this.session.fail(error),
     })
-    this.#messages = new Messages(options.ws, (thrown) => this.fail(fromUnknown(thrown)))
-    this.#release = sandbox.activity.attach()
-    this.#offEnd = sandbox.onEnd((end) => this.fail(end.lost || end.reason === 'failed' ? sandboxGone() : sessionEnded(end.reason)))
-    this.#heartbeat = setInterval(() => this.#beat(), TIMES.pingEvery * 1000)
-    this.#ws.on('message', (data, isBinary) => this.#messages.add(() => this.#onMessage(data as Buffer, isBinary)))
-    this.#ws.on('pong', () => {
-      this.#missed = 0
-    })
-    this.#ws.on('error', () => {})
-    this.#ws.on('close', (code) => this.#dispose(code === DROPPED || code === CLOSE.restart))
-    this.#expire()
+    this.session = new SocketSession({ ws, auth, now, traffic: this })
+    this.session.require('exec')
+    this.session.admit(claims, sandbox)
+    this.session.use(sandbox)
     // Lines that come before the process is there wait.
-    this.#messages.add(() => this.#lines.open(this.#aborter.signal))
+    this.session.enqueue(() => this.#lines.open(this.session.signal))
   }
 
   takenOver(): void {
-    this.fail(new BoxofficeError('TAKEN_OVER', 'Another socket has attached to this process in the place of this one'))
+    this.session.fail(new BoxofficeError('TAKEN_OVER', 'Another socket has attached to this process in the place of this one'))
   }
 
-  fail(error: BoxofficeError): void {
-    if (this.#closing) return
+  // What the session asks for.
+
+  get backlog(): number {
+    return this.#options.ws.bufferedAmount
+  }
+
+  checkProgress(): void {
+    this.#lines.checkProgress()
+  }
+
+  tell(error: BoxofficeError): number {
     // Among the lines it would be one of the process's.
     this.#control({ type: 'error', error: error.envelope(this.#options.requestId).error })
-    this.close(error.code === 'PAYLOAD_TOO_LARGE' ? CLOSE.tooLarge : error.closeCode, error.code)
+    return error.code === 'PAYLOAD_TOO_LARGE' ? CLOSE.tooLarge : error.closeCode
   }
 
-  close(code: number, reason = ''): void {
-    if (this.#closing) return
-    this.#ws.close(code, reason.slice(0, MAX_REASON_BYTES))
-    this.#dispose(code === CLOSE.restart)
+  flush(): void {}
+
+  dispose(lost: boolean): void {
+    this.#lines.leave(lost)
   }
 
-  shutdown(): void {
-    this.close(CLOSE.restart, 'server restart')
+  thrown(thrown: unknown): void {
+    this.session.fail(fromUnknown(thrown))
   }
 
-  terminate(): void {
-    this.#ws.terminate()
+  /** The process goes on: it is the sandbox's, not the socket's. */
+  ending(error: BoxofficeError): void {
+    this.session.fail(error)
   }
 
-  /** The deny-list has changed. */
-  recheck(): void {
-    const { auth } = this.#options
-    try {
-      auth.recheck(this.#claims)
-      auth.require(this.#claims, 'exec')
-    } catch (thrown) {
-      const error = fromUnknown(thrown)
-      if (!isPlainExpiry(error)) this.fail(error)
-    }
+  lost(error: BoxofficeError): void {
+    this.session.fail(error)
+  }
+
+  message(data: Buffer, isBinary: boolean): void | Promise<void> {
+    this.#options.sandbox.activity.touch()
+    if (!isBinary) return this.#lines.write(data.at(-1) === NEWLINE ? data : Buffer.concat([data, NEWLINE_BYTES]))
+    if (!this.#options.control) return this.session.close(CLOSE.badType, 'binary messages need the subprotocol boxoffice.v1.lines')
+    return this.#onControl(parseFrame(data))
   }
 
   #ready(stdout: number, stdin: number): void {
@@ -118,14 +108,6 @@ export class ProcessSocket implements LeaseHolder {
     })
   }
 
-  #onMessage(data: Buffer, isBinary: boolean): void | Promise<void> {
-    if (this.#closing) return
-    this.#options.sandbox.activity.touch()
-    if (!isBinary) return this.#lines.write(data.at(-1) === NEWLINE ? data : Buffer.concat([data, NEWLINE_BYTES]))
-    if (!this.#options.control) return this.close(CLOSE.badType, 'binary messages need the subprotocol boxoffice.v1.lines')
-    return this.#onControl(parseFrame(data))
-  }
-
   async #onControl(frame: LinesClientFrame): Promise<void> {
     if (frame.type === 'stdin') return this.#lines.write(Buffer.from(frame.data, 'base64'))
     if (frame.type === 'ping') {
@@ -134,45 +116,14 @@ export class ProcessSocket implements LeaseHolder {
       if (offset !== undefined) this.#control({ type: 'pong', stdin_offset: offset })
       return
     }
-    this.#claims = await this.#options.auth.authenticate(frame.token, this.#options.sandbox.id, this.#claims)
-    this.#expire()
+    const { auth, sandbox } = this.#options
+    this.session.admit(await auth.authenticate(frame.token, sandbox.id, this.session.claims), sandbox)
     this.#control({ type: 'auth_ok' })
-    this.recheck()
+    this.session.recheck()
   }
 
   #control(frame: object): void {
-    if (this.#options.control && !this.#closing) this.#ws.send(Buffer.from(JSON.stringify(frame)), { binary: true })
-  }
-
-  /** [C-27] */
-  #expire(): void {
-    clearTimeout(this.#expiry)
-    const remaining = (this.#claims.exp + TIMES.tokenGraceOnSocket - this.#options.now()) * 1000
-    this.#expiry = setTimeout(
-      () => this.fail(new BoxofficeError('TOKEN_EXPIRED', 'The session token has expired; attach again with a new one')),
-      Math.max(0, remaining),
-    )
-  }
-
-  /** A peer that has missed two pings is gone [C-68]; one that is not read, or does not read, cannot be heard. */
-  #beat(): void {
-    this.#lines.checkProgress()
-    if (this.#messages.paused || this.#ws.bufferedAmount > 0) return
-    if (this.#missed >= MISSED_PINGS) return this.terminate()
-    this.#missed++
-    this.#ws.ping()
-  }
-
-  #dispose(lost: boolean): void {
-    if (this.#closing) return
-    this.#closing = true
-    this.#aborter.abort(new BoxofficeError('INVALID_REQUEST', 'The client closed the connection'))
-    clearTimeout(this.#expiry)
-    clearInterval(this.#heartbeat)
-    this.#offEnd()
-    this.#release()
-    this.#messages.stop()
-    this.#lines.leave(lost)
+    if (this.#options.control && !this.session.closing) this.#options.ws.send(Buffer.from(JSON.stringify(frame)), { binary: true })
   }
 }
 

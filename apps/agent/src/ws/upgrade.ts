@@ -34,6 +34,7 @@ import { ClientSocket } from './client-socket.ts'
 import type { SocketKind } from './frames.ts'
 import { ProcessSocket } from './process-socket.ts'
 import { leaseOf, lineServer, processIn } from './process-upgrade.ts'
+import type { SocketSession } from './socket-session.ts'
 
 export type SocketServerOptions = {
   auth: Authenticator
@@ -60,7 +61,7 @@ const KINDS: Readonly<Record<string, SocketKind>> = { 'exec/ws': 'exec', 'shell/
 export const createSocketServer = (options: SocketServerOptions): SocketServer => {
   const { auth, origins, keys, revocations, metrics, access, log, now, limits } = options
   const attachments = createAttachments()
-  const clients = new OpenSockets<Pick<ClientSocket, 'recheck' | 'shutdown' | 'terminate'>>()
+  const clients = new OpenSockets<SocketSession>()
   const server = (maxPayload: number): WebSocketServer =>
     new WebSocketServer({
       noServer: true,
@@ -146,7 +147,7 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
         now,
       })
       client = opening
-      clients.add(opening, ws)
+      clients.add(opening.session, ws)
     })
     // Its handshake was not one of a WebSocket, and has been refused.
     if (client === undefined) lease.leave({ written: lease.before, lost: true })
@@ -192,7 +193,7 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
           limits,
           log,
         })
-        clients.add(client, ws)
+        clients.add(client.session, ws)
       })
     } catch (thrown) {
       const error = fromUnknown(thrown)
