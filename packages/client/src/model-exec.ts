@@ -1,12 +1,6 @@
-import {
-  describeIssues,
-  ModelExecInput,
-  type ModelExecResult,
-  RAW_OUTPUT_BYTES,
-  truncateForModel,
-  withClipNotice,
-} from '@boxoffice/protocol'
+import { describeIssues, ModelExecInput, type ModelExecResult } from '@boxoffice/protocol'
 import { BoxofficeError } from './base/errors.ts'
+import { RAW_OUTPUT_BYTES, truncateForModel, withClipNotice } from './model-output.ts'
 import type { Session } from './session.ts'
 
 export type ModelExecOptions = {

@@ -1,5 +1,4 @@
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http'
-import { DATAPLANE_CORS } from '@boxoffice/protocol'
 
 /** Which web pages may talk to the dataplane, at the agent and through the relay [C-69]. */
 export interface Origins {
@@ -45,3 +44,21 @@ export const createOrigins = (listed: readonly string[]): Origins => {
     },
   }
 }
+
+/** What web pages of a listed origin may do with the dataplane, at the agent and through the relay [C-69]. */
+const DATAPLANE_CORS = {
+  methods: 'GET, HEAD, POST, DELETE',
+  headers: 'Authorization, X-Api-Key, Content-Type, X-Request-Id, Range, If-Range, If-Match, If-None-Match',
+  exposed: [
+    'X-Request-Id',
+    'Retry-After',
+    'ETag',
+    'Content-Range',
+    'X-Stream-Offset',
+    'X-Stream-Next-Offset',
+    'X-Stream-Oldest-Offset',
+    'X-Stream-Eof',
+    'X-Stream-Gap',
+  ].join(', '),
+  preflightSeconds: 600,
+} as const

@@ -22,7 +22,7 @@ import { LIMITS } from './limits.ts'
  *     client  stdin {data}            base64: the rest of a line that was cut off, with its newline
  *     server  error {error}           before a close ≥ 4400
  *
- * Such a client has to report what it has at least every 128 KiB (`LineLedger.got` says when): no more than 768 KiB are on the way
+ * Such a client has to report what it has at least every 128 KiB (`ResendBuffer.got` says when): no more than 768 KiB are on the way
  * beyond that, so that what a lost connection takes with it is still kept. For others, what was handed to the network counts.
  */
 export const SUBPROTOCOL_MCP = 'mcp'

@@ -1,4 +1,5 @@
-import { LineLedger, LinesServerFrame, SUBPROTOCOL_LINES } from '@boxoffice/protocol'
+import { ResendBuffer } from '@boxoffice/kit/resend-buffer'
+import { LinesServerFrame, SUBPROTOCOL_LINES } from '@boxoffice/protocol'
 import { expect } from 'vitest'
 import type { TestDataplane } from './dataplane.ts'
 import { eventually } from './eventually.ts'
@@ -10,7 +11,7 @@ type Options = Omit<ConnectOptions, 'token'> & { query?: string; protocols?: str
 /** A client of a managed process's socket; keeps what it got. */
 export class LineClient extends SocketClient {
   readonly lines: string[] = []
-  readonly ledger = new LineLedger()
+  readonly resend = new ResendBuffer()
   readonly frames: LinesServerFrame[] = []
   readonly #plane: TestDataplane
   readonly #processId: string
@@ -60,12 +61,12 @@ export class LineClient extends SocketClient {
     const text = String(message)
     if (isBinary) {
       const frame = LinesServerFrame.parse(JSON.parse(text))
-      if (frame.type === 'ready') this.ledger.begin(frame.stdout.offset, frame.stdin.offset)
+      if (frame.type === 'ready') this.resend.begin(frame.stdout.offset, frame.stdin.offset)
       this.frames.push(frame)
     } else {
       this.lines.push(text)
-      if (this.ledger.got(text) && this.ws.protocol === SUBPROTOCOL_LINES)
-        this.control({ type: 'ping', stdout_offset: this.ledger.received })
+      if (this.resend.got(text) && this.ws.protocol === SUBPROTOCOL_LINES)
+        this.control({ type: 'ping', stdout_offset: this.resend.received })
     }
   }
 

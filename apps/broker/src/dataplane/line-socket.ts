@@ -1,9 +1,9 @@
 import { parseEndpoint } from '@boxoffice/kit/endpoint'
+import { ResendBuffer } from '@boxoffice/kit/resend-buffer'
 import { retry } from '@boxoffice/kit/retry'
 import {
   BoxofficeError,
   errorCodeFrom,
-  LineLedger,
   type LinesClientFrame,
   LinesServerFrame,
   newRequestId,
@@ -65,7 +65,7 @@ export async function openLineSocket(options: LineSocketOptions): Promise<LineSo
 
 class MendingLineSocket implements LineSocket {
   readonly #options: LineSocketOptions
-  readonly #ledger = new LineLedger()
+  readonly #resend = new ResendBuffer()
   #ws: WebSocket | undefined
   #run: string | undefined
   #error: BoxofficeError | undefined
@@ -87,12 +87,12 @@ class MendingLineSocket implements LineSocket {
 
   send(line: string): boolean {
     if (this.#over) return true
-    this.#ledger.sent(line)
+    this.#resend.sent(line)
     this.#confirm ??= setInterval(() => this.#askForConfirmation(), CONFIRM_EVERY_MS)
     this.#ws?.send(line, this.#written)
-    if (this.#ledger.unconfirmedBytes > CONFIRM_BYTES) this.#askForConfirmation()
-    // While the connection is being mended, the ledger has it.
-    this.#full = (this.#ws?.bufferedAmount ?? this.#ledger.unconfirmedBytes) >= HIGH_WATER_BYTES
+    if (this.#resend.unconfirmedBytes > CONFIRM_BYTES) this.#askForConfirmation()
+    // While the connection is being mended, the resend buffer has it.
+    this.#full = (this.#ws?.bufferedAmount ?? this.#resend.unconfirmedBytes) >= HIGH_WATER_BYTES
     return !this.#full
   }
 
@@ -124,7 +124,7 @@ class MendingLineSocket implements LineSocket {
     const search = new URLSearchParams({ takeover: String(takeover) })
     if (this.#run !== undefined) {
       search.set('run', this.#run)
-      search.set('stdout_offset', String(this.#ledger.received))
+      search.set('stdout_offset', String(this.#resend.received))
     }
     const ws = new WebSocket(urlOf(agent.dataplaneUrl, sandboxPath(session.sandboxId, path.slice(1), `?${search}`)), [SUBPROTOCOL_LINES], {
       headers: { authorization: `Bearer ${token}`, 'x-request-id': newRequestId() },
@@ -148,7 +148,7 @@ class MendingLineSocket implements LineSocket {
         isReady = true
         this.#onReady(ws, frame)
         ready.resolve()
-      } else if (frame?.type === 'pong') this.#ledger.confirmed(frame.stdin_offset)
+      } else if (frame?.type === 'pong') this.#resend.confirmed(frame.stdin_offset)
       else if (frame?.type === 'error')
         this.#error = new BoxofficeError(errorCodeFrom(frame.error.code) ?? 'BACKEND_UNAVAILABLE', frame.error.message)
     })
@@ -165,15 +165,15 @@ class MendingLineSocket implements LineSocket {
     this.#ws = ws
     this.#error = undefined
     if (this.#paused) ws.pause()
-    if (this.#run === undefined) this.#ledger.begin(stdout.offset, stdin.offset)
-    else for (const bytes of this.#ledger.resume(stdout.offset, stdin.offset)) this.#control({ type: 'stdin', data: toBase64(bytes) })
+    if (this.#run === undefined) this.#resend.begin(stdout.offset, stdin.offset)
+    else for (const bytes of this.#resend.resume(stdout.offset, stdin.offset)) this.#control({ type: 'stdin', data: toBase64(bytes) })
     this.#run = run
     this.#written()
   }
 
   #onLine(line: string): void {
     if (this.#over) return
-    if (this.#ledger.got(line)) this.#ping()
+    if (this.#resend.got(line)) this.#ping()
     this.#options.handlers.line(line)
   }
 
@@ -224,13 +224,13 @@ class MendingLineSocket implements LineSocket {
   }
 
   #askForConfirmation(): void {
-    if (this.#ledger.unconfirmedBytes > 0) return this.#ping()
+    if (this.#resend.unconfirmedBytes > 0) return this.#ping()
     clearInterval(this.#confirm)
     this.#confirm = undefined
   }
 
   #ping(): void {
-    this.#control({ type: 'ping', stdout_offset: this.#ledger.received })
+    this.#control({ type: 'ping', stdout_offset: this.#resend.received })
   }
 
   #control(frame: LinesClientFrame): void {

@@ -1,5 +1,6 @@
+import { ResendBuffer } from '@boxoffice/kit/resend-buffer'
 import { sleep } from '@boxoffice/kit/sleep'
-import { CLOSE, LineLedger } from '@boxoffice/protocol'
+import { CLOSE } from '@boxoffice/protocol'
 import { BoxofficeError, GapError, isCode } from '../base/errors.ts'
 import { type OptionNames, refuseUnknown } from '../base/known-options.ts'
 import { anySignal } from '../base/signals.ts'
@@ -32,7 +33,7 @@ const LOST = 1006
 export class Lines implements AsyncIterable<string> {
   readonly processId: string
   readonly #dataplane: Dataplane
-  readonly #ledger = new LineLedger()
+  readonly #resend = new ResendBuffer()
   readonly #life = new AbortController()
   /** Resolves at the first `ready`. */
   readonly attached = Promise.withResolvers<void>()
@@ -61,11 +62,11 @@ export class Lines implements AsyncIterable<string> {
 
   /** Writes a line; its newline is added. Waits while the process does not read. Rejects when it has ended. */
   async send(line: string): Promise<void> {
-    while (this.#ended === undefined && this.#ledger.unconfirmedBytes > MAX_UNCONFIRMED_BYTES) await this.#wake.promise
+    while (this.#ended === undefined && this.#resend.unconfirmedBytes > MAX_UNCONFIRMED_BYTES) await this.#wake.promise
     if (this.#ended !== undefined) throw this.#ended.error ?? new BoxofficeError('STDIN_CLOSED', `the process ${this.processId} has ended`)
-    this.#ledger.sent(line)
+    this.#resend.sent(line)
     this.#connection?.send(line)
-    if (this.#ledger.unconfirmedBytes > MAX_UNCONFIRMED_BYTES / 4) this.#ping()
+    if (this.#resend.unconfirmedBytes > MAX_UNCONFIRMED_BYTES / 4) this.#ping()
   }
 
   /** Leaves the process running. */
@@ -178,11 +179,11 @@ export class Lines implements AsyncIterable<string> {
     const search = new URLSearchParams({ takeover: String(this.#takeover) })
     if (this.#run !== undefined) {
       search.set('run', this.#run)
-      search.set('stdout_offset', String(this.#ledger.received))
+      search.set('stdout_offset', String(this.#resend.received))
     }
     const { promise, resolve } = Promise.withResolvers<{ drop: Drop; wasReady: boolean }>()
     let wasReady = false
-    const confirm = setInterval(() => this.#ledger.unconfirmedBytes > 0 && this.#ping(), CONFIRM_EVERY_MS)
+    const confirm = setInterval(() => this.#resend.unconfirmedBytes > 0 && this.#ping(), CONFIRM_EVERY_MS)
     const leave = (): void => connection.close(CLOSE.done)
     const connection = openLineConnection({
       dataplane: this.#dataplane,
@@ -212,8 +213,8 @@ export class Lines implements AsyncIterable<string> {
 
   #onReady({ run, stdout, stdin }: LinesReady, connection: LineConnection): void {
     this.#connection = connection
-    if (this.#run === undefined) this.#ledger.begin(stdout.offset, stdin.offset)
-    else for (const bytes of this.#ledger.resume(stdout.offset, stdin.offset)) connection.stdin(bytes)
+    if (this.#run === undefined) this.#resend.begin(stdout.offset, stdin.offset)
+    else for (const bytes of this.#resend.resume(stdout.offset, stdin.offset)) connection.stdin(bytes)
     if (stdout.gap !== undefined) this.#deliver(new GapError('stdout', stdout.gap.from, stdout.gap.to))
     this.#run = run
     this.attached.resolve()
@@ -221,7 +222,7 @@ export class Lines implements AsyncIterable<string> {
 
   #onLine(line: string): void {
     if (this.#ended !== undefined) return
-    const due = this.#ledger.got(line)
+    const due = this.#resend.got(line)
     this.#waitingBytes += line.length
     this.#deliver(line)
     if (due) this.#report()
@@ -234,12 +235,12 @@ export class Lines implements AsyncIterable<string> {
   }
 
   #confirmed(offset: number): void {
-    this.#ledger.confirmed(offset)
+    this.#resend.confirmed(offset)
     this.#signal()
   }
 
   #ping(): void {
-    this.#connection?.ping(this.#reportLater ? 0 : this.#ledger.received)
+    this.#connection?.ping(this.#reportLater ? 0 : this.#resend.received)
   }
 
   #deliver(next: string | GapError): void {

@@ -86,7 +86,7 @@ describe('a client that comes back to a managed process', () => {
       await client.got(Math.min(70_000, 400_000 - lines.length))
       client.ws.terminate()
       await client.closed
-      offset = client.ledger.received
+      offset = client.resend.received
       lines.push(...client.lines)
       expect(round).toBeLessThan(20)
     }
@@ -104,7 +104,7 @@ describe('a client that comes back to a managed process', () => {
       await client.closed
       await writeFile(join(plane.sandbox.workspacePath, 'go'), '')
       await eventually(async () => expect(await get()).toMatchObject(restart === 'never' ? { status: 'exited' } : { restarts: 1 }))
-      const back = await withControl('p', `?takeover=true&run=${run}&stdout_offset=${client.ledger.received}`)
+      const back = await withControl('p', `?takeover=true&run=${run}&stdout_offset=${client.resend.received}`)
       expect(await back.closed).toMatchObject({ code: 1000 })
       expect([readyOf(back).run, ...back.lines]).toEqual([run, ...numbers(2, 1000), 'last'])
     }

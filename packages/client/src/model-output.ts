@@ -1,7 +1,3 @@
-import { z } from 'zod'
-import { EnvironmentVariables } from './exec.ts'
-import { LIMITS } from './limits.ts'
-
 /** What a model gets to read of one stream, in characters [2-13]. */
 export const MODEL_OUTPUT_CHARACTERS = 4000
 /** What is captured of one stream before that, in bytes; the process is drained beyond it [2-14]. */
@@ -28,46 +24,3 @@ export const truncateForModel = (text: string, limit = MODEL_OUTPUT_CHARACTERS):
 /** Marks raw output of which only the first MiB was kept (`output_keep: "head"`, `max_output_bytes: 1048576`) [2-14]. */
 export const withClipNotice = (text: string, { bytes, truncated }: { bytes: number; truncated: boolean }): string =>
   truncated ? `${text}\n... [raw output clipped at ${RAW_OUTPUT_BYTES} bytes, ${bytes - RAW_OUTPUT_BYTES} bytes discarded]` : text
-
-/** Names of the tool that runs a command for a model. */
-export const MODEL_EXEC_NAMES = ['exec', 'sandbox_exec'] as const
-
-/** A number, or one in words as models write it. */
-const seconds = z
-  .union([
-    z.number(),
-    z
-      .string()
-      .regex(/^\s*\d+(?:\.\d+)?\s*$/, 'must be a number of seconds')
-      .transform(Number),
-  ])
-  .refine((value) => value > 0, 'must be more than 0')
-
-/** Its arguments, exactly these: what runs where, and with which image and network, is not for a model to say [2-16]. */
-export const ModelExecInput = z.strictObject({
-  command: z
-    .string()
-    .max(LIMITS.commandBytes)
-    .refine((command) => command.trim() !== '', 'must not be empty')
-    .describe('What to run, as a line for the shell of the sandbox'),
-  workdir: z.string().min(1).max(4096).optional().describe('Where to run it: below /workspace, which is the default'),
-  timeout_sec: seconds.optional().describe('Seconds after which it is ended'),
-  env: EnvironmentVariables.optional().describe('Environment variables for it'),
-})
-export type ModelExecInput = z.input<typeof ModelExecInput>
-
-export const ModelExecResult = z.object({
-  session_id: z.string(),
-  backend: z.string(),
-  status: z.enum(['completed', 'timed_out']),
-  /** It came to its end by itself, with 0. */
-  ok: z.boolean(),
-  /** Null after a timeout. */
-  exit_code: z.number().int().nullable(),
-  stdout: z.string(),
-  stderr: z.string(),
-  stdout_truncated: z.boolean(),
-  stderr_truncated: z.boolean(),
-  duration_ms: z.number(),
-})
-export type ModelExecResult = z.infer<typeof ModelExecResult>

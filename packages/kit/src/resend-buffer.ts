@@ -7,7 +7,7 @@ const PIECE_BYTES = 1024 * 1024
  * What a client of a line socket has sent and received, in bytes, so that after a lost connection it goes on exactly where the
  * process is: no byte twice, none left out.
  */
-export class LineLedger {
+export class ResendBuffer {
   /** Where the next line of stdout begins. */
   received = 0
   #reported = 0
