@@ -1,5 +1,6 @@
-export { type Broker, type BrokerOverrides, createBroker, type StartedBroker } from './broker.ts'
+export type { Broker, BrokerOverrides, StartedBroker } from './broker-types.ts'
 export { BrokerConfig } from './config/config.ts'
+export { createBroker } from './create-broker.ts'
 export { StartError } from './host/start-error.ts'
 export { serveBoxStdio } from './surfaces/box/stdio.ts'
 export { stepsProfile } from './surfaces/sbs/profile.ts'

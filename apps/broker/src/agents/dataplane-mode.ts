@@ -36,10 +36,10 @@ export type DataplaneOf = (reachable: Reachable) => DataplaneUrls
  * `Host` header [C-43].
  */
 export const dataplaneAt =
-  (brokerUrl: () => string): DataplaneOf =>
+  (brokerUrl: string): DataplaneOf =>
   ({ session, agent, relay }) => {
     const mode = relay === null ? (modeOf(session.relay, agent.relay) ?? imposed(agent)) : requireMode(relay, agent)
-    const http = mode === 'relay' ? brokerUrl() + relayPath(session.id) : agent.publicUrl + sandboxBase(session.sandboxId)
+    const http = mode === 'relay' ? brokerUrl + relayPath(session.id) : agent.publicUrl + sandboxBase(session.sandboxId)
     return { http_base_url: http, ws_base_url: `ws${http.slice(4)}`, mode }
   }
 

@@ -3,6 +3,7 @@ import { createServer as createHttpServer, type IncomingMessage, type RequestLis
 import { createServer as createHttpsServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import type { Duplex } from 'node:stream'
+import { localUrl } from '@boxoffice/kit/listen-address'
 import { drainable, hasBody, limitConnections, refuseInEnvelope, refuseUnparsed, requireHost, SERVER_OPTIONS } from '@boxoffice/node-http'
 import { BoxofficeError, fromUnknown, newRequestId } from '@boxoffice/protocol'
 import { getRequestListener, RequestError } from '@hono/node-server'
@@ -33,29 +34,67 @@ const REQUEST_TIMEOUT_MS = 30_000
 /** How long requests in flight may take after the listener has closed [contract 2.14]. */
 const DRAIN_MS = 10_000
 
-/** A listening server: the port that it got, and how to end it. */
-export async function listen(
-  app: Hono<Env>,
-  relay: Bytes,
-  { host, port, tls, trustedProxies = [], maxConnections }: ListenOptions,
-): Promise<{ port: number; close(): Promise<void> }> {
-  const server = createServer(requireHost(listenerOf(app, relay)), tls)
-  const close = drainable(server, tls === undefined ? 'connection' : 'secureConnection', DRAIN_MS)
+/** A bound port, and what answers there. */
+export type Listener = {
+  port: number
+  /** Where this machine reaches it; other machines need the public URL. */
+  localUrl: string
+  /** Answers from now on, and what has waited for it. Called once. */
+  serve(app: Hono<Env>, bytes: Bytes): void
+  /** Ends it; requests in flight have 10 s. */
+  close(): Promise<void>
+}
+
+/** A listening server that answers at once. */
+export async function listen(app: Hono<Env>, bytes: Bytes, options: ListenOptions): Promise<Listener> {
+  const listener = await bind(options)
+  listener.serve(app, bytes)
+  return listener
+}
+
+/** Binds the port, so that its number is known to what is built for it. Requests wait until there is something to answer them. */
+export async function bind({ host, port: wanted, tls, trustedProxies = [], maxConnections }: ListenOptions): Promise<Listener> {
+  let served: Served | undefined
+  const waiting: ((served: Served) => void)[] = []
+  const whenServed = (work: (served: Served) => void): void => {
+    if (served === undefined) waiting.push(work)
+    else work(served)
+  }
+  const answer: RequestListener = (request, response) => whenServed(({ listener }) => listener(request, response))
+  const server = createServer(requireHost(answer), tls)
+  const drain = drainable(server, tls === undefined ? 'connection' : 'secureConnection', DRAIN_MS)
   server.requestTimeout = 0
-  server.on('upgrade', (request, socket, head) => relay.upgrade(request, socket, head))
+  server.on('upgrade', (request, socket, head) => whenServed(({ bytes }) => bytes.upgrade(request, socket, head)))
   // What is relayed goes on when the agent says so.
-  server.on('checkContinue', (request, response) => {
-    if (!relay.owns(request)) response.writeContinue()
-    server.emit('request', request, response)
-  })
+  server.on('checkContinue', (request, response) =>
+    whenServed(({ bytes }) => {
+      if (!bytes.owns(request)) response.writeContinue()
+      server.emit('request', request, response)
+    }),
+  )
   refuseInEnvelope(server)
   limitConnections(server, { trustedProxies, total: maxConnections })
   await new Promise<void>((resolve, reject) => {
-    server.once('error', (thrown: NodeJS.ErrnoException) => reject(cannotListen(thrown, host, port)))
-    server.listen(port, host, resolve)
+    server.once('error', (thrown: NodeJS.ErrnoException) => reject(cannotListen(thrown, host, wanted)))
+    server.listen(wanted, host, resolve)
   })
-  return { port: (server.address() as AddressInfo).port, close }
+  const { port } = server.address() as AddressInfo
+  return {
+    port,
+    localUrl: localUrl({ host, port }, tls !== undefined),
+    serve(app, bytes) {
+      served = { listener: listenerOf(app, bytes), bytes }
+      for (const work of waiting.splice(0)) work(served)
+    },
+    async close() {
+      // Nobody will answer what waits: the start has failed.
+      if (served === undefined) server.closeAllConnections()
+      await drain()
+    },
+  }
 }
+
+type Served = { listener: RequestListener; bytes: Bytes }
 
 function listenerOf(app: Hono<Env>, relay: Bytes): RequestListener {
   const fetch = app.fetch as (request: Request) => Response | Promise<Response>

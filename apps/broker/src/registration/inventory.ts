@@ -81,14 +81,14 @@ export class Inventory {
   }
 
   async #activity(session: PlacedSession, { activity, state }: SandboxReport): Promise<void> {
-    const { writer, effects, now } = this.#options
+    const { writer, now } = this.#options
     const at = Math.round(now() - activity.idle_ms)
     const busy = activity.running > 0 || activity.attached > 0
     if (session.state === 'suspended') {
       const used = busy || at > session.suspendedAt
       // The broker ended between its decision and the call, or the agent did: say it again.
       if (!used && state === 'running' && now() - session.suspendedAt > YOUNG_MS)
-        effects.perform(session, { type: 'suspend', mode: session.mode })
+        writer.perform(session, { type: 'suspend', mode: session.mode })
       if (!used) return
       await writer.change(session, { type: 'activity', at, busy })
     } else {
@@ -97,7 +97,7 @@ export class Inventory {
       if (moved) await writer.change(session, { type: 'activity', at, busy })
     }
     // It was suspended after it was used, or by a call that came later than the one of another broker that woke it.
-    if (state === 'frozen' || state === 'stopped') effects.perform(session, { type: 'resume' })
+    if (state === 'frozen' || state === 'stopped') writer.perform(session, { type: 'resume' })
   }
 }
 

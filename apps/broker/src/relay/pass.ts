@@ -1,11 +1,19 @@
+import { existsSync } from 'node:fs'
 import type { IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
 import { TLSSocket } from 'node:tls'
 import { withTimeout } from '@boxoffice/kit/with-timeout'
-import { canBeHeld, type HeldBody, LARGE_BODY_BYTES, type Moved, Mover } from '@boxoffice/node-http'
+import { canBeHeld, type HeldBody, LARGE_BODY_BYTES, type Moved, Mover, SHIPPED_SUPERVISORS } from '@boxoffice/node-http'
 
 /** `path`: the supervisor's binary. `patienceMs`: how long nothing may move. */
 export type PassOptions = { path: string; patienceMs?: number }
+
+/** Where there is none, large uploads pass through the broker as others do. `configured`: a path, or false for none. */
+export function passOf(configured: string | false | undefined): PassOptions | undefined {
+  const candidates = configured === undefined ? SHIPPED_SUPERVISORS : configured === false ? [] : [configured]
+  const path = candidates.find((candidate) => existsSync(candidate))
+  return path === undefined ? undefined : { path }
+}
 
 /** The agent gives up an upload of which nothing comes for 120 s, and says so. This is for an agent that does not. */
 const PATIENCE_MS = 150_000

@@ -14,6 +14,9 @@ const RETRY_AFTER_MS = [500, 2000, 8000]
 
 export type EffectsOptions = { store: Store; client: AgentClient; log: Log; tokenTtlSeconds: number }
 
+/** Ends a session that cannot be suspended. */
+export type CannotSuspend = (session: Session) => Promise<unknown>
+
 /** Carries out at agents what a saved change asks for, in the background; whoever changed the session does not wait. */
 export class SessionEffects {
   readonly #options: EffectsOptions
@@ -26,19 +29,17 @@ export class SessionEffects {
   /** Suspends and resumes of a session, one at a time: on two connections a resume could reach the agent before the suspend that it follows. */
   readonly #suspensions = new KeyedQueue()
   readonly #stop = new AbortController()
-  /** Called when a suspended sandbox turns out not to be suspendable, so that its session can end [contract 2.10]. */
-  onCannotSuspend: (session: Session) => Promise<unknown> = async () => {}
 
   constructor(options: EffectsOptions) {
     this.#options = options
   }
 
-  perform(session: Session, effect: SessionEffect): void {
+  /** `cannotSuspend` is called when the sandbox turns out not to be suspendable, so that its session can end [contract 2.10]. */
+  perform(session: Session, effect: SessionEffect, cannotSuspend: CannotSuspend = async () => {}): void {
     const { log } = this.#options
     const work = this.#retrying(() => this.#attempt(session, effect))
       .catch(async (thrown: unknown) => {
-        if (effect.type === 'suspend' && thrown instanceof BoxofficeError && thrown.code === 'UNSUPPORTED')
-          await this.onCannotSuspend(session)
+        if (effect.type === 'suspend' && thrown instanceof BoxofficeError && thrown.code === 'UNSUPPORTED') await cannotSuspend(session)
         else
           log.warn(
             { session_id: session.id, effect: effect.type, err: thrown },

@@ -1,5 +1,5 @@
 import type { AuditEntry } from '../domain/audit-entry.ts'
-import { type SessionEvent, transition } from '../domain/lifecycle.ts'
+import { type SessionEffect, type SessionEvent, transition } from '../domain/lifecycle.ts'
 import { isLive, isPlaced, type Session } from '../domain/session.ts'
 import { eventsOf, type NewSessionEvent } from '../domain/session-event.ts'
 import { workspaceAfter } from '../domain/workspace.ts'
@@ -43,6 +43,11 @@ export class SessionWriter {
     return (await this.change(session, { type: 'tick', suspend: [] })).session
   }
 
+  /** Carries out an effect once more that an earlier change has asked for. */
+  perform(session: Session, effect: SessionEffect): void {
+    this.#effects.perform(session, effect, (refused) => this.change(refused, { type: 'suspend_refused' }))
+  }
+
   async change(session: Session, event: SessionEvent, { audit, events, stillHolds, ...options }: ChangeOptions = {}): Promise<Change> {
     let before = session
     for (let round = 0; round < ROUNDS; round++) {
@@ -61,7 +66,7 @@ export class SessionWriter {
       const eventsWaitUntil = waits ? this.#now() + ANSWERS_WITHIN_MS + before.profile.end_grace_seconds * 1000 : null
       const written = { ...options, audit: entries, events: allEvents, eventsWaitUntil, workspace: workspaceAfter(before, after) }
       if (await this.#store.sessions.save(before, after, written)) {
-        for (const effect of step.effects) this.#effects.perform(after, effect)
+        for (const effect of step.effects) this.perform(after, effect)
         return { session: { ...after, revision: before.revision + 1 } }
       }
       const now = await this.#store.sessions.byId(before.id)

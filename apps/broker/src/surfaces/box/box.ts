@@ -1,6 +1,5 @@
 import type { PrincipalLimit, RateLimit } from '@boxoffice/node-http'
 import type { Profile } from '@boxoffice/protocol'
-import type { Hono } from 'hono'
 import type { Principals } from '../../access/principals.ts'
 import type { AgentClient } from '../../agents/agent-client.ts'
 import type { Placement } from '../../agents/placement.ts'
@@ -8,9 +7,9 @@ import { mayNameImageOf, type ResolvedBrokerConfig } from '../../config/config.t
 import type { DataplaneClient } from '../../dataplane/client.ts'
 import type { Log } from '../../host/log.ts'
 import { clientAddress } from '../../http/address.ts'
-import type { Env } from '../../http/app.ts'
 import type { Metrics } from '../../http/metrics.ts'
-import { type Bytes, listen } from '../../http/server.ts'
+import { type Bytes, type Listener, listen } from '../../http/server.ts'
+import type { Surface } from '../../http/surface.ts'
 import type { SessionService } from '../../sessions/service.ts'
 import type { Store } from '../../store/store.ts'
 import { createBoxApp, createBoxConsole } from './app.ts'
@@ -37,16 +36,9 @@ export type BoxOptions = {
 }
 
 /** The Box surface, whole (contract 4.7). */
-export interface Box {
-  /** Its parts on the broker's listener. */
-  mounts: readonly { path: string; app: Hono<Env> }[]
-  /** The same for sockets; what is none of its own goes to `others`. */
-  upgrading(others: Bytes): Bytes
-  /** Its own ports, where they are wanted; gives them by name. */
-  listen(parts: AsyncDisposableStack): Promise<{ boxPort?: number; boxRpcPort?: number }>
+export interface Box extends Surface {
   /** One message of the program that started this one. */
   rpc(message: string): Promise<RpcResponse>
-  closeSockets(): Promise<void>
 }
 
 const BASE = '/compat/box'
@@ -65,18 +57,14 @@ export function createBox(options: BoxOptions): Box {
   const parts = { box, callers, addressOf: clientAddress(settings.trustedProxies), metrics, log }
   const app = createBoxApp(parts)
   const sockets = createBoxSockets({ box, callers, dataplane, corsOrigins: settings.corsOrigins, log })
+  const listeners: Listener[] = []
   return {
     mounts: [
       { path: BASE, app },
       { path: CONSOLE, app: createBoxConsole(parts) },
     ],
-    upgrading: (others) => ({
-      ...others,
-      upgrade: (request, socket, head) => {
-        if (!sockets.upgrade(request, socket, head, { base: BASE })) others.upgrade(request, socket, head)
-      },
-    }),
-    async listen(stack) {
+    upgrade: (request, socket, head) => sockets.upgrade(request, socket, head, { base: BASE }),
+    async listen() {
       const ports: { boxPort?: number; boxRpcPort?: number } = {}
       for (const name of ['boxPort', 'boxRpcPort'] as const) {
         const port = settings[name]
@@ -86,13 +74,16 @@ export function createBox(options: BoxOptions): Box {
           handle: () => {},
           upgrade: (request, socket, head) => sockets.upgrade(request, socket, head, { base: '', rpcAtRoot: name === 'boxRpcPort' }),
         }
-        const server = await listen(app, atRoot, { ...settings, port })
-        stack.defer(() => server.close())
-        ports[name] = server.port
+        const listener = await listen(app, atRoot, { ...settings, port })
+        listeners.push(listener)
+        ports[name] = listener.port
       }
       return ports
     },
     rpc: (message) => answerRpc(box, callers.parent(), message, log),
-    closeSockets: () => sockets.close(),
+    async close() {
+      await sockets.close()
+      await Promise.all(listeners.map((listener) => listener.close()))
+    },
   }
 }

@@ -6,7 +6,7 @@ import { configuredServers } from '../../config/configured-servers.ts'
 import type { DataplaneClient } from '../../dataplane/client.ts'
 import type { Log } from '../../host/log.ts'
 import type { Env } from '../../http/app.ts'
-import type { AnyRoute } from '../../http/route.ts'
+import type { Surface } from '../../http/surface.ts'
 import type { SessionService } from '../../sessions/service.ts'
 import type { Store } from '../../store/store.ts'
 import type { Credentials } from '../../tokens/credentials.ts'
@@ -25,7 +25,8 @@ export type McpOptions = {
   client: AgentClient
   store: Store
   credentials: Credentials
-  url: () => string
+  /** The broker's public URL. */
+  url: string
   log: Log
   /** What the first attempt of each server waits for; undefined: nothing. */
   after: Promise<void> | undefined
@@ -33,14 +34,7 @@ export type McpOptions = {
 }
 
 /** MCP servers in sandboxes: their routes, their endpoints, their lives (contract 4.6). */
-export interface Mcp {
-  routes: AnyRoute[]
-  mount: { path: string; app: Hono<Env> }
-  start(): void
-  close(): Promise<void>
-}
-
-export function createMcp({ settings, store, credentials, url, log, after, clock = systemClock, ...parts }: McpOptions): Mcp {
+export function createMcp({ settings, store, credentials, url, log, after, clock = systemClock, ...parts }: McpOptions): Surface {
   const host = new BoxHost({ ...parts, store, log, hostFallback: settings.mcp.hostFallback ?? !isExposed(settings) })
   const servers = new McpServers({
     ...{ host, clock, log, after, configured: configuredServers(settings), kept: keptServers(settings.dataDir) },
@@ -50,7 +44,7 @@ export function createMcp({ settings, store, credentials, url, log, after, clock
   const endpoint = createMcpEndpoint({ find: (name) => servers.find(name), credentials, store })
   return {
     routes: mcpRoutes(servers, url, mayNameImageOf(settings)),
-    mount: { path: '/v1/mcp/servers', app: new Hono<Env>().all('*', (c) => endpoint.fetch(c.req.raw, c.env?.incoming?.socket)) },
+    mounts: [{ path: '/v1/mcp/servers', app: new Hono<Env>().all('*', (c) => endpoint.fetch(c.req.raw, c.env?.incoming?.socket)) }],
     start: () => servers.start(),
     close: () => servers.close(),
   }

@@ -33,12 +33,12 @@ const ServerRecord = z.object({
 })
 
 /** MCP servers in sandboxes (contract 4.6). They are the deployment's: keys of other tenants see none. */
-export const mcpRoutes = (servers: McpServers, brokerUrl: () => string, mayNameImage: MayNameImage): AnyRoute[] => {
+export const mcpRoutes = (servers: McpServers, brokerUrl: string, mayNameImage: MayNameImage): AnyRoute[] => {
   const toRecord = (runtime: McpServerRuntime): z.infer<typeof ServerRecord> => ({
     ...{ name: runtime.config.name, pipeline_uuid: runtime.config.pipeline_uuid },
     ...runtime.info(),
     ...{ isolation: runtime.box?.isolation ?? null, session_id: runtime.box?.sessionId ?? null },
-    url: `${brokerUrl()}${PATH}/${encodeURIComponent(runtime.config.name)}/mcp`,
+    url: `${brokerUrl}${PATH}/${encodeURIComponent(runtime.config.name)}/mcp`,
   })
   return [
     defineRoute({

@@ -6,7 +6,7 @@ import { type AnyRoute, defineRoute } from '../../http/route.ts'
 const VERSION = '0.1.0'
 
 /** `/openapi.json` and `/docs`, from the very schemas that check the requests. */
-export function documentationRoutes(routes: readonly AnyRoute[], publicUrl: () => string): AnyRoute[] {
+export function documentationRoutes(routes: readonly AnyRoute[], publicUrl: string): AnyRoute[] {
   const own: AnyRoute[] = [
     defineRoute({
       method: 'GET',
@@ -14,7 +14,7 @@ export function documentationRoutes(routes: readonly AnyRoute[], publicUrl: () =
       summary: 'This description',
       auth: 'none',
       responses: { 200: { description: 'OpenAPI 3.1' } },
-      handle: () => ({ status: 200, json: { ...document(), servers: [{ url: publicUrl() }] } }),
+      handle: () => ({ status: 200, json: { ...document(), servers: [{ url: publicUrl }] } }),
     }),
     defineRoute({
       method: 'GET',

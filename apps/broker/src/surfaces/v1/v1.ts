@@ -1,0 +1,74 @@
+import type { Profile } from '@boxoffice/protocol'
+import { KeyService } from '../../access/key-service.ts'
+import type { Principals } from '../../access/principals.ts'
+import type { AgentClient } from '../../agents/agent-client.ts'
+import { dataplaneAt } from '../../agents/dataplane-mode.ts'
+import type { KeyRotation } from '../../agents/key-rotation.ts'
+import type { Placement } from '../../agents/placement.ts'
+import type { ResolvedBrokerConfig } from '../../config/config.ts'
+import type { EventFeed } from '../../events/event-feed.ts'
+import type { Surface } from '../../http/surface.ts'
+import type { Registration } from '../../registration/registration.ts'
+import type { Sessions } from '../../sessions/sessions.ts'
+import { TenantUsage } from '../../sessions/tenant-usage.ts'
+import type { Store } from '../../store/store.ts'
+import { agentRoutes } from './agents.ts'
+import { auditRoutes } from './audit.ts'
+import { enrollTokenRoutes } from './enroll-tokens.ts'
+import { type EventRouteOptions, eventRoutes } from './events.ts'
+import { keyRoutes } from './keys.ts'
+import { memberRoutes } from './members.ts'
+import { type Operations, operationRoutes } from './operations.ts'
+import { profileRoutes } from './profiles.ts'
+import { scopeRoutes } from './scopes.ts'
+import { sessionRoutes } from './sessions.ts'
+import { signingKeyRoutes } from './signing-keys.ts'
+import { threadRoutes } from './threads.ts'
+import { usageRoutes } from './usage.ts'
+
+export type V1Options = Operations & {
+  settings: ResolvedBrokerConfig
+  /** The broker's public URL. */
+  url: string
+  store: Store
+  client: AgentClient
+  profiles: ReadonlyMap<string, Profile>
+  principals: Principals
+  placement: Placement
+  rotation: KeyRotation
+  sessions: Sessions
+  registration: Registration
+  feed: EventFeed
+  eventTimes: Pick<EventRouteOptions, 'pingMs' | 'stallMs'>
+  now: () => number
+}
+
+/** The broker's own API. */
+export const createV1 = ({
+  settings,
+  url,
+  store,
+  client,
+  profiles,
+  sessions,
+  registration,
+  feed,
+  eventTimes,
+  ...parts
+}: V1Options): Surface => ({
+  routes: [
+    ...sessionRoutes(sessions.service, settings.features, dataplaneAt(url)),
+    ...eventRoutes({ sessions: sessions.service, store: store.events, endings: store.endings, feed, ...eventTimes }),
+    ...memberRoutes(sessions.members),
+    ...threadRoutes(sessions.threads),
+    ...keyRoutes(new KeyService(store.keys, parts.principals, parts.now)),
+    ...signingKeyRoutes(parts.rotation),
+    ...profileRoutes(profiles),
+    ...scopeRoutes(),
+    ...usageRoutes({ store, usage: new TenantUsage({ store, client }), settings, profiles }),
+    ...auditRoutes(store.audit),
+    ...agentRoutes({ ...registration, isHeard: (agent) => parts.placement.isHeard(agent) }),
+    ...enrollTokenRoutes(registration.enrollment),
+    ...operationRoutes(parts),
+  ],
+})
