@@ -19,6 +19,11 @@ export class KeyedQueue<K = string> {
     }
   }
 
+  /** How much work of a key has not ended. */
+  unfinished(key: K): number {
+    return this.#queues.get(key)?.unfinished ?? 0
+  }
+
   /** Keys with work that has not ended. */
   get size(): number {
     return this.#queues.size

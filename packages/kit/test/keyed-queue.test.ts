@@ -28,6 +28,7 @@ test('a key is forgotten with the end of its last work, not before', async () =>
   const second = Promise.withResolvers<void>()
   const works = [queue.run(1, () => 'first'), queue.run(1, () => second.promise), queue.run(2, () => 'other')]
   expect(queue.size).toBe(2)
+  expect([1, 2, 3].map((key) => queue.unfinished(key))).toEqual([2, 1, 0])
   expect(await works[0]).toBe('first')
   await works[2]
   expect(queue.size).toBe(1)

@@ -63,6 +63,23 @@ export const boxSuite = (provider: ProviderName): void => {
       expect(refusalOf(await box.get('late'))).toEqual([404, 'session_not_found'])
     })
 
+    test('[C-64] commands of one session run one at a time', async () => {
+      const alone = 'mkdir busy && sleep 0.1 && rmdir busy'
+      const replies = await Promise.all(Array.from({ length: 5 }, () => box.exec('in-turn', alone)))
+      expect(replies.map(({ body }) => (body as { exit_code: number }).exit_code)).toEqual([0, 0, 0, 0, 0])
+    })
+
+    test('[C-64] no more wait than may run; no other session waits for them; they end with theirs and make no other', async () => {
+      await box.create('crowded')
+      const commands = Array.from({ length: 33 }, () => box.exec('crowded', 'sleep 60'))
+      expect(refusalOf(await Promise.race(commands))).toEqual([503, 'capacity'])
+      expect(await box.output('s1', 'echo free')).toBe('free\n')
+      expect((await box.remove('crowded')).status).toBe(200)
+      const codes = (await Promise.all(commands)).map(({ body }) => (body as Partial<Refusal>).error?.code)
+      expect(codes.filter((code) => code === 'session_not_found').length).toBeGreaterThanOrEqual(31)
+      expect(refusalOf(await box.get('crowded'))).toEqual([404, 'session_not_found'])
+    })
+
     test('[2-14, 2-15] raw output is cut at 1 MiB with a notice, and is valid text', async () => {
       const { body } = await box.exec('s1', "head -c 2000000 /dev/zero | tr '\\0' a; printf 'a\\377b' >&2")
       const { stdout, stderr } = body as { stdout: string; stderr: string }

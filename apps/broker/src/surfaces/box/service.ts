@@ -1,3 +1,4 @@
+import { KeyedQueue } from '@boxoffice/kit/keyed-queue'
 import {
   BoxofficeError,
   describeIssues,
@@ -62,6 +63,8 @@ export class BoxService {
   readonly #options: BoxServiceOptions
   readonly #errors = new ErrorRing()
   readonly #processes: ProcessRecords
+  /** By tenant and Box session. */
+  readonly #commands = new KeyedQueue()
 
   constructor(options: BoxServiceOptions) {
     this.#options = options
@@ -80,11 +83,31 @@ export class BoxService {
     }
   }
 
+  /** Runs a command once those before it in the same session have ended [C-64]. */
   async exec(caller: BoxCaller, data: unknown): Promise<BoxExecResult> {
-    const { dataplane, settings, log, quota } = this.#options
     const spec = read(BoxSpec, data)
     if (spec.cmd.trim() === '') throw invalid('cmd', 'cmd must not be empty')
+    // Only who may use the session waits for its other commands.
     const { id, session } = await this.#ensure(caller, spec)
+    const { max_execs } = this.#profile()
+    const key = JSON.stringify([caller.principal.tenant, id])
+    const before = this.#commands.unfinished(key)
+    if (before >= max_execs) {
+      throw new BoxofficeError('RATE_LIMITED', `${max_execs} commands of this Box session have not ended; wait for one to end`, {
+        retryAfter: 1,
+        details: { limit: 'max_execs', max_execs },
+      })
+    }
+    return this.#commands.run(key, async () => {
+      // Also where a client has just ended all of its sessions: what waited does not make them again.
+      if (before > 0 && (await this.#find(caller, id))?.id !== session.id)
+        throw noSession('the Box session ended before the command began; run it again in a new one')
+      return this.#run(caller, spec, { id, session })
+    })
+  }
+
+  async #run(caller: BoxCaller, spec: BoxSpec, { id, session }: { id: string; session: PlacedSession }): Promise<BoxExecResult> {
+    const { dataplane, settings, log, quota } = this.#options
     const seconds = timeoutOf(spec, this.#profile())
     log.info(
       {
