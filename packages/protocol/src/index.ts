@@ -1,7 +1,6 @@
 export * from './agents.ts'
 export * from './capabilities.ts'
 export * from './control.ts'
-export * from './effective-profile.ts'
 export * from './errors.ts'
 export * from './events.ts'
 export * from './exec.ts'

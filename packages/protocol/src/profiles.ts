@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { CAPABILITIES, Capability } from './capabilities.ts'
-import { MAX_MOUNTS, Mount, MountMode } from './mounts.ts'
+import { MAX_MOUNTS, Mount, MountMode, type MountSet } from './mounts.ts'
 
 /** A named set of image, limits, network, suspend policy and pool size (contract 4.1). Times in seconds, memory in MiB. */
 export const Profile = z.object({
@@ -100,3 +100,10 @@ export const BUILT_IN_PROFILES: readonly Profile[] = [
     max_timeout_sec: 300,
   }),
 ]
+
+/** What of the host a sandbox of that profile sees where nobody says more. */
+export const profileMounts = (profile: Profile): MountSet => ({
+  workspace_host_path: null,
+  workspace_mode: profile.host_path_mode,
+  mounts: profile.mounts,
+})

@@ -2,8 +2,8 @@ import type { Server } from 'node:net'
 import {
   BoxofficeError,
   type CreateSandboxRequest,
-  effectiveMounts,
   MountSet,
+  profileMounts,
   type SandboxRecord,
   type SandboxReport,
   sameMounts,
@@ -143,7 +143,7 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
     using claim = keptAs === null ? null : await workspaces.claim(keptAs, sessionId, request)
     const workspace = claim?.mounted ? keptAs : null
     const pooled =
-      workspace === null && Object.keys(labels).length === 0 && sameMounts(mounts, effectiveMounts(profile, {}))
+      workspace === null && Object.keys(labels).length === 0 && sameMounts(mounts, profileMounts(profile))
         ? pool.claim(profileHash(profile, options.defaultImage))
         : undefined
     if (pooled !== undefined) {
@@ -271,7 +271,7 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
 
   const pool = createPool({
     create: (profile) =>
-      provision({ profile, sessionId: null, workspace: null, keptAs: null, mounts: effectiveMounts(profile, {}), again: null }),
+      provision({ profile, sessionId: null, workspace: null, keptAs: null, mounts: profileMounts(profile), again: null }),
     destroy: (sandbox) => destroy(sandbox.id, 'idle'),
     hashOf: (profile) => profileHash(profile, options.defaultImage),
     concurrency: options.poolConcurrency,

@@ -1,6 +1,7 @@
-import type { Actor, RelayPreference, SandboxOverrides, Scope } from '@boxoffice/protocol'
+import type { Actor, RelayPreference, Scope } from '@boxoffice/protocol'
 import type { Wanted } from '../domain/capabilities.ts'
 import type { LabelQuota } from '../domain/creation.ts'
+import type { SandboxOverrides } from '../domain/sandbox-overrides.ts'
 import type { AgentRecord } from '../store/store.ts'
 import type { Repeatable } from './idempotency.ts'
 

@@ -1,13 +1,4 @@
-import {
-  BoxofficeError,
-  effectiveMounts,
-  effectiveProfile,
-  type MountSet,
-  type Profile,
-  type RelayPreference,
-  type SandboxOverrides,
-  sameMounts,
-} from '@boxoffice/protocol'
+import { BoxofficeError, type MountSet, type Profile, type RelayPreference, sameMounts } from '@boxoffice/protocol'
 import { resolveActor } from '../access/actor.ts'
 import type { Authorizer } from '../access/authorizer.ts'
 import type { Principal } from '../access/principals.ts'
@@ -16,6 +7,7 @@ import { requireMode } from '../agents/dataplane-mode.ts'
 import type { Placement } from '../agents/placement.ts'
 import type { Origin } from '../domain/audit-entry.ts'
 import { exists, forbidden, noSession, notTheOwner, starting } from '../domain/refusals.ts'
+import { effectiveMounts, effectiveProfile, type SandboxOverrides } from '../domain/sandbox-overrides.ts'
 import { isLive, isPlaced, isSameSandbox, type LiveSession, type PlacedSession } from '../domain/session.ts'
 import { sessionEntry } from '../domain/session-entry.ts'
 import type { IdempotencyRecord } from '../store/session-store.ts'

@@ -1,5 +1,6 @@
-import { BoxofficeError, effectiveMounts, effectiveProfile, type MountSet, type Profile, type SandboxOverrides } from '@boxoffice/protocol'
+import { BoxofficeError, type MountSet, type Profile } from '@boxoffice/protocol'
 import type { BoxSettings, Pipeline } from '../../config/box.ts'
+import { effectiveMounts, effectiveProfile, type SandboxOverrides } from '../../domain/sandbox-overrides.ts'
 import type { Session } from '../../domain/session.ts'
 import { type BoxSpec, DEFAULT_MOUNT_PATH } from './spec.ts'
 

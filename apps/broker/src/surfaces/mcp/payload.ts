@@ -1,5 +1,5 @@
-import type { SandboxOverrides } from '@boxoffice/protocol'
 import type { McpServerConfig } from '../../config/mcp-server.ts'
+import type { SandboxOverrides } from '../../domain/sandbox-overrides.ts'
 import type { AgentRecord } from '../../store/store.ts'
 import { directoryOf, hostPathOf } from './placement.ts'
 

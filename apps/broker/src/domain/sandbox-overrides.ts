@@ -1,7 +1,5 @@
+import { BoxofficeError, describeIssues, type MountSet, Profile } from '@boxoffice/protocol'
 import { z } from 'zod'
-import { BoxofficeError, describeIssues } from './errors.ts'
-import type { MountSet } from './mounts.ts'
-import { Profile } from './profiles.ts'
 
 /** What a caller wants different from its profile. */
 export type SandboxOverrides = {
