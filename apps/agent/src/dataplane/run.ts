@@ -163,7 +163,7 @@ const capture = async (sandbox: Sandbox, operation: Operation, { request, timeou
     stream.write(Buffer.alloc(0))
   }
   // One that has ended meanwhile needs no killing; one that cannot be reached ends with its sandbox.
-  const kill = (cause: KillCause): void => void sandbox.link.call('kill', { id: stream.id, cause, grace_ms: KILL_GRACE_MS }).catch(() => {})
+  const kill = (cause: KillCause): void => void stream.kill(cause, KILL_GRACE_MS).catch(() => {})
   return { execId: operation.payload.id, result: result.promise, started: started.promise, leave: () => stream.leave(), kill }
 }
 

@@ -1,4 +1,5 @@
-import { BoxofficeError } from '@boxoffice/protocol'
+import { retry } from '@boxoffice/kit/retry'
+import { BoxofficeError, type KillCause } from '@boxoffice/protocol'
 import { requireNotHeld } from '../sandbox/held.ts'
 import { whyBroken } from '../sandbox/loss.ts'
 import type { ProcessKind, ProcessTracker } from '../sandbox/process-tracker.ts'
@@ -24,6 +25,9 @@ export type Operation = { type: 'start'; payload: StartPayload } | { type: 'atta
 
 /** How far the reader may be ahead of what the supervisor has been told. */
 const ACKNOWLEDGE_EVERY_BYTES = 256 * 1024
+
+/** About ten seconds. */
+const KILL_TRIES = 15
 
 /** One reader's connection to one process: what exec, shell and managed processes share. */
 export class ProcessStream implements ChannelHandler {
@@ -116,6 +120,20 @@ export class ProcessStream implements ChannelHandler {
   #tell(): void {
     this.#told = [...this.#acknowledged]
     if (this.#channel !== undefined) this.#link?.acknowledge(this.#channel.number, this.#told[1] as number, this.#told[2] as number)
+  }
+
+  /**
+   * TERM, after `graceMs` KILL, to the process and all that it has started. Rejects with PROCESS_NOT_RUNNING or EXEC_NOT_FOUND when there
+   * is none. The order goes by another connection than the start and may overtake it: an id that is not known yet is asked for again.
+   */
+  async kill(cause: KillCause, graceMs: number): Promise<void> {
+    await retry(async () => this.#link?.call('kill', { id: this.id, cause, grace_ms: graceMs }), {
+      waitMs: (error, failures) => (this.#mayBeOnItsWay(error) && failures <= KILL_TRIES ? Math.min(10 * 2 ** failures, 1000) : undefined),
+    })
+  }
+
+  #mayBeOnItsWay(error: unknown): boolean {
+    return this.#operation.type === 'start' && !this.#answered && error instanceof BoxofficeError && error.code === 'EXEC_NOT_FOUND'
   }
 
   /** The reader goes; the process lives on as its `orphan_ms` says. */

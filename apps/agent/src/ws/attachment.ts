@@ -214,7 +214,7 @@ export class Attachment implements ProcessReader, Attached {
   }
 
   kill(cause: 'closed' | 'released' | 'expired' | 'revoked'): void {
-    if (this.#running) this.#call('kill', { cause, grace_ms: KILL_GRACE_MS })
+    if (this.#running) this.#stream.kill(cause, KILL_GRACE_MS).catch((error: unknown) => this.#callFailed(error))
   }
 
   get detach(): boolean {
@@ -256,10 +256,12 @@ export class Attachment implements ProcessReader, Attached {
   #call(op: string, fields: Record<string, unknown>): void {
     // There is no link while the sandbox is stopped, and then no process either.
     const called = async (): Promise<unknown> => this.#options.sandbox.link.call(op, { id: this.id, ...fields })
-    called().catch((error: unknown) => {
-      if (!(error instanceof BoxofficeError) || error.code === 'PROCESS_NOT_RUNNING' || error.code === 'EXEC_NOT_FOUND') return
-      this.#options.owner.report(error)
-    })
+    called().catch((error: unknown) => this.#callFailed(error))
+  }
+
+  #callFailed(error: unknown): void {
+    if (!(error instanceof BoxofficeError) || error.code === 'PROCESS_NOT_RUNNING' || error.code === 'EXEC_NOT_FOUND') return
+    this.#options.owner.report(error)
   }
 }
 

@@ -99,6 +99,38 @@ describe('[C-28, C-30, 4-37] a session that ends', () => {
     expect([response.status, await codeOf(response)]).toEqual([410, 'SESSION_EXPIRED'])
     expect(await (await dp.fetch('/execs/too-late')).json()).toMatchObject({ state: 'exited', reason: 'killed', kill_cause: 'revoked' })
   })
+
+  test('an end that overtakes the start of a process on its way to the supervisor kills it all the same', async () => {
+    const own = await TestDataplane.start()
+    try {
+      const { link } = own.sandbox
+      const open = link.open.bind(link)
+      const call = link.call.bind(link)
+      const overtaken = Promise.withResolvers<void>()
+      link.open = async (...options) => {
+        const channel = await open(...options)
+        const send = channel.send.bind(channel)
+        channel.send = (...frame) => void overtaken.promise.then(() => send(...frame))
+        own.revocations.apply({ sessions: [{ session_id: own.sandbox.sessionId, reason: 'released', until: seconds() + 600 }], tokens: [] })
+        return channel
+      }
+      link.call = (op, fields) => {
+        const answer = call(op, fields)
+        if (op === 'kill')
+          answer.then(
+            () => overtaken.resolve(),
+            () => overtaken.resolve(),
+          )
+        return answer
+      }
+      const response = await own.post('/exec', { command: 'sleep 20' })
+      expect([response.status, await codeOf(response)]).toEqual([410, 'SESSION_EXPIRED'])
+      await until('its end is told', () => own.sandbox.facts.some(({ type }) => type === 'exec.exit'))
+      expect(own.sandbox.facts.find(({ type }) => type === 'exec.exit')?.data).toMatchObject({ reason: 'killed', kill_cause: 'released' })
+    } finally {
+      await own[Symbol.asyncDispose]()
+    }
+  })
 })
 
 describe('[C-57] rights that are narrowed', () => {
