@@ -7,7 +7,7 @@ const IDS = ['a', 'b', 'c']
 const agents = IDS.map((id) => ({ id, relay: 'auto', provider: { name: 'fake', available: true, reason: null } }))
 /** What a placement asks; the rows of `live` are those that are written. */
 const storeOf = (live: Record<string, number>) =>
-  ({ agents: { list: async () => agents }, sessions: { liveByAgent: async () => ({ ...live }) } }) as unknown as Store
+  ({ agents: { list: async () => agents }, counts: { liveByAgent: async () => ({ ...live }) } }) as unknown as Store
 
 test('choices whose rows are not written yet count: sessions that come at once are spread over the agents', async () => {
   const live: Record<string, number> = {}
