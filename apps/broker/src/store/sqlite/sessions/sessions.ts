@@ -84,10 +84,11 @@ export function sqliteSessions(
     `UPDATE sessions SET ${mutable.map((name) => `${name} = @${name}`).join(', ')}, revision = @revision + 1 WHERE id = @id AND revision = @revision`,
   )
   // The hot path of `ensure`: names no column of any index, so no index is rewritten. It only moves times forward, so two of
-  // them need not exclude each other, only what changes the session otherwise; to that, the raised revision tells.
-  const touch = db.prepare<[number, number, string, string, number]>(
+  // them need not exclude each other, only what changes the session otherwise; to that, the raised revision tells. A sandbox that was
+  // made anew keeps its state and its activation, so its incarnation is compared as well.
+  const touch = db.prepare<[number, number, string, string, number, number]>(
     `UPDATE sessions SET last_activity_at = max(last_activity_at, ?), lease_expires_at = max(lease_expires_at, ?), revision = revision + 1
-     WHERE id = ? AND state = ? AND activated_at = ?`,
+     WHERE id = ? AND state = ? AND activated_at = ? AND generation = ?`,
   )
   /** Ends that the disk has no space for yet. */
   const held = new Map<string, EndedSession>()
@@ -102,7 +103,7 @@ export function sqliteSessions(
       before.mounts === after.mounts &&
       before.busy === after.busy
     const changed = touched
-      ? touch.run(after.lastActivityAt, after.leaseExpiresAt, before.id, before.state, after.activatedAt)
+      ? touch.run(after.lastActivityAt, after.leaseExpiresAt, before.id, before.state, after.activatedAt, after.generation)
       : update.run({ ...toRow(after), revision: before.revision })
     return changed.changes === 1
   }
