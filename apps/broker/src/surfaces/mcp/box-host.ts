@@ -14,12 +14,12 @@ import type { Log } from '../../host/log.ts'
 import type { NegotiateRequest } from '../../sessions/negotiate-request.ts'
 import type { SessionService } from '../../sessions/service.ts'
 import type { AgentRecord, Store } from '../../store/store.ts'
-import { installCommand } from './dependencies.ts'
 import type { McpHost, ServerBox } from './host.ts'
-import { rewriteInvocation } from './host-path.ts'
-import { type Around, sandboxOf, warningsOf } from './payload.ts'
 import { McpServerError, messageOf } from './phases.ts'
-import { directoryOf, hostPathOf, placeOf } from './placement.ts'
+import { installCommand } from './sandbox/dependencies.ts'
+import { rewriteInvocation } from './sandbox/host-path.ts'
+import { type Around, sandboxOf, warningsOf } from './sandbox/payload.ts'
+import { directoryOf, hostPathOf, placeOf } from './sandbox/placement.ts'
 
 export type BoxHostOptions = {
   sessions: SessionService

@@ -3,7 +3,7 @@ import { BoxofficeError } from '@boxoffice/protocol'
 import { McpServerConfig } from '../../config/mcp-server.ts'
 import type { Log } from '../../host/log.ts'
 import type { McpHost } from './host.ts'
-import { placeOf } from './placement.ts'
+import { placeOf } from './sandbox/placement.ts'
 import type { Clock } from './schedule.ts'
 import { McpServerRuntime } from './server-runtime.ts'
 

@@ -6,8 +6,8 @@ import type { Log } from '../../host/log.ts'
 import type { McpHost, ServerBox } from './host.ts'
 import { LineTransport } from './line-transport.ts'
 import { type ErrorPhase, inPhase, McpServerError, messageOf } from './phases.ts'
-import { placeOf } from './placement.ts'
 import { type RuntimeInfo, redact, type ServerStatus, type ToolSummary } from './runtime-info.ts'
+import { placeOf } from './sandbox/placement.ts'
 import { type Clock, COLD_START_RETRY_MS, HEALTH_POLL_MS, lastFailure, retryDelayMs, STEADY_AFTER_MS } from './schedule.ts'
 
 export type RuntimeOptions = {

@@ -1,7 +1,7 @@
 import { Members as MembersSchema } from '@boxoffice/protocol'
 import { z } from 'zod'
-import { type AnyRoute, defineRoute } from '../../http/route.ts'
-import type { Members } from '../../sessions/members.ts'
+import { type AnyRoute, defineRoute } from '../../../http/route.ts'
+import type { Members } from '../../../sessions/members.ts'
 
 const SetMembers = z.object({ principals: MembersSchema })
 const Membership = z.object({ session_id: z.string(), owner: z.string(), principals: z.array(z.string()) })

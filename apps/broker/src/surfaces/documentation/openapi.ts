@@ -1,7 +1,7 @@
 import { ErrorEnvelope } from '@boxoffice/protocol'
 import { z } from 'zod'
-import { docsHeaders, docsPage } from '../../http/docs.ts'
 import { type AnyRoute, defineRoute } from '../../http/route.ts'
+import { docsHeaders, docsPage } from './page.ts'
 
 const VERSION = '0.1.0'
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { inferHostPath, rewriteInvocation, rewritePath, unwrapVenv } from '../../../src/surfaces/mcp/host-path.ts'
+import { inferHostPath, rewriteInvocation, rewritePath, unwrapVenv } from '../../../../src/surfaces/mcp/sandbox/host-path.ts'
 
 describe('MCP host_path', () => {
   test.each([

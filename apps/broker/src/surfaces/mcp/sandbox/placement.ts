@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { posix } from 'node:path'
-import type { McpServerConfig } from '../../config/mcp-server.ts'
+import type { McpServerConfig } from '../../../config/mcp-server.ts'
 import { inferHostPath } from './host-path.ts'
 
 /** What makes two servers of a pipeline need sandboxes of their own. */

@@ -1,6 +1,6 @@
-import type { McpServerConfig } from '../../config/mcp-server.ts'
-import type { SandboxOverrides } from '../../domain/sandbox-overrides.ts'
-import type { AgentRecord } from '../../store/store.ts'
+import type { McpServerConfig } from '../../../config/mcp-server.ts'
+import type { SandboxOverrides } from '../../../domain/sandbox-overrides.ts'
+import type { AgentRecord } from '../../../store/store.ts'
 import { directoryOf, hostPathOf } from './placement.ts'
 
 /** Ten years: a server runs until it is taken away. */

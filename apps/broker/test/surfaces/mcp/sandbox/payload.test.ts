@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
-import { McpServerConfig } from '../../../src/config/mcp-server.ts'
-import { sandboxOf, warningsOf } from '../../../src/surfaces/mcp/payload.ts'
+import { McpServerConfig } from '../../../../src/config/mcp-server.ts'
+import { sandboxOf, warningsOf } from '../../../../src/surfaces/mcp/sandbox/payload.ts'
 
 const server = (name: string, fields: Record<string, unknown> = {}) =>
   McpServerConfig.parse({ name, command: 'node', args: [`/srv/${name}/index.js`], ...fields })

@@ -1,9 +1,9 @@
 import { Scope, ScopeVariables } from '@boxoffice/protocol'
 import { z } from 'zod'
-import { threadScope } from '../../domain/scope.ts'
-import { DEFAULT_SCOPE_TEMPLATE, SCOPE_TEMPLATE_FIELD } from '../../domain/scope-catalog.ts'
-import { renderScope } from '../../domain/scope-template.ts'
-import { type AnyRoute, defineRoute } from '../../http/route.ts'
+import { threadScope } from '../../../domain/scope.ts'
+import { DEFAULT_SCOPE_TEMPLATE, SCOPE_TEMPLATE_FIELD } from '../../../domain/scope-catalog.ts'
+import { renderScope } from '../../../domain/scope-template.ts'
+import { type AnyRoute, defineRoute } from '../../../http/route.ts'
 
 const Text = z.object({ en_US: z.string(), zh_Hans: z.string() })
 const Field = z.object({

@@ -1,7 +1,7 @@
 import { ScopeId } from '@boxoffice/protocol'
-import { validate } from '../../http/body.ts'
-import { type AnyRoute, defineRoute } from '../../http/route.ts'
-import type { Threads } from '../../sessions/threads.ts'
+import { validate } from '../../../http/body.ts'
+import { type AnyRoute, defineRoute } from '../../../http/route.ts'
+import type { Threads } from '../../../sessions/threads.ts'
 
 /** What the owner of a thread tells when the thread itself is deleted (contract 2.4). */
 export const threadRoutes = (threads: Threads): AnyRoute[] => [

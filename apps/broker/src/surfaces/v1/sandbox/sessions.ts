@@ -9,13 +9,13 @@ import {
   RefreshTokenResponse,
 } from '@boxoffice/protocol'
 import { z } from 'zod'
-import type { DataplaneOf } from '../../agents/dataplane-mode.ts'
-import { readWanted } from '../../domain/capabilities.ts'
-import { decodeCursor, pageOf } from '../../http/cursor.ts'
-import { type AnyRoute, defineRoute } from '../../http/route.ts'
-import { hashBody } from '../../sessions/idempotency.ts'
-import type { SessionService } from '../../sessions/service.ts'
-import { waitSeconds } from './prefer.ts'
+import type { DataplaneOf } from '../../../agents/dataplane-mode.ts'
+import { readWanted } from '../../../domain/capabilities.ts'
+import { decodeCursor, pageOf } from '../../../http/cursor.ts'
+import { waitSeconds } from '../../../http/prefer.ts'
+import { type AnyRoute, defineRoute } from '../../../http/route.ts'
+import { hashBody } from '../../../sessions/idempotency.ts'
+import type { SessionService } from '../../../sessions/service.ts'
 import * as wire from './session-wire.ts'
 
 const MAX_IDEMPOTENCY_KEY = 255

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { installCommand } from '../../../src/surfaces/mcp/dependencies.ts'
+import { installCommand } from '../../../../src/surfaces/mcp/sandbox/dependencies.ts'
 
 const PIP = 'PIP_BREAK_SYSTEM_PACKAGES=1 PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 pip install'
 const copied = `rm -rf /tmp/mcp-a && cp -R /workspace/.mcp/a /tmp/mcp-a && cd /tmp/mcp-a && ${PIP} .`

@@ -9,17 +9,17 @@ import {
   type NegotiateRequest as WireNegotiateRequest,
 } from '@boxoffice/protocol'
 import { z } from 'zod'
-import type { DataplaneOf, DataplaneUrls } from '../../agents/dataplane-mode.ts'
-import { readWanted } from '../../domain/capabilities.ts'
-import { threadOf, threadScope } from '../../domain/scope.ts'
-import { DEFAULT_SCOPE_TEMPLATE } from '../../domain/scope-catalog.ts'
-import { renderScope } from '../../domain/scope-template.ts'
-import { isLive, isPlaced, type PlacedSession, placedOf, type Session } from '../../domain/session.ts'
-import type { Repeatable } from '../../sessions/idempotency.ts'
-import type { Grant } from '../../sessions/negotiate.ts'
-import type { NegotiateRequest } from '../../sessions/negotiate-request.ts'
-import type { SessionView } from '../../sessions/service.ts'
-import type { IssuedToken } from '../../tokens/issuer.ts'
+import type { DataplaneOf, DataplaneUrls } from '../../../agents/dataplane-mode.ts'
+import { readWanted } from '../../../domain/capabilities.ts'
+import { threadOf, threadScope } from '../../../domain/scope.ts'
+import { DEFAULT_SCOPE_TEMPLATE } from '../../../domain/scope-catalog.ts'
+import { renderScope } from '../../../domain/scope-template.ts'
+import { isLive, isPlaced, type PlacedSession, placedOf, type Session } from '../../../domain/session.ts'
+import type { Repeatable } from '../../../sessions/idempotency.ts'
+import type { Grant } from '../../../sessions/negotiate.ts'
+import type { NegotiateRequest } from '../../../sessions/negotiate-request.ts'
+import type { SessionView } from '../../../sessions/service.ts'
+import type { IssuedToken } from '../../../tokens/issuer.ts'
 
 /** `GET …/{id}`: the acquire response, without what the session does not (or no longer) have. */
 export const SessionResponse = NegotiateResponse.extend({ sandbox: NegotiateResponse.shape.sandbox.nullable() }).partial({

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
-import { McpServerConfig } from '../../../src/config/mcp-server.ts'
-import { directoryOf, hostPathOf, placeOf } from '../../../src/surfaces/mcp/placement.ts'
+import { McpServerConfig } from '../../../../src/config/mcp-server.ts'
+import { directoryOf, hostPathOf, placeOf } from '../../../../src/surfaces/mcp/sandbox/placement.ts'
 
 const server = (fields: Record<string, unknown>) => McpServerConfig.parse({ name: 'a', command: 'node', pipeline_uuid: 'p1', ...fields })
 

@@ -1,11 +1,11 @@
 import { BoxofficeError } from '@boxoffice/protocol'
 import { z } from 'zod'
-import { isLive } from '../../domain/session.ts'
-import type { EventFeed } from '../../events/event-feed.ts'
-import { EventStream } from '../../events/event-stream.ts'
-import { type AnyRoute, defineRoute } from '../../http/route.ts'
-import type { SessionService } from '../../sessions/service.ts'
-import type { EndingStore, EventStore } from '../../store/session-store.ts'
+import { isLive } from '../../../domain/session.ts'
+import type { EventFeed } from '../../../events/event-feed.ts'
+import { EventStream } from '../../../events/event-stream.ts'
+import { type AnyRoute, defineRoute } from '../../../http/route.ts'
+import type { SessionService } from '../../../sessions/service.ts'
+import type { EndingStore, EventStore } from '../../../store/session-store.ts'
 
 export type EventRouteOptions = {
   sessions: SessionService
