@@ -27,6 +27,7 @@ export const TREES: readonly Tree[] = [
       ['http', 'registration', 'relay/ws', 'store/sqlite'],
       ['dataplane', 'relay', 'surfaces/documentation', 'surfaces/mcp/sandbox', 'surfaces/v1/sandbox', 'upkeep'],
       ['surfaces/box', 'surfaces/mcp', 'surfaces/sbs', 'surfaces/v1'],
+      ['surfaces'],
       ['.'],
     ],
   },

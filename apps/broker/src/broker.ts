@@ -26,11 +26,7 @@ import { RelayProbe } from './relay/probe.ts'
 import { createRelay } from './relay/relay.ts'
 import { createSessions } from './sessions/sessions.ts'
 import { openSqliteStore } from './store/sqlite/sqlite-store.ts'
-import { createBox } from './surfaces/box/box.ts'
-import { documentationRoutes } from './surfaces/documentation/openapi.ts'
-import { createMcp } from './surfaces/mcp/mcp.ts'
-import { createStepsSurface } from './surfaces/sbs/steps-surface.ts'
-import { createV1 } from './surfaces/v1/v1.ts'
+import { createSurfaces } from './surfaces/surfaces.ts'
 import { Credentials } from './tokens/credentials.ts'
 import { TokenIssuer } from './tokens/issuer.ts'
 import { SigningKeys } from './tokens/keys.ts'
@@ -105,30 +101,19 @@ export async function buildBroker(
 
   const eventTimes = { ...EVENT_TIMES, ...overrides.eventTimes }
   const feed = new EventFeed(store.events, eventTimes.pollMs)
-  const served = { ...base, ...access, url, client, placement, dataplane, credentials, metrics, sessions: sessions.service }
-  const ready = () => readiness(store, placement, probe)
-  const v1 = createV1({ ...served, sessions, registration, rotation, feed, eventTimes, readiness: ready })
-  const mcp = createMcp({ ...served, after })
-  const steps = createStepsSurface({ ...served, access, effects, stepsLog: overrides.stepsLog })
-  const box = settings.compat.box ? createBox(served) : undefined
-  const surfaces = [v1, mcp, steps, ...(box === undefined ? [] : [box])]
-  const routes = surfaces.flatMap((surface) => surface.routes ?? [])
-  const mounts = surfaces.flatMap((surface) => surface.mounts ?? [])
-  const app = createApp({
-    ...base,
-    ...access,
-    metrics,
-    mounts,
-    corsOrigins,
-    trustedProxies,
-    routes: [...routes, ...documentationRoutes(routes, url)],
+  const { service, members, threads } = sessions
+  const surfaces = createSurfaces({
+    ...{ ...base, ...access, stepsLog: overrides.stepsLog, after, eventTimes, feed, registration, rotation },
+    ...{ url, client, placement, dataplane, credentials, metrics, effects, members, threads, sessions: service },
+    readiness: () => readiness(store, placement, probe),
   })
+  const app = createApp({ ...base, ...access, metrics, surfaces: surfaces.list, corsOrigins, trustedProxies })
 
-  listener.serve(app, withUpgrades(surfaces, relay))
+  listener.serve(app, withUpgrades(surfaces.list, relay))
   parts.defer(() => listener.close())
   parts.defer(() => relay.closeSockets())
-  for (const surface of surfaces) parts.defer(() => surface.close?.())
-  const ports = await Promise.all(surfaces.map((surface) => surface.listen?.()))
+  for (const surface of surfaces.list) parts.defer(() => surface.close?.())
+  const ports = await Promise.all(surfaces.list.map((surface) => surface.listen?.()))
   // Before the rest: streams that go on for ever would hold up the end of the requests in flight.
   parts.defer(() => feed.close())
   await replayReleases({ store, writer, now })
@@ -136,7 +121,7 @@ export async function buildBroker(
   reaper.start()
   parts.defer(() => reaper.stop())
   await reaper.run()
-  for (const surface of surfaces) surface.start?.()
+  for (const surface of surfaces.list) surface.start?.()
   log.info({ url }, 'broker listens')
   const started: StartedBroker = {
     url,
@@ -146,5 +131,5 @@ export async function buildBroker(
     ...Object.assign({}, ...ports),
     ...(apiKeyCreated !== undefined && { apiKeyCreated }),
   }
-  return { started, reaper, effects, rotation, steps, box }
+  return { started, reaper, effects, rotation, surfaces }
 }

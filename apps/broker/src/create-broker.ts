@@ -21,12 +21,12 @@ export function createBroker(config: BrokerConfig, overrides: BrokerOverrides = 
     close: () => parts.disposeAsync(),
     reap: () => started().reaper.run(),
     settled: () => started().effects.settled(),
-    serveSteps: (options) => started().steps.serve(options),
+    serveSteps: (options) => started().surfaces.serveSteps(options),
     async rotateKeys(immediately = false) {
       const { rotation } = started()
       await (immediately ? rotation.replace() : rotation.plan())
     },
-    boxRpc: (message) => started().box?.rpc(message) ?? fail('the Box surface is off'),
+    boxRpc: (message) => started().surfaces.boxRpc(message),
   }
 }
 

@@ -11,15 +11,15 @@ import { type AddressOf, type Connection, clientAddress } from './address.ts'
 import { authenticate, countFailures, credentialOf, holderOf, requireOperator } from './auth.ts'
 import { readJson, validate } from './body.ts'
 import { cors } from './cors.ts'
-import { refusalResponse } from './errors.ts'
+import type { Env } from './env.ts'
+import { envelopeOf, reportRefusal } from './errors.ts'
 import type { Metrics } from './metrics.ts'
 import { requestIdOf } from './request-id.ts'
 import type { Answer, AnyRoute } from './route.ts'
+import type { Surface } from './surface.ts'
 
 export type AppOptions = {
-  routes: readonly AnyRoute[]
-  /** Surfaces with their own idea of errors, below their paths. */
-  mounts: readonly { path: string; app: Hono<Env> }[]
+  surfaces: readonly Surface[]
   principals: Principals
   store: Store
   authFailures: RateLimit
@@ -34,21 +34,21 @@ export type AppOptions = {
   monotonic: () => number
 }
 
-export type Env = { Bindings: Connection }
-
 /** Refusals in the audit log, per address: enough to see an attack, too few to fill the disk. */
 const AUDITED_REFUSALS = { perSecond: 1, burst: 20 }
 
-/** Mounts the routes; everything that holds for each request is here, once: id, credential, body, refusal, metrics. */
+/** Mounts the surfaces; for their routes, everything that holds for each request is here, once: id, credential, body, refusal, metrics. */
 export function createApp(options: AppOptions): Hono<Env> {
   const app = new Hono<Env>({ getPath: pathOf })
   const addressOf = clientAddress(options.trustedProxies)
   const refuse = refuser(options, addressOf)
   if (options.corsOrigins.length > 0) app.use(cors(options.corsOrigins))
-  for (const route of options.routes) app.on(route.method, route.path, (c) => serve(c, route, options, addressOf, refuse))
-  for (const [path, allow] of methodsByPath(options.routes))
+  const routes = options.surfaces.flatMap((surface) => surface.routes ?? [])
+  const mounts = options.surfaces.flatMap((surface) => surface.mounts ?? [])
+  for (const route of routes) app.on(route.method, route.path, (c) => serve(c, route, options, addressOf, refuse))
+  for (const [path, allow] of methodsByPath(routes))
     app.all(path, (c) => refuse(c, { error: methodNotAllowed(c.req.method, allow), requestId: requestIdOf(c), headers: { allow } }))
-  for (const mount of options.mounts) app.mount(mount.path, (request, env) => mount.app.fetch(request, env as Connection))
+  for (const mount of mounts) app.mount(mount.path, (request, env) => mount.app.fetch(request, env as Connection))
   app.notFound((c) =>
     refuse(c, {
       error: new BoxofficeError('NOT_FOUND', `there is no route ${c.req.path.slice(0, 200)}; GET /openapi.json lists them`),
@@ -154,9 +154,6 @@ type Refuse = (c: Context<Env>, refusal: Refusal) => Promise<Response>
 function refuser({ log, metrics, store, now, monotonic }: AppOptions, addressOf: AddressOf): Refuse {
   const audited = new TokenBuckets(AUDITED_REFUSALS, monotonic)
   return async (c, { error, requestId, naming = 'full', principal = null, headers }) => {
-    metrics.refused(error.code)
-    if (error.status >= 500)
-      log[error.status === 500 ? 'error' : 'warn']({ request_id: requestId, code: error.code, err: error }, error.message)
     const address = addressOf(c)
     if ((error.status === 401 || error.status === 403) && audited.take(address).ok) {
       const origin: Origin = { requestId, tenant: principal?.tenant ?? null, caller: principal?.id ?? null, actor: null, ip: address }
@@ -164,7 +161,7 @@ function refuser({ log, metrics, store, now, monotonic }: AppOptions, addressOf:
         .append([auditEntry('access.refused', origin, { ts: now(), outcome: 'refused', code: error.code })])
         .catch((thrown: unknown) => log.error({ err: thrown }, 'a refusal could not be audited'))
     }
-    return refusalResponse(error, requestId, naming, headers)
+    return reportRefusal({ error, requestId, rendered: envelopeOf(error, requestId, naming), headers }, { metrics, log })
   }
 }
 

@@ -1,4 +1,6 @@
 import type { BoxofficeError, ErrorNaming } from '@boxoffice/protocol'
+import type { Log } from '../host/log.ts'
+import type { Metrics } from './metrics.ts'
 
 const DEFAULT_RETRY_AFTER = 2
 
@@ -14,14 +16,30 @@ export function refusalHeaders(error: BoxofficeError, requestId: string): Record
   return headers
 }
 
-/** A refusal on the wire: the envelope and its headers. */
+/** What an API tells of a refusal. */
+export type Rendered = { status: number; body: object }
+
+/** A refusal as the broker's own API tells of it. */
+export const envelopeOf = (error: BoxofficeError, requestId: string, naming: ErrorNaming = 'full'): Rendered => ({
+  status: error.status,
+  body: error.envelope(requestId, naming),
+})
+
+/** A refusal on the wire, with its headers. */
 export const refusalResponse = (
   error: BoxofficeError,
   requestId: string,
-  naming: ErrorNaming,
+  { status, body }: Rendered = envelopeOf(error, requestId),
   extra: Record<string, string> = {},
-): Response =>
-  new Response(JSON.stringify(error.envelope(requestId, naming)), {
-    status: error.status,
-    headers: { ...refusalHeaders(error, requestId), ...extra },
-  })
+): Response => new Response(JSON.stringify(body), { status, headers: { ...refusalHeaders(error, requestId), ...extra } })
+
+export type RefusalSinks = { metrics: Metrics; log: Log }
+export type ReportedRefusal = { error: BoxofficeError; requestId: string; rendered: Rendered; headers?: Record<string, string> | undefined }
+
+/** Counts a refusal, logs it where the caller is not to blame, and makes its answer. */
+export function reportRefusal({ error, requestId, rendered, headers }: ReportedRefusal, { metrics, log }: RefusalSinks): Response {
+  metrics.refused(error.code)
+  if (rendered.status >= 500)
+    log[rendered.status === 500 ? 'error' : 'warn']({ request_id: requestId, code: error.code, err: error }, error.message)
+  return refusalResponse(error, requestId, rendered, headers)
+}

@@ -10,7 +10,7 @@ import { getRequestListener, RequestError } from '@hono/node-server'
 import type { Hono } from 'hono'
 import { StartError } from '../host/start-error.ts'
 import { type AgentTls, trustOwnAgent } from '../relay/http1/agent-tls.ts'
-import type { Env } from './app.ts'
+import type { Env } from './env.ts'
 import { refusalResponse } from './errors.ts'
 
 export type ListenOptions = {
@@ -148,7 +148,7 @@ function refuseUnroutable(thrown: unknown): Response {
     thrown instanceof RequestError
       ? new BoxofficeError('INVALID_REQUEST', `the request has no valid URL: ${thrown.message}`, { cause: thrown })
       : fromUnknown(thrown)
-  return refusalResponse(error, newRequestId(), 'full')
+  return refusalResponse(error, newRequestId())
 }
 
 const readPem = (path: string, name: string): string => {

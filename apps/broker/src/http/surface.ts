@@ -1,20 +1,24 @@
 import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
 import type { Hono } from 'hono'
-import type { Env } from './app.ts'
+import type { Env } from './env.ts'
 import type { AnyRoute } from './route.ts'
 import type { Bytes } from './server.ts'
 
+/** Ports of listeners that a surface has beside the broker's. */
+export type SurfacePorts = { boxPort?: number; boxRpcPort?: number }
+
 /** One API of the broker: what it serves on the broker's listener, and what it runs beside it. */
 export interface Surface {
-  /** In the manner of the broker's own API, and documented with it. */
+  readonly name: 'v1' | 'mcp' | 'steps' | 'box' | 'documentation'
+  /** In the manner of the broker's own API, and documented with it; their refusals are its envelope. */
   routes?: readonly AnyRoute[]
-  /** With their own idea of errors, below their paths. */
+  /** Apps below a path, made with `surfaceApp`, which tells of refusals in the words of the surface. */
   mounts?: readonly { path: string; app: Hono<Env> }[]
   /** Opens a socket; false where the request is for another surface. */
   upgrade?(request: IncomingMessage, socket: Duplex, head: Buffer): boolean
   /** Opens listeners of its own, and gives their ports. */
-  listen?(): Promise<{ boxPort?: number; boxRpcPort?: number }>
+  listen?(): Promise<SurfacePorts>
   /** Called once the broker serves. */
   start?(): void
   /** Ends its sockets and listeners, and what it runs. */

@@ -264,6 +264,30 @@ describe('[4-163] request ids', () => {
   })
 })
 
+describe('[C-71] surfaces in their own words', () => {
+  test.each([
+    ['compat/sbs', 'POST', '/compat/sbs/sessions', { detail: expect.stringContaining('send Authorization') }],
+    ['compat/box', 'GET', '/compat/box/v1/sessions', { error: { code: 'unauthorized', message: expect.any(String) } }],
+    [
+      'mcp',
+      'POST',
+      '/v1/mcp/servers/none/mcp',
+      expect.objectContaining({ error: expect.objectContaining({ code: 'UNAUTHENTICATED', request_id: 'words' }) }),
+    ],
+  ])('%s: a refusal has its own body, the headers of all others, and is counted', async (route, method, path, body) => {
+    const response = await fetch(broker.url + path, { method, headers: { 'x-request-id': 'words' } })
+    expect(response.status).toBe(401)
+    expect(Object.fromEntries(response.headers)).toMatchObject({
+      ...{ 'content-type': 'application/json', 'x-request-id': 'words', 'cache-control': 'no-store', 'www-authenticate': 'Bearer' },
+    })
+    expect(await response.json()).toEqual(body)
+    const metrics = await (await fetch(`${broker.url}/metrics`)).text()
+    expect(metrics).toMatch(
+      new RegExp(`boxoffice_broker_request_seconds_count\\{method="${method}",route="${route}",status="401"\\} [1-9]`),
+    )
+  })
+})
+
 /** Sends bytes as they are and gives all that comes back. */
 const raw = (bytes: string): Promise<string> =>
   new Promise((resolve, reject) => {

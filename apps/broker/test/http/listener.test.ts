@@ -1,6 +1,6 @@
 import { Hono } from 'hono'
 import { expect, test } from 'vitest'
-import type { Env } from '../../src/http/app.ts'
+import type { Env } from '../../src/http/env.ts'
 import { type Bytes, bind } from '../../src/http/server.ts'
 
 const LOOPBACK = { host: '127.0.0.1', port: 0, maxConnections: 100 }

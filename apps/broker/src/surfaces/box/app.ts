@@ -1,14 +1,15 @@
 import { markAuthenticated } from '@boxoffice/node-http'
-import { BoxofficeError, fromUnknown } from '@boxoffice/protocol'
-import { type Context, Hono } from 'hono'
+import { BoxofficeError } from '@boxoffice/protocol'
+import type { Context, Hono } from 'hono'
 import type { ContentfulStatusCode } from 'hono/utils/http-status'
 import type { Log } from '../../host/log.ts'
 import type { AddressOf } from '../../http/address.ts'
-import type { Env } from '../../http/app.ts'
 import { holderOf } from '../../http/auth.ts'
 import { readJson } from '../../http/body.ts'
+import type { Env } from '../../http/env.ts'
 import type { Metrics } from '../../http/metrics.ts'
-import { requestIdOf, requestIds } from '../../http/request-id.ts'
+import { requestIdOf } from '../../http/request-id.ts'
+import { surfaceApp } from '../../http/surface-app.ts'
 import type { Callers } from './callers.ts'
 import { toBoxRefusal } from './errors.ts'
 import type { BoxCaller, BoxService } from './service.ts'
@@ -78,26 +79,15 @@ const headersOf =
   (name: string): string | undefined =>
     name === 'x-request-id' ? requestIdOf(c) : c.req.header(name)
 
-/** Caller, body, refusal and metrics, the same for each route. */
+/** Caller and body, the same for each route. */
 function surface({ box, callers, addressOf, metrics, log }: BoxAppOptions) {
-  const app = new Hono<Env>()
-  const refuse = (c: Context, thrown: unknown): Response => {
-    const error = fromUnknown(thrown)
-    const { status, code, message } = toBoxRefusal(error)
-    metrics.refused(error.code)
-    if (status >= 500) log[status === 500 ? 'error' : 'warn']({ code, err: error }, message)
-    if (status === 401) c.header('www-authenticate', 'Bearer')
-    if (error.retryable) c.header('retry-after', String(error.retryAfter ?? 2))
-    c.header('cache-control', 'no-store')
-    return c.json({ error: { code, message } }, status as ContentfulStatusCode)
-  }
-  app.use(requestIds)
-  app.use(async (c, next) => {
-    const started = performance.now()
-    await next()
-    metrics.observe(c.req.method, 'compat/box', c.res.status, (performance.now() - started) / 1000)
+  const { app, refuse } = surfaceApp({
+    ...{ metrics, log, route: 'compat/box' },
+    render(error) {
+      const { status, code, message } = toBoxRefusal(error)
+      return { status, body: { error: { code, message } } }
+    },
   })
-  app.onError((thrown, c) => refuse(c, thrown))
   const controlled = async (c: Context<Env>, answer: (caller: BoxCaller, body: unknown) => Promise<Response>): Promise<Response> => {
     const caller = await callers.controller(headersOf(c), addressOf(c))
     const socket = c.env?.incoming?.socket

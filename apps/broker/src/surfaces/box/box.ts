@@ -59,6 +59,7 @@ export function createBox(options: BoxOptions): Box {
   const sockets = createBoxSockets({ box, callers, dataplane, corsOrigins: settings.corsOrigins, log })
   const listeners: Listener[] = []
   return {
+    name: 'box',
     mounts: [
       { path: BASE, app },
       { path: CONSOLE, app: createBoxConsole(parts) },

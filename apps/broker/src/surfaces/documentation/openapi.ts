@@ -1,12 +1,13 @@
 import { ErrorEnvelope } from '@boxoffice/protocol'
 import { z } from 'zod'
 import { type AnyRoute, defineRoute } from '../../http/route.ts'
+import type { Surface } from '../../http/surface.ts'
 import { docsHeaders, docsPage } from './page.ts'
 
 const VERSION = '0.1.0'
 
 /** `/openapi.json` and `/docs`, from the very schemas that check the requests. */
-export function documentationRoutes(routes: readonly AnyRoute[], publicUrl: string): AnyRoute[] {
+export function createDocumentation(surfaces: readonly Surface[], publicUrl: string): Surface {
   const own: AnyRoute[] = [
     defineRoute({
       method: 'GET',
@@ -30,8 +31,8 @@ export function documentationRoutes(routes: readonly AnyRoute[], publicUrl: stri
     }),
   ]
   let built: object | undefined
-  const document = () => (built ??= describe([...routes, ...own]))
-  return own
+  const document = () => (built ??= describe([...surfaces.flatMap(({ routes = [] }) => routes), ...own]))
+  return { name: 'documentation', routes: own }
 }
 
 function describe(routes: readonly AnyRoute[]): object {

@@ -1,15 +1,18 @@
 import { markAuthenticated, tokenOf } from '@boxoffice/node-http'
-import { BoxofficeError, fromUnknown, requestIdFrom, type SessionTokenClaims } from '@boxoffice/protocol'
+import { BoxofficeError, type SessionTokenClaims } from '@boxoffice/protocol'
 import { createMcpHandler, type JSONRPCRequest, Server, type ServerCapabilities, type ServerContext } from '@modelcontextprotocol/server'
+import type { Hono } from 'hono'
 import { z } from 'zod'
 import { requireThere } from '../../domain/refusals.ts'
-import { refusalResponse } from '../../http/errors.ts'
+import type { Env } from '../../http/env.ts'
+import { envelopeOf, type RefusalSinks } from '../../http/errors.ts'
+import { surfaceApp } from '../../http/surface-app.ts'
 import { holderOf } from '../../relay/admission.ts'
 import type { Store } from '../../store/store.ts'
 import type { Credentials } from '../../tokens/credentials.ts'
 import type { Connected, McpServerRuntime } from './server-runtime.ts'
 
-export type EndpointOptions = {
+export type EndpointOptions = RefusalSinks & {
   find: (name: string) => McpServerRuntime | undefined
   credentials: Pick<Credentials, 'check'>
   store: Pick<Store, 'sessions' | 'grants'>
@@ -33,7 +36,7 @@ const AnyResult = z.looseObject({})
  * One streamable HTTP endpoint for each server: `/{name}/mcp`, behind a token of the server's session [2-95]. It keeps nothing
  * between two requests; what they ask is asked of the one connection that the broker has to the server.
  */
-export function createMcpEndpoint({ find, credentials, store }: EndpointOptions) {
+export function createMcpEndpoint({ find, credentials, store, metrics, log }: EndpointOptions): Hono<Env> {
   const admit = async (request: Request, socket: object | undefined): Promise<{ runtime: McpServerRuntime; connected: Connected }> => {
     const name = nameIn(new URL(request.url).pathname)
     if (name === undefined) throw new BoxofficeError('NOT_FOUND', 'there is no such route; GET /openapi.json lists them')
@@ -63,19 +66,12 @@ export function createMcpEndpoint({ find, credentials, store }: EndpointOptions)
       },
     )
   }
-  return {
-    /** `socket`: the connection of the request. */
-    async fetch(request: Request, socket?: object): Promise<Response> {
-      const inbound = request.headers.get('x-request-id')
-      try {
-        const { runtime, connected } = await admit(request, socket)
-        const handler = createMcpHandler(() => serverOf(runtime, connected), { maxRequestBodySize: MAX_BODY_BYTES })
-        return await handler.fetch(request)
-      } catch (thrown) {
-        return refusalResponse(fromUnknown(thrown), requestIdFrom(inbound), 'full')
-      }
-    },
-  }
+  const { app } = surfaceApp({ metrics, log, route: 'mcp', render: envelopeOf })
+  return app.all('*', async (c) => {
+    const { runtime, connected } = await admit(c.req.raw, c.env?.incoming?.socket)
+    const handler = createMcpHandler(() => serverOf(runtime, connected), { maxRequestBodySize: MAX_BODY_BYTES })
+    return handler.fetch(c.req.raw)
+  })
 }
 
 /** Undefined for what is no endpoint, or has a name that cannot be decoded. */

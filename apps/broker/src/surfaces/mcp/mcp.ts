@@ -1,11 +1,10 @@
-import { Hono } from 'hono'
 import type { AgentClient } from '../../agents/agent-client.ts'
 import type { Placement } from '../../agents/placement.ts'
 import { isExposed, mayNameImageOf, type ResolvedBrokerConfig } from '../../config/config.ts'
 import { configuredServers } from '../../config/configured-servers.ts'
 import type { DataplaneClient } from '../../dataplane/client.ts'
 import type { Log } from '../../host/log.ts'
-import type { Env } from '../../http/app.ts'
+import type { Metrics } from '../../http/metrics.ts'
 import type { Surface } from '../../http/surface.ts'
 import type { SessionService } from '../../sessions/service.ts'
 import type { Store } from '../../store/store.ts'
@@ -27,6 +26,7 @@ export type McpOptions = {
   credentials: Credentials
   /** The broker's public URL. */
   url: string
+  metrics: Metrics
   log: Log
   /** What the first attempt of each server waits for; undefined: nothing. */
   after: Promise<void> | undefined
@@ -34,17 +34,18 @@ export type McpOptions = {
 }
 
 /** MCP servers in sandboxes: their routes, their endpoints, their lives (contract 4.6). */
-export function createMcp({ settings, store, credentials, url, log, after, clock = systemClock, ...parts }: McpOptions): Surface {
+export function createMcp({ settings, store, credentials, url, metrics, log, after, clock = systemClock, ...parts }: McpOptions): Surface {
   const host = new BoxHost({ ...parts, store, log, hostFallback: settings.mcp.hostFallback ?? !isExposed(settings) })
   const servers = new McpServers({
     ...{ host, clock, log, after, configured: configuredServers(settings), kept: keptServers(settings.dataDir) },
     // Two brokers would take each server away from each other.
     isShared: settings.sharedDataDir,
   })
-  const endpoint = createMcpEndpoint({ find: (name) => servers.find(name), credentials, store })
+  const endpoint = createMcpEndpoint({ find: (name) => servers.find(name), credentials, store, metrics, log })
   return {
+    name: 'mcp',
     routes: mcpRoutes(servers, url, mayNameImageOf(settings)),
-    mounts: [{ path: '/v1/mcp/servers', app: new Hono<Env>().all('*', (c) => endpoint.fetch(c.req.raw, c.env?.incoming?.socket)) }],
+    mounts: [{ path: '/v1/mcp/servers', app: endpoint }],
     start: () => servers.start(),
     close: () => servers.close(),
   }

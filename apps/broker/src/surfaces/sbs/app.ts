@@ -1,9 +1,11 @@
-import { type BoxofficeError, fromUnknown } from '@boxoffice/protocol'
-import { type Context, Hono } from 'hono'
+import { BoxofficeError } from '@boxoffice/protocol'
+import type { Context, Hono } from 'hono'
 import { bodyLimit } from 'hono/body-limit'
 import type { Log } from '../../host/log.ts'
-import type { Env } from '../../http/app.ts'
-import { requestIds } from '../../http/request-id.ts'
+import type { Env } from '../../http/env.ts'
+import type { Rendered } from '../../http/errors.ts'
+import type { Metrics } from '../../http/metrics.ts'
+import { surfaceApp } from '../../http/surface-app.ts'
 import { docsHeaders, docsPage } from '../documentation/page.ts'
 import type { CallerOf } from './callers.ts'
 import { openapi } from './openapi.ts'
@@ -16,6 +18,7 @@ export type StepsAppOptions = {
   callerOf: CallerOf
   /** The path that it is mounted at; empty: the root. */
   base: string
+  metrics: Metrics
   log: Log
 }
 
@@ -23,11 +26,9 @@ export type StepsAppOptions = {
 const BODY_BYTES = 2 * 1024 * 1024
 
 /** The frozen surface of seed 003: it translates, and owns no sandbox logic. Its refusals are `{"detail": …}` [C-71]. */
-export const createStepsApp = ({ steps, callerOf, base, log }: StepsAppOptions): Hono<Env> =>
-  new Hono<Env>()
-    .use(requestIds)
-    .onError((thrown, c) => refusal(c, fromUnknown(thrown), log))
-    .notFound((c) => c.json({ detail: 'Not Found' }, 404))
+export const createStepsApp = ({ steps, callerOf, base, metrics, log }: StepsAppOptions): Hono<Env> =>
+  surfaceApp({ metrics, log, route: 'compat/sbs', render })
+    .app.notFound((c) => c.json({ detail: 'Not Found' }, 404))
     .post('/sessions', async (c) => c.json({ session_id: await steps.create(await callerOf(c)) }))
     .post('/sessions/:id/step', bodyLimit({ maxSize: BODY_BYTES, onError: tooLarge }), async (c) => {
       const caller = await callerOf(c)
@@ -48,7 +49,7 @@ export const createStepsApp = ({ steps, callerOf, base, log }: StepsAppOptions):
 
 const INTRO = 'One session is one sandbox. Run bash or Python steps in it; files last from step to step.'
 
-/** Thrown with what is wrong, for an answer with all of it. */
+/** The cause of a refusal that is told with all that is wrong. */
 class Unreadable extends Error {
   readonly detail: StepDetail
   constructor(detail: StepDetail) {
@@ -65,18 +66,16 @@ const readBody = async (c: Context): Promise<unknown> => {
   try {
     return JSON.parse(text)
   } catch (thrown) {
-    throw new Unreadable(notJson((thrown as Error).message))
+    const cause = new Unreadable(notJson((thrown as Error).message))
+    throw new BoxofficeError('INVALID_REQUEST', cause.message, { cause })
   }
 }
 
-const refusal = (c: Context, error: BoxofficeError, log: Log): Response => {
-  if (error.cause instanceof Unreadable) return c.json({ detail: [error.cause.detail] }, 422)
+const render = (error: BoxofficeError): Rendered => {
+  if (error.cause instanceof Unreadable) return { status: 422, body: { detail: [error.cause.detail] } }
   // An ended session is as good as none here.
-  if (error.code === 'BINDING_NOT_FOUND' || error.code === 'SESSION_EXPIRED') return c.json({ detail: 'Session not found' }, 404)
-  if (error.status >= 500) log.error({ code: error.code, err: error }, error.message)
-  if (error.retryable) c.header('retry-after', String(error.retryAfter ?? 2))
-  if (error.status === 401) c.header('www-authenticate', 'Bearer')
-  return c.json({ detail: error.message }, error.status as 400)
+  if (error.code === 'BINDING_NOT_FOUND' || error.code === 'SESSION_EXPIRED') return { status: 404, body: { detail: 'Session not found' } }
+  return { status: error.status, body: { detail: error.message } }
 }
 
 const tooLarge = (c: Context): Response => c.json({ detail: `The body must be at most ${BODY_BYTES} bytes` }, 413)

@@ -5,17 +5,18 @@ import { rawAnswer } from '@boxoffice/node-http'
 import { requestIdFrom } from '@boxoffice/protocol'
 import type { Log } from '../../host/log.ts'
 import { clientAddress } from '../../http/address.ts'
+import type { Metrics } from '../../http/metrics.ts'
 import { type Bytes, listen } from '../../http/server.ts'
 import { createStepsApp } from './app.ts'
 import { anyCaller, ownCaller } from './callers.ts'
 import type { Steps } from './steps.ts'
 
 export type StepsListener = { url: string; close(): Promise<void> }
-export type StepsListenOptions = { host: string; port: number; maxConnections: number; steps: Steps; log: Log }
+export type StepsListenOptions = { host: string; port: number; maxConnections: number; steps: Steps; metrics: Metrics; log: Log }
 
 /** The surface at the root of a listener of its own, without authentication; its end is the end of every session [3-25, 3-64]. */
-export async function listenForSteps({ host, port, maxConnections, steps, log }: StepsListenOptions): Promise<StepsListener> {
-  const app = createStepsApp({ steps, callerOf: anyCaller(clientAddress([])), base: '', log })
+export async function listenForSteps({ host, port, maxConnections, steps, metrics, log }: StepsListenOptions): Promise<StepsListener> {
+  const app = createStepsApp({ steps, callerOf: anyCaller(clientAddress([])), base: '', metrics, log })
   const server = await listen(app, refusals(isLoopback(host)), { host, port, maxConnections })
   return {
     url: `http://${hostInUrl(host)}:${server.port}`,

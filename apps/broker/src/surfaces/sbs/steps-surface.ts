@@ -1,28 +1,28 @@
-import type { Access } from '../../access/access.ts'
 import type { ResolvedBrokerConfig } from '../../config/config.ts'
 import type { DataplaneClient } from '../../dataplane/client.ts'
 import { isLive } from '../../domain/session.ts'
 import type { Log } from '../../host/log.ts'
 import { clientAddress } from '../../http/address.ts'
+import type { Metrics } from '../../http/metrics.ts'
 import type { Surface } from '../../http/surface.ts'
 import type { SessionEffects } from '../../sessions/effects.ts'
 import type { SessionService } from '../../sessions/service.ts'
 import type { Store } from '../../store/store.ts'
 import { createStepsApp } from './app.ts'
-import { knownCallers } from './callers.ts'
+import { type KnownCallers, knownCallers } from './callers.ts'
 import { listenForSteps, type StepsListener } from './listener.ts'
 import { Steps } from './steps.ts'
 
-export type StepsSurfaceOptions = {
+export type StepsSurfaceOptions = Omit<KnownCallers, 'addressOf'> & {
   settings: ResolvedBrokerConfig
   store: Store
   sessions: SessionService
   effects: SessionEffects
   dataplane: DataplaneClient
-  access: Access
+  metrics: Metrics
   log: Log
   /** Where steps are logged; undefined: `log`. */
-  stepsLog: Log | undefined
+  stepsLog?: Log | undefined
 }
 
 /** The steps API: below a path of the broker where the settings want it, and on listeners of its own. */
@@ -36,9 +36,10 @@ export function createStepsSurface({
   sessions,
   effects,
   dataplane,
-  access,
+  metrics,
   log,
   stepsLog,
+  ...callers
 }: StepsSurfaceOptions): StepsSurface {
   const isOver = async (id: string): Promise<boolean> => {
     const session = await store.sessions.byId(id)
@@ -51,9 +52,12 @@ export function createStepsSurface({
       timeoutSeconds: settings.stepTimeout,
       ended: (id) => effects.ended(id),
     })
-  const callerOf = knownCallers({ ...access, addressOf: clientAddress(settings.trustedProxies) })
+  const callerOf = knownCallers({ ...callers, addressOf: clientAddress(settings.trustedProxies) })
   return {
-    mounts: settings.compat.sbs ? [{ path: BASE, app: createStepsApp({ steps: stepsWith(null), callerOf, base: BASE, log }) }] : [],
-    serve: (options) => listenForSteps({ ...options, maxConnections: settings.maxConnections, steps: stepsWith('sbs'), log }),
+    name: 'steps',
+    mounts: settings.compat.sbs
+      ? [{ path: BASE, app: createStepsApp({ steps: stepsWith(null), callerOf, base: BASE, metrics, log }) }]
+      : [],
+    serve: (options) => listenForSteps({ ...options, maxConnections: settings.maxConnections, steps: stepsWith('sbs'), metrics, log }),
   }
 }

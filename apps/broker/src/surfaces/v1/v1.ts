@@ -9,8 +9,10 @@ import type { ResolvedBrokerConfig } from '../../config/config.ts'
 import type { EventFeed } from '../../events/event-feed.ts'
 import type { Surface } from '../../http/surface.ts'
 import type { Registration } from '../../registration/registration.ts'
-import type { Sessions } from '../../sessions/sessions.ts'
+import type { Members } from '../../sessions/members.ts'
+import type { SessionService } from '../../sessions/service.ts'
 import { TenantUsage } from '../../sessions/tenant-usage.ts'
+import type { Threads } from '../../sessions/threads.ts'
 import type { Store } from '../../store/store.ts'
 import { agentRoutes } from './agents.ts'
 import { auditRoutes } from './audit.ts'
@@ -36,7 +38,9 @@ export type V1Options = Operations & {
   principals: Principals
   placement: Placement
   rotation: KeyRotation
-  sessions: Sessions
+  sessions: SessionService
+  members: Members
+  threads: Threads
   registration: Registration
   feed: EventFeed
   eventTimes: Pick<EventRouteOptions, 'pingMs' | 'stallMs'>
@@ -51,16 +55,19 @@ export const createV1 = ({
   client,
   profiles,
   sessions,
+  members,
+  threads,
   registration,
   feed,
   eventTimes,
   ...parts
 }: V1Options): Surface => ({
+  name: 'v1',
   routes: [
-    ...sessionRoutes(sessions.service, settings.features, dataplaneAt(url)),
-    ...eventRoutes({ sessions: sessions.service, store: store.events, endings: store.endings, feed, ...eventTimes }),
-    ...memberRoutes(sessions.members),
-    ...threadRoutes(sessions.threads),
+    ...sessionRoutes(sessions, settings.features, dataplaneAt(url)),
+    ...eventRoutes({ sessions, store: store.events, endings: store.endings, feed, ...eventTimes }),
+    ...memberRoutes(members),
+    ...threadRoutes(threads),
     ...keyRoutes(new KeyService(store.keys, parts.principals, parts.now)),
     ...signingKeyRoutes(parts.rotation),
     ...profileRoutes(profiles),

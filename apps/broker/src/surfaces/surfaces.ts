@@ -1,0 +1,35 @@
+import type { Surface } from '../http/surface.ts'
+import { type BoxOptions, createBox } from './box/box.ts'
+import type { RpcResponse } from './box/rpc.ts'
+import { createDocumentation } from './documentation/openapi.ts'
+import { createMcp, type McpOptions } from './mcp/mcp.ts'
+import type { StepsListener } from './sbs/listener.ts'
+import { createStepsSurface, type StepsSurfaceOptions } from './sbs/steps-surface.ts'
+import { createV1, type V1Options } from './v1/v1.ts'
+
+/** What the surfaces are made of, once for all of them. */
+export type SurfaceParts = V1Options & McpOptions & StepsSurfaceOptions & BoxOptions
+
+export type Surfaces = {
+  /** Every API of the broker, as the settings want it. */
+  list: readonly Surface[]
+  /** The steps API on a listener of its own. */
+  serveSteps(options: { host: string; port: number }): Promise<StepsListener>
+  /** One message of the Box surface from the program that started this one. */
+  boxRpc(message: string): Promise<RpcResponse>
+}
+
+/** The one list of the broker's APIs: another one is another line here. */
+export function createSurfaces(parts: SurfaceParts): Surfaces {
+  const steps = createStepsSurface(parts)
+  const box = parts.settings.compat.box ? createBox(parts) : undefined
+  const apis = [createV1(parts), createMcp(parts), steps, ...(box === undefined ? [] : [box])]
+  return {
+    list: [...apis, createDocumentation(apis, parts.url)],
+    serveSteps: (options) => steps.serve(options),
+    async boxRpc(message) {
+      if (box === undefined) throw new Error('the Box surface is off')
+      return box.rpc(message)
+    },
+  }
+}
