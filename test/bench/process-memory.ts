@@ -39,7 +39,7 @@ const processes = (): Map<number, Entry> => {
 export type LocalProcesses = {
   /** By sandbox: bubblewrap outside, the supervisor, and whatever is below them or in their control group. */
   sandboxes: Map<string, number[]>
-  /** What serves all of them: the nursery, and what waits in it to become a sandbox. */
+  /** What serves all of them: the prefork process, and what waits in it to become a sandbox. */
   shared: number[]
 }
 

@@ -22,8 +22,8 @@ pub enum Parsed {
     Version,
     /// The order, as JSON.
     Launch(String),
-    /// The program that launchers become, and paths of the host that they need.
-    Nursery(PathBuf, Vec<PathBuf>),
+    /// The program that preforked processes become, and paths of the host that they need.
+    Prefork(PathBuf, Vec<PathBuf>),
     Files,
     /// How many bytes, and how long none may move.
     Move(Shape, u64, Duration),
@@ -46,8 +46,8 @@ impl Config {
                     Some(order) => return Parsed::Launch(order),
                     None => return Parsed::Wrong(format!("{name} needs an order")),
                 },
-                "--nursery" => match arguments.next() {
-                    Some(program) => return Parsed::Nursery(program.into(), arguments.map(PathBuf::from).collect()),
+                "--prefork" => match arguments.next() {
+                    Some(program) => return Parsed::Prefork(program.into(), arguments.map(PathBuf::from).collect()),
                     None => return Parsed::Wrong(format!("{name} needs a program")),
                 },
                 "--files" => return Parsed::Files,
@@ -107,8 +107,8 @@ mod tests {
         assert!(matches!(parse("--version"), Parsed::Version));
         assert!(matches!(parse("--launch {}"), Parsed::Launch(order) if order == "{}"));
         assert!(matches!(parse("--launch"), Parsed::Wrong(_)));
-        assert!(matches!(parse("--nursery /a /b /c"), Parsed::Nursery(_, paths) if paths.len() == 2));
-        assert!(matches!(parse("--nursery"), Parsed::Wrong(_)));
+        assert!(matches!(parse("--prefork /a /b /c"), Parsed::Prefork(_, paths) if paths.len() == 2));
+        assert!(matches!(parse("--prefork"), Parsed::Wrong(_)));
         assert!(matches!(parse("--files"), Parsed::Files));
         let half_a_second = Duration::from_millis(500);
         assert!(matches!(parse("--move 7 500"), Parsed::Move(Shape::Frames, 7, it) if it == half_a_second));

@@ -1,8 +1,7 @@
 use boxoffice_supervisor::config::{Config, Parsed};
 use boxoffice_supervisor::files;
-use boxoffice_supervisor::launch::launch;
 use boxoffice_supervisor::mover;
-use boxoffice_supervisor::nursery;
+use boxoffice_supervisor::prefork;
 use boxoffice_supervisor::supervisor::Supervisor;
 use std::process::ExitCode;
 
@@ -13,8 +12,8 @@ fn main() -> ExitCode {
             println!("{}", env!("CARGO_PKG_VERSION"));
             return ExitCode::SUCCESS;
         }
-        Parsed::Launch(order) => return end_of(launch(&order)),
-        Parsed::Nursery(program, paths) => return end_of(nursery::keep(&program, &paths)),
+        Parsed::Launch(order) => return end_of(prefork::launch(&order)),
+        Parsed::Prefork(program, paths) => return end_of(prefork::keep(&program, &paths)),
         Parsed::Files => return end_of(files::serve()),
         Parsed::Move(shape, bytes, patience) => {
             return mover::carry(shape, bytes, patience)

@@ -112,7 +112,7 @@ export const PROGRAMS: readonly Program[] = [
   {
     title: 'changes the supervisor’s program, or runs it for itself',
     script: `cp /bin/sh /.boxoffice/supervisor && echo "written: supervisor"; echo x >> /.boxoffice/supervisor && echo "written: supervisor"; chmod u+s /.boxoffice/supervisor && echo "written: mode"
-      cat /.boxoffice/supervisor > /tmp/copy; LD_PRELOAD=/workspace/x.so timeout 2 /.boxoffice/supervisor --socket /.boxoffice/link/link.sock --workspace / --home /tmp </dev/null; timeout 2 /.boxoffice/supervisor --nursery <<< '{"make":"x","groups":["/"]}'; timeout 2 /.boxoffice/supervisor --launch </dev/null`,
+      cat /.boxoffice/supervisor > /tmp/copy; LD_PRELOAD=/workspace/x.so timeout 2 /.boxoffice/supervisor --socket /.boxoffice/link/link.sock --workspace / --home /tmp </dev/null; timeout 2 /.boxoffice/supervisor --prefork <<< '{"make":"x","groups":["/"]}'; timeout 2 /.boxoffice/supervisor --launch </dev/null`,
   },
   {
     title: 'leaves links to the host for the agent to follow',

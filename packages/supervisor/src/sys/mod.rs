@@ -14,7 +14,7 @@ fn last() -> Errno {
 
 /// Makes `fd` also descriptor `number`, which stays open in what we become.
 pub fn duplicate(fd: BorrowedFd<'_>, number: i32) -> Result<(), Errno> {
-    // SAFETY: takes two integers; a launcher has opened nothing yet that would own a descriptor above 2.
+    // SAFETY: takes two integers; a preforked process has opened nothing yet that would own a descriptor above 2.
     match unsafe { libc::dup2(fd.as_raw_fd(), number) } {
         -1 => Err(last()),
         _ => Ok(()),

@@ -92,7 +92,7 @@ const around = ({ link, oomFile }: Settled, others: readonly string[], more: rea
 ]
 
 /** Of one that is started ahead (launch.rs): it reads the others from descriptor 4. */
-export const launcherArguments = (settled: Settled): string[] => around(settled, ['--args', '4'], [])
+export const preforkArguments = (settled: Settled): string[] => around(settled, ['--args', '4'], [])
 
 /**
  * The hardening of the local provider, in one pure function: what a sandbox sees, and nothing else. The supervisor comes after

@@ -6,11 +6,11 @@ import type { Logger } from 'pino'
 import { descendantsOf, pidsWithArgumentEnd, signalPid } from '../../host/process-table.ts'
 import { closedOnTheWay } from '../../mounts/ownership.ts'
 import type { PreparedSpec, Provider, ProviderCapabilities, SandboxHandle, SandboxSpec } from '../../sandbox/provider.ts'
-import { bubblewrapArguments, DEVICES, generateEtc, launcherArguments, NAMESPACES, SYSTEM_PATHS, sandboxArguments } from './bubblewrap.ts'
+import { bubblewrapArguments, DEVICES, generateEtc, NAMESPACES, preforkArguments, SYSTEM_PATHS, sandboxArguments } from './bubblewrap.ts'
 import { openCgroups, removeInstallGroups } from './cgroups.ts'
 import { findBubblewrap } from './detect.ts'
-import { createLaunchers, type Launcher } from './launchers.ts'
 import { type LocalSandbox, localSandbox } from './local-sandbox.ts'
+import { createPrefork, type PreforkedProcess } from './prefork.ts'
 import { AS_THEY_ARE, createReach } from './reach.ts'
 import { countsApart } from './rlimits.ts'
 import { LOG_NAME } from './spawn.ts'
@@ -83,10 +83,10 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
   }
 
   // What holds the number of processes without a control group has to be known when bubblewrap starts, and is the profile's.
-  const launchers =
+  const prefork =
     cgroups === undefined || bwrap === undefined || byRlimit
       ? undefined
-      : createLaunchers(cgroups, bwrap, [...SYSTEM_PATHS, dataDirectory, dirname(reach.path(stateDirectory))])
+      : createPrefork(cgroups, bwrap, [...SYSTEM_PATHS, dataDirectory, dirname(reach.path(stateDirectory))])
 
   const idsOf = ({ uid, gid }: Pick<SandboxSpec, 'uid' | 'gid'>) => ({ uid: asRoot ? uid : null, gid: asRoot ? gid : null })
 
@@ -137,20 +137,20 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
     return sandbox
   }
 
-  const prepareLauncher = async (id: string, spec: PreparedSpec): Promise<void> => {
-    if (launchers === undefined) return
-    const order = { namespaces: NAMESPACES, devices: DEVICES, arguments: launcherArguments(pathsOf(id, spec)) }
-    await launchers.make(id, spec.supervisorPath, { ...order, ...idsOf(spec), log: join(spec.directory, LOG_NAME) })
+  const preforkProcess = async (id: string, spec: PreparedSpec): Promise<void> => {
+    if (prefork === undefined) return
+    const order = { namespaces: NAMESPACES, devices: DEVICES, arguments: preforkArguments(pathsOf(id, spec)) }
+    await prefork.make(id, spec.supervisorPath, { ...order, ...idsOf(spec), log: join(spec.directory, LOG_NAME) })
   }
 
-  /** The sandbox's, made now if it was not prepared. It sees nothing of the host that only this sandbox mounts. */
-  const launcherFor = async (id: string, spec: SandboxSpec): Promise<Launcher | undefined> => {
+  /** The sandbox's, made now if there is none. It sees nothing of the host that only this sandbox mounts. */
+  const preforkedFor = async (id: string, spec: SandboxSpec): Promise<PreforkedProcess | undefined> => {
     const own = `${dataDirectory}/`
     if (![spec.workspaceDirectory, ...spec.mounts.map(({ source }) => source)].every((path) => path.startsWith(own))) return undefined
-    const ready = launchers?.take(id)
+    const ready = prefork?.take(id)
     if (ready !== undefined) return ready
-    await prepareLauncher(id, { ...spec, directory: dirname(spec.linkDirectory) })
-    return launchers?.take(id)
+    await preforkProcess(id, { ...spec, directory: dirname(spec.linkDirectory) })
+    return prefork?.take(id)
   }
 
   // Last: what cannot be opened is tried again every few seconds, and would say it each time.
@@ -171,7 +171,7 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
           )
         }
         if (asRoot) await requireReachable(spec, dataDirectory)
-        const launcher = await launcherFor(id, spec)
+        const preforked = await preforkedFor(id, spec)
         const sandbox = adopt({
           id,
           profile_hash: spec.profileHash,
@@ -186,7 +186,7 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
         try {
           cgroups?.group(id).create(spec.profile)
           if (bwrap === undefined) await makeHome(spec)
-          return await sandbox.start(launcher && (() => launcher.run(sandboxArguments(pathsOf(id, spec), reachable(spec)))))
+          return await sandbox.start(preforked && (() => preforked.run(sandboxArguments(pathsOf(id, spec), reachable(spec)))))
         } catch (error) {
           await sandbox.destroy()
           sandboxes.delete(id)
@@ -219,13 +219,13 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
     prewarm: {
       async prepare(id, spec) {
         await files.prepare(spec.directory)
-        await prepareLauncher(id, spec)
+        await preforkProcess(id, spec)
       },
-      discard: (id) => launchers?.drop(id),
+      discard: (id) => prefork?.drop(id),
     },
     probe: async () => ({ available: true }),
     async close() {
-      await launchers?.close()
+      await prefork?.close()
       removeInstallGroups(installId)
       await reach.close()
     },

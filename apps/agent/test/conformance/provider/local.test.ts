@@ -32,7 +32,7 @@ const accident = async (host: Host, sandbox: LiveSandbox): Promise<void> => {
   }
 }
 
-/** Whether it was started by a launcher: then bubblewrap read most of its arguments later. */
+/** Whether it was started by a preforked process: then bubblewrap read most of its arguments later. */
 const wasLaunched = (host: Host, sandbox: LiveSandbox): boolean =>
   commandOf(String(stateOf(sandbox, host).monitor.pid))
     .split('\0')
@@ -47,11 +47,11 @@ const outside = (sandbox: LiveSandbox, host: Host): string[] => {
   return NAMESPACES.map((name) => readlinkSync(`/proc/${supervisor.pid}/ns/${name}`))
 }
 
-describe.runIf(process.getuid?.() === 0)('launchers of the local provider', () => {
+describe.runIf(process.getuid?.() === 0)('prefork of the local provider', () => {
   const begin = () =>
     Host.start(({ path, installId }) => createLocalProvider({ dataDirectory: path, installId, isolation: 'bubblewrap', log: silent }))
 
-  test('a sandbox from a launcher is as closed as one without, and like it in all that programs see', async () => {
+  test('a sandbox from a preforked process is as closed as one without, and like it in all that programs see', async () => {
     await using host = await begin()
     const [slow, ...fast] = [await host.ensure('slow'), await host.ensure('fast'), await host.ensure('faster')]
     // A stopped one comes back without.
@@ -70,12 +70,12 @@ describe.runIf(process.getuid?.() === 0)('launchers of the local provider', () =
     expect(new Set([...spaces.flat(), ...here]).size).toBe(4 * NAMESPACES.length)
   })
 
-  test('one that holds the launchers and is killed takes no sandbox with it, and is replaced', async () => {
+  test('the process that holds the preforked ones and is killed takes no sandbox with it, and is replaced', async () => {
     await using host = await begin()
     const sandbox = await host.ensure('before')
-    const nursery = readdirSync('/proc').find((pid) => parentOf(Number(pid)) === process.pid && commandOf(pid).includes('--nursery'))
-    process.kill(Number(nursery), 'SIGKILL')
-    await expect.poll(() => existsSync(`/proc/${nursery}`)).toBe(false)
+    const prefork = readdirSync('/proc').find((pid) => parentOf(Number(pid)) === process.pid && commandOf(pid).includes('--prefork'))
+    process.kill(Number(prefork), 'SIGKILL')
+    await expect.poll(() => existsSync(`/proc/${prefork}`)).toBe(false)
     expect(await run(sandbox, 'echo still')).toMatchObject({ stdout: 'still\n' })
     const next = await host.ensure('after')
     expect(await run(next, 'echo again')).toMatchObject({ stdout: 'again\n' })

@@ -1,4 +1,4 @@
-//! The process that makes and holds launchers, as the agent speaks to it.
+//! The process that forks ahead and holds what it forked, as the agent speaks to it.
 
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Lines, Write};
@@ -7,27 +7,27 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 const TESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests");
 
-struct Nursery {
+struct Prefork {
     child: Child,
     input: Option<ChildStdin>,
     output: Lines<BufReader<ChildStdout>>,
 }
 
-impl Nursery {
-    fn start() -> Nursery {
-        Nursery::of(&format!("{TESTS}/programs/stand-in"))
+impl Prefork {
+    fn start() -> Prefork {
+        Prefork::of(&format!("{TESTS}/programs/stand-in"))
     }
 
-    fn of(program: &str) -> Nursery {
+    fn of(program: &str) -> Prefork {
         let mut child = Command::new(env!("CARGO_BIN_EXE_supervisor"))
-            .args(["--nursery", program, TESTS, env!("CARGO_TARGET_TMPDIR")])
+            .args(["--prefork", program, TESTS, env!("CARGO_TARGET_TMPDIR")])
             .args(["/usr", "/bin", "/lib", "/lib64"].iter().filter(|path| PathBuf::from(path).exists()))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let (input, output) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()).lines());
-        Nursery { child, input, output }
+        Prefork { child, input, output }
     }
 
     fn say(&mut self, message: &Value) {
@@ -59,7 +59,7 @@ fn order(log: &PathBuf) -> Value {
 }
 
 fn log_file(name: &str) -> PathBuf {
-    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("nursery-{name}"));
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("prefork-{name}"));
     let _ = std::fs::remove_file(&path);
     path
 }
@@ -71,48 +71,48 @@ fn kill(pid: i32) {
 
 #[test]
 fn one_becomes_what_its_order_says_and_its_pid_inside_is_told() {
-    let mut nursery = Nursery::start();
+    let mut prefork = Prefork::start();
     let log = log_file("runs");
-    let pid = nursery.make("a", &order(&log));
-    nursery.make("b", &order(&log_file("other")));
-    nursery.run("a", r#"echo $$; echo oops >&2; cat; printf '{\n    "child-pid": 4242\n}\n' >&3"#);
-    assert_eq!(nursery.hear(), json!({ "inner": "a", "pid": 4242 }));
+    let pid = prefork.make("a", &order(&log));
+    prefork.make("b", &order(&log_file("other")));
+    prefork.run("a", r#"echo $$; echo oops >&2; cat; printf '{\n    "child-pid": 4242\n}\n' >&3"#);
+    assert_eq!(prefork.hear(), json!({ "inner": "a", "pid": 4242 }));
     // Its end is nobody's business, and `b` still waits.
-    nursery.run("b", "exit 1");
-    assert_eq!(nursery.hear(), json!({ "inner": "b", "pid": null }));
+    prefork.run("b", "exit 1");
+    assert_eq!(prefork.hear(), json!({ "inner": "b", "pid": null }));
     let text = std::fs::read_to_string(&log).unwrap();
     assert_eq!(text, format!("{pid}\noops\n"));
 }
 
 #[test]
 fn one_that_ends_early_is_told_gone_and_to_run_it_is_refused() {
-    let mut nursery = Nursery::start();
-    let pid = nursery.make("a", &order(&log_file("gone")));
+    let mut prefork = Prefork::start();
+    let pid = prefork.make("a", &order(&log_file("gone")));
     kill(pid);
-    assert_eq!(nursery.hear(), json!({ "gone": "a" }));
-    nursery.run("a", "true");
-    assert_eq!(nursery.hear(), json!({ "inner": "a", "pid": null }));
+    assert_eq!(prefork.hear(), json!({ "gone": "a" }));
+    prefork.run("a", "true");
+    assert_eq!(prefork.hear(), json!({ "inner": "a", "pid": null }));
     let mut nowhere = order(&log_file("nowhere"));
     nowhere["groups"] = json!(["/proc/none/group"]);
-    nursery.say(&json!({ "make": "c", "order": nowhere }));
-    assert_eq!(nursery.hear(), json!({ "gone": "c" }));
+    prefork.say(&json!({ "make": "c", "order": nowhere }));
+    assert_eq!(prefork.hear(), json!({ "gone": "c" }));
     let mut nothing = order(&log_file("nothing"));
     nothing["file"] = json!("/no/such/program");
-    nursery.make("d", &nothing);
-    assert_eq!(nursery.hear(), json!({ "gone": "d" }));
+    prefork.make("d", &nothing);
+    assert_eq!(prefork.hear(), json!({ "gone": "d" }));
 }
 
 #[test]
 fn one_that_is_dropped_ends_and_a_sandbox_cannot_be() {
-    let mut nursery = Nursery::start();
+    let mut prefork = Prefork::start();
     let log = log_file("dropped");
-    let (running, waiting) = (nursery.make("a", &order(&log)), nursery.make("b", &order(&log)));
-    nursery.run("a", r#"printf '{ "child-pid": 7 }' >&3; kill -STOP $$"#);
-    assert_eq!(nursery.hear(), json!({ "inner": "a", "pid": 7 }));
+    let (running, waiting) = (prefork.make("a", &order(&log)), prefork.make("b", &order(&log)));
+    prefork.run("a", r#"printf '{ "child-pid": 7 }' >&3; kill -STOP $$"#);
+    assert_eq!(prefork.hear(), json!({ "inner": "a", "pid": 7 }));
     for name in ["a", "b", "never made"] {
-        nursery.say(&json!({ "drop": name }));
+        prefork.say(&json!({ "drop": name }));
     }
-    assert_eq!(nursery.hear(), json!({ "gone": "b" }));
+    assert_eq!(prefork.hear(), json!({ "gone": "b" }));
     assert!(!PathBuf::from(format!("/proc/{waiting}")).exists());
     assert!(PathBuf::from(format!("/proc/{running}")).exists());
     kill(running);
@@ -120,13 +120,13 @@ fn one_that_is_dropped_ends_and_a_sandbox_cannot_be() {
 
 #[test]
 fn the_end_of_the_agent_ends_those_that_wait_and_spares_what_runs() {
-    let mut nursery = Nursery::start();
+    let mut prefork = Prefork::start();
     let log = log_file("outlives");
-    let (running, waiting) = (nursery.make("a", &order(&log)), nursery.make("b", &order(&log_file("waits"))));
-    nursery.run("a", r#"printf '{ "child-pid": 7 }' >&3; kill -STOP $$"#);
-    assert_eq!(nursery.hear(), json!({ "inner": "a", "pid": 7 }));
-    nursery.input = None;
-    assert!(nursery.child.wait().unwrap().success());
+    let (running, waiting) = (prefork.make("a", &order(&log)), prefork.make("b", &order(&log_file("waits"))));
+    prefork.run("a", r#"printf '{ "child-pid": 7 }' >&3; kill -STOP $$"#);
+    assert_eq!(prefork.hear(), json!({ "inner": "a", "pid": 7 }));
+    prefork.input = None;
+    assert!(prefork.child.wait().unwrap().success());
     assert!(!PathBuf::from(format!("/proc/{waiting}")).exists());
     assert!(std::fs::read_to_string(format!("/proc/{running}/cmdline")).unwrap().contains("/stand-in"));
     kill(running);
@@ -135,14 +135,14 @@ fn the_end_of_the_agent_ends_those_that_wait_and_spares_what_runs() {
 /// For who may make mounts; for anyone else everything is as on the host.
 #[test]
 fn those_that_wait_see_the_paths_they_were_given_and_devices_of_their_own() {
-    let mut nursery = Nursery::start();
+    let mut prefork = Prefork::start();
     let (first, second) = (log_file("root"), log_file("root-2"));
-    nursery.make("a", &order(&first));
-    nursery.make("b", &order(&second));
+    prefork.make("a", &order(&first));
+    prefork.make("b", &order(&second));
     let look = r#"echo $(ls -A /) : $(ls /usr/bin/tr) $(ls "$0"); echo > /dev/null; touch /dev/x; : <> /dev/ptmx; ls /dev/pts; tr '\0' ' ' < /proc/$$/cmdline; printf '{ "child-pid": 7 }' >&3"#;
     for name in ["a", "b"] {
-        nursery.run(name, look);
-        assert_eq!(nursery.hear(), json!({ "inner": name, "pid": 7 }));
+        prefork.run(name, look);
+        assert_eq!(prefork.hear(), json!({ "inner": name, "pid": 7 }));
     }
     if !Command::new("unshare").args(["--mount", "true"]).status().unwrap().success() {
         return;
@@ -170,15 +170,15 @@ fn those_that_wait_see_the_paths_they_were_given_and_devices_of_their_own() {
 /// For who may mount proc. Linux before 5.8 has one instance of it for all.
 #[test]
 fn sixteen_at_a_time_have_one_proc_and_those_after_them_another() {
-    let mut nursery = Nursery::start();
+    let mut prefork = Prefork::start();
     let log = log_file("proc");
     let (mut pids, mut instances) = (Vec::new(), Vec::new());
     for at in 0..17 {
         let name = at.to_string();
-        pids.push(nursery.make(&name, &order(&log)));
+        pids.push(prefork.make(&name, &order(&log)));
         // Each stays: the number of an instance that is gone is given to the next one.
-        nursery.run(&name, r#"printf '{ "child-pid": %d }' $(stat -c %d /proc) >&3; kill -STOP $$"#);
-        instances.push(nursery.hear()["pid"].as_u64().unwrap());
+        prefork.run(&name, r#"printf '{ "child-pid": %d }' $(stat -c %d /proc) >&3; kill -STOP $$"#);
+        instances.push(prefork.hear()["pid"].as_u64().unwrap());
     }
     pids.into_iter().for_each(kill);
     if !Command::new("unshare").args(["--mount", "mount", "-t", "proc", "proc", "/proc"]).status().unwrap().success() {
@@ -191,24 +191,24 @@ fn sixteen_at_a_time_have_one_proc_and_those_after_them_another() {
 
 #[test]
 fn where_the_program_does_not_run_among_those_paths_everything_is_as_on_the_host() {
-    let mut nursery = Nursery::of("/usr/bin/false");
+    let mut prefork = Prefork::of("/usr/bin/false");
     let log = log_file("host");
-    nursery.make("a", &order(&log));
-    nursery.run("a", r#"tr '\0' ' ' < /proc/$$/cmdline; ls -d /etc; ls /.host; printf '{ "child-pid": 7 }' >&3"#);
-    assert_eq!(nursery.hear(), json!({ "inner": "a", "pid": 7 }));
+    prefork.make("a", &order(&log));
+    prefork.run("a", r#"tr '\0' ' ' < /proc/$$/cmdline; ls -d /etc; ls /.host; printf '{ "child-pid": 7 }' >&3"#);
+    assert_eq!(prefork.hear(), json!({ "inner": "a", "pid": 7 }));
     let text = std::fs::read_to_string(log).unwrap();
     assert!(text.contains("stand-in none /etc\n"), "{text}");
     assert!(text.contains("No such file"), "{text}");
 }
 
 #[test]
-fn the_death_of_the_nursery_ends_those_that_wait() {
-    let mut nursery = Nursery::start();
-    let pid = nursery.make("a", &order(&log_file("orphan")));
+fn the_death_of_the_prefork_ends_those_that_wait() {
+    let mut prefork = Prefork::start();
+    let pid = prefork.make("a", &order(&log_file("orphan")));
     // SAFETY: takes two integers.
     let watched = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-    kill(i32::try_from(nursery.child.id()).unwrap());
-    nursery.child.wait().unwrap();
+    kill(i32::try_from(prefork.child.id()).unwrap());
+    prefork.child.wait().unwrap();
     let mut ended = libc::pollfd { fd: watched as i32, events: libc::POLLIN, revents: 0 };
     // SAFETY: one initialised entry, which outlives the call.
     assert_eq!(unsafe { libc::poll(&mut ended, 1, 10_000) }, 1, "it still waits");

@@ -7,9 +7,9 @@ import { z } from 'zod'
 import type { Cgroups } from './cgroups.ts'
 import type { Spawned } from './spawn.ts'
 
-/** How a launcher becomes the program, which reads the rest of its arguments later, and as whom it runs. */
+/** How a preforked process becomes the program, which reads the rest of its arguments later, and as whom it runs. */
 export type LaunchOrder = {
-  /** Arguments for namespaces and for devices, which the launcher has already where its agent may make them. */
+  /** Arguments for namespaces and for devices, which the process has already where its agent may make them. */
   namespaces: readonly string[]
   devices: readonly string[]
   arguments: readonly string[]
@@ -20,25 +20,25 @@ export type LaunchOrder = {
 }
 
 /** A process that waits in the control group of its sandbox to become the first process of it. */
-export type Launcher = {
+export type PreforkedProcess = {
   /** With the arguments that it still lacks. */
   run(rest: readonly string[]): Spawned
 }
 
-export interface Launchers {
+export interface Prefork {
   /** Makes one for the sandbox of this name. Resolves when it is ready, and also when it could not be made. */
   make(name: string, supervisorPath: string, order: LaunchOrder): Promise<void>
   /** The sandbox's, if it is ready. */
-  take(name: string): Launcher | undefined
+  take(name: string): PreforkedProcess | undefined
   /** Ends the sandbox's, if nobody has taken it. */
   drop(name: string): void
   close(): Promise<void>
 }
 
-/** How long one may take to be made, and the nursery to end. Either takes milliseconds, unless the kernel is at a loss. */
+/** How long one may take to be made, and the prefork program to end. Either takes milliseconds, unless the kernel is at a loss. */
 const WITHIN_MS = 5000
 
-/** What the nursery says, a line each. */
+/** What the prefork program says, a line each. */
 const Line = z.union([
   z.object({ ready: z.string(), pid: z.number().int() }),
   z.object({ inner: z.string(), pid: z.number().int().nullable() }),
@@ -46,21 +46,21 @@ const Line = z.union([
 ])
 
 /**
- * Keeps launchers. What they take off the way to a new sandbox: the first move into a control group, for which the kernel waits
+ * Keeps preforked processes. What they take off the way to a new sandbox: the first move into a control group, for which the kernel waits
  * several milliseconds, the namespaces that are the same for all, and the start of bubblewrap, which is `program`; they see `paths`
- * of the host. The supervisor's program makes and holds them (`--nursery`), because a fork stops an agent for milliseconds, the
+ * of the host. The supervisor's program makes and holds them (`--prefork`), because a fork stops an agent for milliseconds, the
  * longer the larger it is.
  */
-export const createLaunchers = (cgroups: Cgroups, program: string, paths: readonly string[]): Launchers => {
+export const createPrefork = (cgroups: Cgroups, program: string, paths: readonly string[]): Prefork => {
   const ready = new Map<string, number>()
   const making = new Map<string, () => void>()
   const starting = new Map<string, PromiseWithResolvers<number>>()
-  /** What removes the groups of those that ended with a nursery. */
+  /** What removes the groups of those that ended with it. */
   let cleaned: Promise<unknown> = Promise.resolve()
-  let nursery: ChildProcess | undefined
+  let keeper: ChildProcess | undefined
   let closed = false
 
-  const tell = (message: object): void => void nursery?.stdin?.write(`${JSON.stringify(message)}\n`)
+  const tell = (message: object): void => void keeper?.stdin?.write(`${JSON.stringify(message)}\n`)
 
   const made = (name: string): void => {
     making.get(name)?.()
@@ -82,16 +82,16 @@ export const createLaunchers = (cgroups: Cgroups, program: string, paths: readon
   }
 
   const open = (supervisorPath: string): void => {
-    const child = spawn(supervisorPath, ['--nursery', program, ...paths, ...cgroups.directories], {
+    const child = spawn(supervisorPath, ['--prefork', program, ...paths, ...cgroups.directories], {
       cwd: '/',
       env: {},
       detached: true,
       stdio: ['pipe', 'pipe', 'ignore'],
     })
-    nursery = child
+    keeper = child
     const ended = (): void => {
-      if (nursery !== child) return
-      nursery = undefined
+      if (keeper !== child) return
+      keeper = undefined
       // Those that waited end with it; it could not remove their groups if it was killed.
       const names = closed ? [] : [...making.keys(), ...ready.keys()]
       cleaned = Promise.allSettled([cleaned, ...names.map((name) => cgroups.group(name).remove())])
@@ -111,7 +111,7 @@ export const createLaunchers = (cgroups: Cgroups, program: string, paths: readon
     const inner = Promise.withResolvers<number>()
     inner.promise.catch(() => {}).finally(() => starting.delete(name))
     starting.set(name, inner)
-    if (nursery === undefined) inner.reject(new Error('the process that starts sandboxes has ended'))
+    if (keeper === undefined) inner.reject(new Error('the process that starts sandboxes has ended'))
     tell({ run: name, arguments: rest })
     return { pid, supervisorPid: inner.promise }
   }
@@ -120,7 +120,7 @@ export const createLaunchers = (cgroups: Cgroups, program: string, paths: readon
     async make(name, supervisorPath, order) {
       await cleaned
       if (closed) return
-      if (nursery === undefined) open(supervisorPath)
+      if (keeper === undefined) open(supervisorPath)
       const { promise, resolve } = Promise.withResolvers<void>()
       making.set(name, resolve)
       tell({ make: name, order: { groups: cgroups.group(name).directories, file: program, ...order } })
@@ -136,9 +136,9 @@ export const createLaunchers = (cgroups: Cgroups, program: string, paths: readon
     },
     async close() {
       closed = true
-      if (nursery === undefined) return
+      if (keeper === undefined) return
       // It ends those that wait, and removes their groups. Sandboxes do not need it.
-      const ending = nursery
+      const ending = keeper
       const exited = once(ending, 'exit')
       ending.ref()
       ending.stdin?.end()

@@ -20,7 +20,7 @@ use crate::sys::namespaces::leave_mounts;
 
 /// Where the new root is made; every Linux has it, and bubblewrap does the same.
 const BASE: &str = "/tmp";
-/// Where launchers find a `/proc` that few others use, once `renew_proc` has put one there.
+/// Where preforked processes find a `/proc` that few others use, once `renew_proc` has put one there.
 const FRESH_PROC: &str = "/.proc";
 const OLD: &str = "/.host";
 const OLD_IN_BASE: &str = "/tmp/.host";
@@ -104,7 +104,7 @@ fn fill(program: &Path, paths: &[PathBuf]) -> io::Result<()> {
     Ok(mount_remount("/dev", MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID, c"")?)
 }
 
-/// Puts a new instance of proc in the place of the one before, for the launchers to come; those that are there keep theirs. In
+/// Puts a new instance of proc in the place of the one before, for the processes to come; those that are there keep theirs. In
 /// `/proc/sys/user` each user namespace has entries of its own under the same names, and the kernel looks through all that one
 /// instance has had.
 pub fn renew_proc() -> Result<(), Errno> {

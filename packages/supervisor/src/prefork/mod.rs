@@ -1,12 +1,17 @@
 //! Keeps the processes of `launch` and speaks for them: forking takes a large agent milliseconds, in which it does nothing
 //! else, and us a fraction of one.
 //!
-//! Its arguments are the program that launchers become, and the paths of the host that they need.
+//! Its arguments are the program that they become, and the paths of the host that they need.
 //!
 //! JSON lines. From the agent: `{"make": name, "order": …}` with the order of `launch`, `{"run": name, "arguments": […]}`, or
 //! `{"drop": name}` for one that is of no use any more.
 //! To it: `{"ready": name, "pid": …}`; after `run` `{"inner": name, "pid": …}`, PID 1 of the sandbox by its id on the host, or
 //! null when it could not be set up; `{"gone": name}` for one that ended before its order.
+
+mod launch;
+mod root;
+
+pub use launch::launch;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -20,8 +25,8 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use crate::launch::READY;
-use crate::{root, sys};
+use self::launch::READY;
+use crate::sys;
 
 #[derive(Deserialize)]
 #[serde(untagged)]
@@ -31,10 +36,10 @@ enum Message {
     Drop { drop: String },
 }
 
-/// How many launchers have the same instance of `/proc` (root.rs). Each instance costs memory in every control group there is.
-const LAUNCHERS_PER_PROC: u32 = 16;
+/// How many preforked processes share the same instance of `/proc` (root.rs). Each instance costs memory in every control group there is.
+const PROCESSES_PER_PROC: u32 = 16;
 
-struct Nursling {
+struct Preforked {
     child: Child,
     groups: Vec<PathBuf>,
     /// Where it hears the rest of its arguments; gone once it has.
@@ -46,11 +51,11 @@ struct Nursling {
 }
 
 #[derive(Default)]
-struct Nursery {
+struct Prefork {
     own_root: bool,
     made: u32,
     /// Those that wait or begin. One that has become a sandbox is none any more: thousands may live.
-    nurslings: BTreeMap<String, Nursling>,
+    preforked: BTreeMap<String, Preforked>,
     input: Vec<u8>,
 }
 
@@ -60,13 +65,13 @@ pub fn keep(program: &Path, paths: &[PathBuf]) -> Result<(), Errno> {
     let own_root = root::enter(program, paths).unwrap_or(false);
     sys::setup::block_signal(libc::SIGCHLD);
     let children = sys::signalfd(&[libc::SIGCHLD])?;
-    let mut nursery = Nursery { own_root, ..Nursery::default() };
+    let mut prefork = Prefork { own_root, ..Prefork::default() };
     loop {
         let (events, names) = {
             let input = stdin();
             let mut fds = vec![PollFd::new(&input, PollFlags::IN), PollFd::new(&children, PollFlags::IN)];
             let mut names = Vec::new();
-            for (name, says) in nursery.nurslings.iter().filter_map(|(name, one)| Some((name, one.says.as_ref()?))) {
+            for (name, says) in prefork.preforked.iter().filter_map(|(name, one)| Some((name, one.says.as_ref()?))) {
                 fds.push(PollFd::new(says, PollFlags::IN));
                 names.push(name.clone());
             }
@@ -77,14 +82,14 @@ pub fn keep(program: &Path, paths: &[PathBuf]) -> Result<(), Errno> {
             (fds.iter().map(|fd| !fd.revents().is_empty()).collect::<Vec<_>>(), names)
         };
         for (name, _) in names.iter().zip(&events[2..]).filter(|(_, happened)| **happened) {
-            nursery.listen(name);
+            prefork.listen(name);
         }
         if events[1] {
             sys::read_signals(children.as_fd(), |_, _| {});
-            nursery.reap();
+            prefork.reap();
         }
-        if events[0] && !nursery.hear() {
-            nursery.close();
+        if events[0] && !prefork.hear() {
+            prefork.close();
             return Ok(());
         }
     }
@@ -95,7 +100,7 @@ fn tell(message: &serde_json::Value) {
     let _ = writeln!(stdout(), "{message}");
 }
 
-impl Nursery {
+impl Prefork {
     /// False at the end of stdin.
     fn hear(&mut self) -> bool {
         let mut piece = [0; 16 << 10];
@@ -119,8 +124,8 @@ impl Nursery {
 
     fn make(&mut self, name: String, mut order: serde_json::Value) {
         order["own_root"] = self.own_root.into();
-        if self.own_root && self.made.is_multiple_of(LAUNCHERS_PER_PROC) {
-            // Where the kernel refuses it, launchers have the host's.
+        if self.own_root && self.made.is_multiple_of(PROCESSES_PER_PROC) {
+            // Where the kernel refuses it, they have the host's.
             let _ = root::renew_proc();
         }
         self.made = self.made.wrapping_add(1);
@@ -132,14 +137,14 @@ impl Nursery {
             return tell(&json!({ "gone": name }));
         };
         let (rest, says) = (child.stdin.take(), child.stdout.take());
-        self.nurslings.insert(name, Nursling { child, groups, rest, says, said: Vec::new(), told: false });
+        self.preforked.insert(name, Preforked { child, groups, rest, says, said: Vec::new(), told: false });
     }
 
     fn run(&mut self, name: &str, arguments: &[String]) {
-        let rest = self.nurslings.get_mut(name).and_then(|one| one.rest.take());
+        let rest = self.preforked.get_mut(name).and_then(|one| one.rest.take());
         let bytes: Vec<u8> = arguments.iter().flat_map(|argument| [argument.as_bytes(), b"\0"].concat()).collect();
         if rest.is_none_or(|mut rest| rest.write_all(&bytes).is_err()) {
-            if let Some(one) = self.nurslings.get_mut(name) {
+            if let Some(one) = self.preforked.get_mut(name) {
                 one.told = true;
             }
             tell(&json!({ "inner": name, "pid": null }));
@@ -148,13 +153,13 @@ impl Nursery {
 
     /// It is told `gone`, as each that ends before its time.
     fn drop(&mut self, name: &str) {
-        if let Some(one) = self.nurslings.get_mut(name).filter(|one| one.rest.is_some()) {
+        if let Some(one) = self.preforked.get_mut(name).filter(|one| one.rest.is_some()) {
             let _ = one.child.kill();
         }
     }
 
     fn listen(&mut self, name: &str) {
-        let Some(one) = self.nurslings.get_mut(name) else { return };
+        let Some(one) = self.preforked.get_mut(name) else { return };
         let mut piece = [0; 1024];
         let count = one.says.as_mut().map_or(0, |says| says.read(&mut piece).unwrap_or(0));
         one.said.extend_from_slice(&piece[..count]);
@@ -172,7 +177,7 @@ impl Nursery {
             tell(&json!({ "inner": name, "pid": pid }));
         }
         if one.says.is_none() && one.rest.is_none() {
-            self.nurslings.remove(name);
+            self.preforked.remove(name);
         }
     }
 
@@ -180,10 +185,10 @@ impl Nursery {
     fn reap(&mut self) {
         while let Ok(Some((pid, _))) = wait(WaitOptions::NOHANG) {
             let pid = pid.as_raw_nonzero().get().cast_unsigned();
-            let ended = self.nurslings.iter().find(|(_, one)| one.child.id() == pid);
+            let ended = self.preforked.iter().find(|(_, one)| one.child.id() == pid);
             // A sandbox's monitor: its end is the agent's to notice.
             let Some(name) = ended.map(|(name, _)| name.clone()) else { continue };
-            let Some(one) = self.nurslings.remove(&name) else { continue };
+            let Some(one) = self.preforked.remove(&name) else { continue };
             if one.rest.is_some() {
                 remove(&one.groups);
                 tell(&json!({ "gone": name }));
@@ -194,7 +199,7 @@ impl Nursery {
     }
 
     fn close(&mut self) {
-        for mut one in std::mem::take(&mut self.nurslings).into_values().filter(|one| one.rest.is_some()) {
+        for mut one in std::mem::take(&mut self.preforked).into_values().filter(|one| one.rest.is_some()) {
             let _ = one.child.kill();
             let _ = one.child.wait();
             remove(&one.groups);

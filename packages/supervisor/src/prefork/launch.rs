@@ -10,10 +10,10 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use crate::root::mount_terminals;
+use super::root::mount_terminals;
 use crate::sys::{self, namespaces};
 
-/// What the nursery hears when it may be told how. On the same pipe follows what bubblewrap tells about itself.
+/// What the prefork process reads when it may be told how. On the same pipe follows what bubblewrap tells about itself.
 pub const READY: &[u8] = b"ready\n";
 
 /// How bubblewrap takes over the devices that are there already.
@@ -31,7 +31,7 @@ struct Order {
     /// Arguments for devices, where there are none in the root directory already (root.rs).
     devices: Vec<String>,
     arguments: Vec<String>,
-    /// The nursery's word: whether it has entered a root directory of its own.
+    /// From the prefork process: whether it has entered a root directory of its own.
     #[serde(default)]
     own_root: bool,
     uid: Option<u32>,
