@@ -6,15 +6,15 @@ import { relayPath } from '../../apps/broker/src/agents/endpoint.ts'
 import type { PlacedSession } from '../../apps/broker/src/domain/session.ts'
 import { listen } from '../../apps/broker/src/http/server.ts'
 import { createAdmission } from '../../apps/broker/src/relay/admission.ts'
-import type { PassOptions } from '../../apps/broker/src/relay/pass.ts'
 import { createRelay, type Relay } from '../../apps/broker/src/relay/relay.ts'
+import type { UploadSpliceOptions } from '../../apps/broker/src/relay/upload-splice.ts'
 import type { AgentRecord } from '../../apps/broker/src/store/store.ts'
 import { Credentials } from '../../apps/broker/src/tokens/credentials.ts'
 import { TokenIssuer } from '../../apps/broker/src/tokens/issuer.ts'
 import { sessionTokenVerifier } from '../../apps/broker/src/tokens/verifier.ts'
 
 /** The broker's relay, as the broker listens with it, before one dataplane under test. */
-export const startRelayFront = async ({ sandbox, issuer, origin, corsOrigins }: TestPlane, pass?: PassOptions) => {
+export const startRelayFront = async ({ sandbox, issuer, origin, corsOrigins }: TestPlane, splice?: UploadSpliceOptions) => {
   const sandboxes = new Map([[sandbox.sessionId, sandbox.id]])
   const jwk = { ...issuer.jwks.keys[0], alg: 'EdDSA', use: 'sig' } as never
   const keys = {
@@ -49,7 +49,7 @@ export const startRelayFront = async ({ sandbox, issuer, origin, corsOrigins }: 
     corsOrigins,
     metrics: { observe: () => {}, refused: () => {} },
     log: quiet,
-    pass,
+    splice,
   })
   const nothing = { fetch: () => new Response(null, { status: 404 }) } as never
   const server = await listen(nothing, relay, { host: '127.0.0.1', port: 0, maxConnections: 8192 })

@@ -21,9 +21,9 @@ import { withUpgrades } from './http/surface.ts'
 import { readiness } from './readiness.ts'
 import { createRegistration } from './registration/registration.ts'
 import { createAdmission } from './relay/admission.ts'
-import { passOf } from './relay/pass.ts'
 import { RelayProbe } from './relay/probe.ts'
 import { createRelay } from './relay/relay.ts'
+import { uploadSpliceFrom } from './relay/upload-splice.ts'
 import { createSessions } from './sessions/sessions.ts'
 import { openSqliteStore } from './store/sqlite/sqlite-store.ts'
 import { createSurfaces } from './surfaces/surfaces.ts'
@@ -96,7 +96,7 @@ export async function buildBroker(
   parts.defer(() => probe.close())
   const { corsOrigins, trustedProxies } = settings
   const admission = createAdmission({ credentials, store, exposed: isExposed(settings) })
-  const relay = createRelay({ admission, corsOrigins, metrics, log, agentTls, pass: passOf(settings.relayMover) })
+  const relay = createRelay({ admission, corsOrigins, metrics, log, agentTls, splice: uploadSpliceFrom(settings.relaySplice) })
   parts.defer(() => relay.close())
 
   const eventTimes = { ...EVENT_TIMES, ...overrides.eventTimes }

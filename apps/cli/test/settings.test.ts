@@ -26,6 +26,7 @@ const Broker = z.object({
   corsOrigins: z.array(z.string()).default([]),
   seconds: z.number().positive().default(1),
   count: z.coerce.number().int().min(1).optional(),
+  relaySplice: z.string().optional(),
   limits: z.object({ perSecond: z.number() }).optional(),
   tls: z.object({ cert: z.string(), key: z.string() }).optional(),
 })
@@ -51,6 +52,15 @@ describe('settings of a service', () => {
       host: 'file.example',
       sharedDataDir: false,
     })
+  })
+
+  test("are read by their former names too, and today's name of the same source wins", () => {
+    const config = fileOf({ relay_mover: 'of the file' })
+    expect(broker({ config })).toMatchObject({ relaySplice: 'of the file' })
+    expect(broker({ config }, { BOXOFFICE_RELAY_MOVER: 'of the environment' })).toMatchObject({ relaySplice: 'of the environment' })
+    const both = { BOXOFFICE_RELAY_MOVER: 'former', BOXOFFICE_RELAY_SPLICE: 'current' }
+    expect(broker({ config }, both)).toMatchObject({ relaySplice: 'current' })
+    expect(broker({ relayMover: 'of a flag' }, both)).toMatchObject({ relaySplice: 'of a flag' })
   })
 
   test('of every kind can be said in the environment', () => {

@@ -1,6 +1,6 @@
 //! The command line.
 
-use crate::mover::Shape;
+use crate::splice::Shape;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub enum Parsed {
     Prefork(PathBuf, Vec<PathBuf>),
     Files,
     /// How many bytes, and how long none may move.
-    Move(Shape, u64, Duration),
+    Splice(Shape, u64, Duration),
     Wrong(String),
 }
 
@@ -51,11 +51,11 @@ impl Config {
                     None => return Parsed::Wrong(format!("{name} needs a program")),
                 },
                 "--files" => return Parsed::Files,
-                "--move" | "--pass" => {
-                    let shape = if name == "--move" { Shape::Frames } else { Shape::Bytes };
+                "--splice-frames" | "--splice-bytes" => {
+                    let shape = if name == "--splice-frames" { Shape::Frames } else { Shape::Bytes };
                     let mut number = || arguments.next()?.to_str()?.parse::<u64>().ok();
                     return match (number(), number()) {
-                        (Some(bytes), Some(patience)) => Parsed::Move(shape, bytes, Duration::from_millis(patience)),
+                        (Some(bytes), Some(patience)) => Parsed::Splice(shape, bytes, Duration::from_millis(patience)),
                         _ => Parsed::Wrong(format!("{name} needs a number of bytes and milliseconds")),
                     };
                 }
@@ -111,10 +111,10 @@ mod tests {
         assert!(matches!(parse("--prefork"), Parsed::Wrong(_)));
         assert!(matches!(parse("--files"), Parsed::Files));
         let half_a_second = Duration::from_millis(500);
-        assert!(matches!(parse("--move 7 500"), Parsed::Move(Shape::Frames, 7, it) if it == half_a_second));
-        assert!(matches!(parse("--pass 7 500"), Parsed::Move(Shape::Bytes, 7, it) if it == half_a_second));
-        assert!(matches!(parse("--move 7"), Parsed::Wrong(_)));
-        assert!(matches!(parse("--move 7 -1"), Parsed::Wrong(_)));
+        assert!(matches!(parse("--splice-frames 7 500"), Parsed::Splice(Shape::Frames, 7, it) if it == half_a_second));
+        assert!(matches!(parse("--splice-bytes 7 500"), Parsed::Splice(Shape::Bytes, 7, it) if it == half_a_second));
+        assert!(matches!(parse("--splice-frames 7"), Parsed::Wrong(_)));
+        assert!(matches!(parse("--splice-frames 7 -1"), Parsed::Wrong(_)));
         assert!(matches!(parse("--socket /s --workspace /w"), Parsed::Wrong(_)));
         assert!(matches!(parse("--socket /s --workspace /w --home"), Parsed::Wrong(_)));
         assert!(matches!(parse("--what"), Parsed::Wrong(_)));

@@ -1,7 +1,7 @@
 use boxoffice_supervisor::config::{Config, Parsed};
 use boxoffice_supervisor::files;
-use boxoffice_supervisor::mover;
 use boxoffice_supervisor::prefork;
+use boxoffice_supervisor::splice;
 use boxoffice_supervisor::supervisor::Supervisor;
 use std::process::ExitCode;
 
@@ -15,8 +15,8 @@ fn main() -> ExitCode {
         Parsed::Launch(order) => return end_of(prefork::launch(&order)),
         Parsed::Prefork(program, paths) => return end_of(prefork::keep(&program, &paths)),
         Parsed::Files => return end_of(files::serve()),
-        Parsed::Move(shape, bytes, patience) => {
-            return mover::carry(shape, bytes, patience)
+        Parsed::Splice(shape, bytes, patience) => {
+            return splice::run(shape, bytes, patience)
                 .map_or_else(|stop| ExitCode::from(stop as u8), |()| ExitCode::SUCCESS);
         }
         Parsed::Wrong(message) => {

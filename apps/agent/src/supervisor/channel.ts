@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net'
-import { type Moved, Mover } from '@boxoffice/node-http'
+import { Splice, type SpliceOutcome } from '@boxoffice/node-http'
 import type { ConnectionRole } from './connection.ts'
 import type { Channel, ChannelHandler } from './link.ts'
 import { encodeDataHeader, encodeFrame, FRAME, MAX_DATA_BYTES, WireViolation } from './wire.ts'
@@ -107,7 +107,7 @@ class Lease implements Channel {
   /** The last acknowledgement, sent again when the control connection comes back. */
   acknowledged: { stdout: number; stderr: number } | undefined
   #wake: (() => void)[] = []
-  #mover: Mover | undefined
+  #splice: Splice | undefined
 
   constructor(socket: Socket, options: { number: number; handler: ChannelHandler; supervisorPath: string }) {
     this.#socket = socket
@@ -139,15 +139,15 @@ class Lease implements Channel {
     return this.#socket.writableLength < BUFFER_BYTES
   }
 
-  get movable(): boolean {
-    return !this.over && this.#socket.writable && this.#socket.writableLength === 0 && Mover.available
+  get canSplice(): boolean {
+    return !this.over && this.#socket.writable && this.#socket.writableLength === 0 && Splice.available
   }
 
-  move(from: Socket, bytes: number, patienceMs: number): Promise<Moved> {
+  splice(from: Socket, bytes: number, patienceMs: number): Promise<SpliceOutcome> {
     if (this.over || this.#socket.destroyed) return Promise.resolve('sink')
     if (from.destroyed) return Promise.resolve('source')
-    this.#mover = new Mover(this.#supervisorPath, { from, to: this.#socket, as: 'frames', bytes, patienceMs })
-    return this.#mover.moved
+    this.#splice = new Splice(this.#supervisorPath, { from, to: this.#socket, as: 'frames', bytes, patienceMs })
+    return this.#splice.outcome
   }
 
   drained(signal?: AbortSignal): Promise<void> {
@@ -178,7 +178,7 @@ class Lease implements Channel {
 
   finish(): void {
     this.over = true
-    this.#mover?.kill()
+    this.#splice?.kill()
     this.#socket.off('drain', this.#onDrain)
     this.#onDrain()
   }

@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net'
-import type { Moved } from '@boxoffice/node-http'
+import type { SpliceOutcome } from '@boxoffice/node-http'
 import type { KillCause } from '@boxoffice/protocol'
 
 /** How a process ended, as the supervisor says it (WIRE.md, `exit`). */
@@ -33,13 +33,13 @@ export interface Channel {
   send(type: number, payload: object): void
   /** Sends stdin or an upload's body; false when the kernel's buffer is full: then wait for `drained`. An empty one is the end. */
   write(data: Uint8Array): boolean
-  /** Everything that was written has been taken by the kernel, and another `move` can begin. */
-  readonly movable: boolean
+  /** Everything that was written has been taken by the kernel, and another `splice` can begin. */
+  readonly canSplice: boolean
   /**
-   * Sends the next `bytes` that come on a connection, without their passing through here. Only when `movable`; nobody writes until
+   * Sends the next `bytes` that come on a connection, without their passing through here. Only when `canSplice`; nobody writes until
    * it resolves. What the end of the operation breaks off resolves with `sink`.
    */
-  move(from: Socket, bytes: number, patienceMs: number): Promise<Moved>
+  splice(from: Socket, bytes: number, patienceMs: number): Promise<SpliceOutcome>
   /** Resolves when there is room again, or when the operation is over. */
   drained(signal?: AbortSignal): Promise<void>
   /** Backpressure towards the supervisor. */

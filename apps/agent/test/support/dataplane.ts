@@ -64,9 +64,9 @@ export class TestDataplane {
   }
 
   static async start(
-    options: { profile?: Partial<Profile>; corsOrigins?: string[]; rates?: DataplaneRates; mover?: string; disk?: DiskFloor } = {},
+    options: { profile?: Partial<Profile>; corsOrigins?: string[]; rates?: DataplaneRates; splicePath?: string; disk?: DiskFloor } = {},
   ): Promise<TestDataplane> {
-    const sandbox = await TestSandbox.start(options.profile, options.mover)
+    const sandbox = await TestSandbox.start(options.profile, options.splicePath)
     const now = (): number => Date.now() / 1000
     const issuer = createTestIssuer({ sandboxId: sandbox.id, sessionId: sandbox.sessionId })
     const revocations = createRevocationStore(now)

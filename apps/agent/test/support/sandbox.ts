@@ -61,10 +61,10 @@ export class TestSandbox implements Sandbox {
     this.#exited = once(child, 'exit')
   }
 
-  /** `mover`: what the agent takes for the supervisor's program when it moves a large body; `options`: of the link. */
+  /** `splicePath`: what the agent takes for the supervisor's program when it moves a large body; `options`: of the link. */
   static async start(
     profile: Partial<Profile> = {},
-    mover = SUPERVISOR,
+    splicePath = SUPERVISOR,
     options: { idleMs?: number; awake?: AwakeLinks } = {},
   ): Promise<TestSandbox> {
     const directory = await mkdtemp(join(tmpdir(), 'boxoffice-dataplane-'))
@@ -73,7 +73,7 @@ export class TestSandbox implements Sandbox {
     const onSecret = (value: string): void => {
       hash = value
     }
-    const link = await openLink(directory, { onSecret, supervisorPath: mover, ...options })
+    const link = await openLink(directory, { onSecret, supervisorPath: splicePath, ...options })
     const child = spawn(
       SUPERVISOR,
       [

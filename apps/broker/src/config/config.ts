@@ -108,10 +108,10 @@ export const BrokerConfig = z.object({
   trustedProxies: z.array(z.string()).default([]).describe('addresses whose X-Forwarded-For counts, separated by commas'),
   maxConnections: z.coerce.number().int().min(16).default(8192).describe('connections of each listener at most'),
   tls: z.object({ cert: z.string(), key: z.string() }).optional(),
-  relayMover: z
+  relaySplice: z
     .union([z.literal(false), z.literal('false').transform(() => false as const), z.string().min(1)], { error: 'must be a path or false' })
     .optional()
-    .describe('supervisor binary that moves large uploads to agents past the broker, or false; default: the one that ships'),
+    .describe('supervisor binary that splices large uploads to agents past the broker, or false; default: the one that ships'),
   maxSessions: z.coerce.number().int().min(1).default(1000).describe('live sessions of a tenant at most'),
   rateLimits: z
     .strictObject({

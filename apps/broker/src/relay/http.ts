@@ -8,7 +8,7 @@ import type { ReadBuffer } from './http1/read-buffers.ts'
 import { AnswerReader } from './http1/response.ts'
 import { type AnswerHead, saysClose } from './http1/response-head.ts'
 import { dialing } from './http1/upstream.ts'
-import { canPass, Pass, type PassOptions } from './pass.ts'
+import { canSplice, UploadSplice, type UploadSpliceOptions } from './upload-splice.ts'
 
 export type Exchange = {
   incoming: IncomingMessage
@@ -18,8 +18,8 @@ export type Exchange = {
   path: string
   requestId: string
   connections: Connections
-  /** How large bodies pass by this process; undefined: not at all. */
-  pass?: PassOptions | undefined
+  /** How the rest of a large body is spliced past this process; undefined: not at all. */
+  splice?: UploadSpliceOptions | undefined
 }
 
 /** Towards a client that reads slowly the agent is not read above this. */
@@ -71,7 +71,7 @@ class Forwarding {
   #over = false
   #stopSending: (() => void) | undefined
   /** What is left of the body goes by it. */
-  #pass: Pass | undefined
+  #splice: UploadSplice | undefined
 
   constructor(exchange: Exchange, borrowed: Borrowed, answered: { resolve: () => void; reject: (error: BoxofficeError) => void }) {
     this.#exchange = exchange
@@ -110,27 +110,27 @@ class Forwarding {
 
   /** The client is gone. */
   abort(): void {
-    this.#pass?.kill()
+    this.#splice?.kill()
     if (!this.#over) this.#borrowed.connection.destroy()
   }
 
   #stream(chunked: boolean): void {
     const { incoming } = this.#exchange
     const { socket } = this.#borrowed.connection
-    let passes = this.#exchange.pass
+    let offered = this.#exchange.splice
     let rest = chunked ? 0 : Number(incoming.headers['content-length'])
     const drained = (): void => {
-      if (this.#pass === undefined) incoming.resume()
+      if (this.#splice === undefined) incoming.resume()
     }
     const onData = (chunk: Buffer): void => {
       countRead(chunk.length)
       writeBody(socket, chunk, chunked)
       rest -= chunk.length
-      if (passes !== undefined && canPass(incoming, socket, rest)) {
-        const options = passes
-        passes = undefined
-        void this.#passRest(options, rest).then((isWorthAnotherTry) => {
-          if (isWorthAnotherTry) passes = options
+      if (offered !== undefined && canSplice(incoming, socket, rest)) {
+        const options = offered
+        offered = undefined
+        void this.#spliceRest(options, rest).then((isWorthAnotherTry) => {
+          if (isWorthAnotherTry) offered = options
         })
         return
       }
@@ -151,7 +151,7 @@ class Forwarding {
   }
 
   /** True when it has not begun, and may at another piece of the body. */
-  async #passRest(options: PassOptions, rest: number): Promise<boolean> {
+  async #spliceRest(options: UploadSpliceOptions, rest: number): Promise<boolean> {
     const { incoming } = this.#exchange
     const { socket } = this.#borrowed.connection
     const held = await holdBody(incoming)
@@ -160,23 +160,23 @@ class Forwarding {
       held.resume()
       return false
     }
-    const pass = new Pass(options, { held, agent: socket, rest })
-    this.#pass = pass
-    const moved = await pass.moved()
-    if (moved === 'all') {
+    const splice = new UploadSplice(options, { held, agent: socket, rest })
+    this.#splice = splice
+    const outcome = await splice.outcome()
+    if (outcome === 'all') {
       this.#stopSending?.()
       this.#sent = true
       return false
     }
-    if (moved === 'nothing') this.#pass = undefined
+    if (outcome === 'nothing') this.#splice = undefined
     // Bytes between are lost, so no more of them follow.
     else this.#stopSending?.()
     // What is not wanted any more is read, too: many clients read an answer only when they have sent everything.
     held.resume()
-    if (moved === 'nothing' || this.#over) return false
-    if (moved === 'source') held.socket.destroy()
-    else if (moved === 'sink') setTimeout(() => this.#failUnanswered(), REASON_WITHIN_MS).unref()
-    else this.#onFailed(new Error(`the body was not moved: ${moved}`))
+    if (outcome === 'nothing' || this.#over) return false
+    if (outcome === 'source') held.socket.destroy()
+    else if (outcome === 'sink') setTimeout(() => this.#failUnanswered(), REASON_WITHIN_MS).unref()
+    else this.#onFailed(new Error(`the body was not spliced: ${outcome}`))
     return false
   }
 
@@ -184,7 +184,7 @@ class Forwarding {
     const { incoming, outgoing, requestId } = this.#exchange
     const headers = toClient(head, requestId)
     // Where the next request of the client begins, nobody knows who has not read the body.
-    const unread = this.#pass !== undefined || hasUnread(incoming)
+    const unread = this.#splice !== undefined || hasUnread(incoming)
     if (unread) headers.push('connection', 'close')
     outgoing.writeHead(head.status, headers)
     this.#answered.resolve()
@@ -221,9 +221,9 @@ class Forwarding {
 
   #finish(): void {
     const { incoming, outgoing } = this.#exchange
-    if (this.#pass === undefined) return finish(incoming, outgoing)
-    void this.#pass.settle().then((moved) => {
-      if (moved === 'all') outgoing.end()
+    if (this.#splice === undefined) return finish(incoming, outgoing)
+    void this.#splice.settle().then((outcome) => {
+      if (outcome === 'all') outgoing.end()
       else finish(incoming, outgoing)
     })
   }
@@ -232,7 +232,7 @@ class Forwarding {
   #leave(head: AnswerHead): void {
     this.#stopSending?.()
     const { connection: used, giveBack } = this.#borrowed
-    const reusable = this.#sent && this.#pass === undefined && head.framing.type !== 'close' && !saysClose(head)
+    const reusable = this.#sent && this.#splice === undefined && head.framing.type !== 'close' && !saysClose(head)
     if (reusable) giveBack(head.keepAliveSeconds)
     else used.destroy()
   }
@@ -245,7 +245,7 @@ class Forwarding {
     if (this.#over) return
     this.#over = true
     this.#stopSending?.()
-    this.#pass?.kill()
+    this.#splice?.kill()
     this.#borrowed.connection.destroy()
     if (this.#answer.head === undefined) this.#answered.reject(broken(cause))
     else this.#exchange.outgoing.destroy()

@@ -11,9 +11,9 @@ import type { AgentTls } from './http1/agent-tls.ts'
 import { createConnections } from './http1/connections.ts'
 import { refuseRetargeting } from './http1/headers.ts'
 import type { RelayMetrics } from './metrics.ts'
-import type { PassOptions } from './pass.ts'
 import { refuse } from './respond.ts'
 import { createRelaySockets } from './sockets.ts'
+import type { UploadSpliceOptions } from './upload-splice.ts'
 
 export type RelayOptions = {
   admission: Admission
@@ -21,7 +21,7 @@ export type RelayOptions = {
   metrics: RelayMetrics
   log: Log
   agentTls?: AgentTls
-  pass?: PassOptions | undefined
+  splice?: UploadSpliceOptions | undefined
 }
 
 /**
@@ -41,7 +41,7 @@ export interface Relay {
   close(): void
 }
 
-export function createRelay({ admission, corsOrigins, metrics, log, agentTls, pass }: RelayOptions): Relay {
+export function createRelay({ admission, corsOrigins, metrics, log, agentTls, splice }: RelayOptions): Relay {
   const connections = createConnections(agentTls)
   const origins = createOrigins(corsOrigins)
   const sockets = createRelaySockets({ admission, origins, connections, metrics, log })
@@ -56,7 +56,15 @@ export function createRelay({ admission, corsOrigins, metrics, log, agentTls, pa
     const passage = await admission.admit(sessionId, token)
     markAuthenticated(incoming.socket, holderOf(passage))
     if (path === undefined) throw noRoute()
-    await forward({ incoming, outgoing, passage, requestId, connections, pass, path: sandboxPath(passage.session.sandboxId, path, query) })
+    await forward({
+      incoming,
+      outgoing,
+      passage,
+      requestId,
+      connections,
+      splice,
+      path: sandboxPath(passage.session.sandboxId, path, query),
+    })
   }
 
   const fail = (incoming: IncomingMessage, outgoing: ServerResponse, requestId: string, thrown: unknown): void => {

@@ -1,9 +1,10 @@
 import { AgentConfig } from '@boxoffice/agent/config'
 import { BrokerConfig } from '@boxoffice/broker/config'
-import type { Command } from 'commander'
+import { type Command, Option } from 'commander'
 import type { z } from 'zod'
-import { camelCase, environmentName } from './config-file.ts'
+import { camelCase, environmentName, kebabCase } from './config-file.ts'
 import { defaultText } from './default-text.ts'
+import { FORMER_NAMES } from './resolve.ts'
 
 /** A flag as commander reads it, and what it says of the setting. Its environment variable follows from its name. */
 export type Flag = { readonly flags: string; readonly setting: string; readonly description: string }
@@ -53,7 +54,7 @@ export const BROKER_FLAGS: readonly Flag[] = [
   broker('--oidc-tenant <tenant>'),
   broker('--oidc-claims <json>'),
   broker('--allow-private-urls'),
-  broker('--relay-mover <file>'),
+  broker('--relay-splice <file>'),
   broker('--shared-data-dir'),
   broker('--log-level <level>'),
 ]
@@ -110,7 +111,9 @@ export const COMMON_FLAGS = [
 ] as const
 
 export const withFlags = (command: Command, flags: readonly Flag[]): Command => {
-  for (const { flags: name, description } of [...flags, ...COMMON_FLAGS])
+  for (const { flags: name, description } of [...flags, ...COMMON_FLAGS]) {
     command.option(name, `${description} (${environmentName(nameOf(name))})`)
+    for (const former of FORMER_NAMES[nameOf(name)] ?? []) command.addOption(new Option(`--${kebabCase(former)} <value>`).hideHelp())
+  }
   return command.option('--json', 'print one line of JSON when it is ready')
 }

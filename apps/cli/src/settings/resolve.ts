@@ -14,6 +14,9 @@ export type Sources = {
 /** By what name a part's setting goes on this command line, where it differs (`port` of the agent is `agentPort` under `up`). */
 export type Renames = Readonly<Record<string, string>>
 
+/** What settings were called before: still read from every source, and shown nowhere. */
+export const FORMER_NAMES: Readonly<Record<string, readonly string[]>> = { relaySplice: ['relayMover'] }
+
 /**
  * The settings of one part (broker or agent), each from the first source that has it: flags, environment, file. Every value
  * is checked by the part's own schema; an error names the setting, where it came from, and what is wrong.
@@ -34,19 +37,23 @@ export const resolveSettings = (
 /** Refuses names in a configuration file that no part knows: a misspelt setting is not silently the default. */
 export const refuseUnknown = (file: Readonly<Record<string, unknown>>, known: Iterable<string>): void => {
   const names = new Set(known)
-  const unknown = Object.keys(file).find((name) => !names.has(name))
+  const former = new Set([...names].flatMap((name) => FORMER_NAMES[name] ?? []))
+  const unknown = Object.keys(file).find((name) => !names.has(name) && !former.has(name))
   if (unknown === undefined) return
   throw new UsageError(`config: ${snakeCase(unknown)} is not a setting here; there are: ${[...names].map(snakeCase).sort().join(', ')}`)
 }
 
 type Found = { value: unknown; from: string }
 
+/** The first source that has the setting, by today's name or by an earlier one. */
 const find = (name: string, { flags, env, file }: Sources): Found | undefined => {
-  const variable = environmentName(name)
-  if (flags[name] !== undefined) return { value: flags[name], from: `--${kebabCase(name)}` }
-  if (env[variable] !== undefined && env[variable] !== '') return { value: env[variable], from: variable }
-  if (file[name] !== undefined) return { value: file[name], from: `${snakeCase(name)} in the config file` }
-  return undefined
+  const names = [name, ...(FORMER_NAMES[name] ?? [])]
+  const flag = names.find((each) => flags[each] !== undefined)
+  if (flag !== undefined) return { value: flags[flag], from: `--${kebabCase(flag)}` }
+  const variable = names.map(environmentName).find((each) => env[each] !== undefined && env[each] !== '')
+  if (variable !== undefined) return { value: env[variable], from: variable }
+  const key = names.find((each) => file[each] !== undefined)
+  return key === undefined ? undefined : { value: file[key], from: `${snakeCase(key)} in the config file` }
 }
 
 const check = (schema: z.ZodType, { value, from }: Found): unknown => {

@@ -46,8 +46,8 @@ export const upload = async (call: Call): Promise<void> => {
   const size = multipart ? undefined : announced
   const result = await store(sandbox, path, { body, limit, fits, options: { ...options, ...(size === undefined ? {} : { size }) } })
   if (lease !== undefined) lease.bytes = result.size
-  // What was moved has not passed through here, so nobody knows where the next request begins.
-  if (result.moved) outgoing.setHeader('Connection', 'close')
+  // What was spliced has not passed through here, so nobody knows where the next request begins.
+  if (result.spliced) outgoing.setHeader('Connection', 'close')
   sendJson(outgoing, 200, { path: path.shown, size: result.size, created: result.created })
 }
 
@@ -90,34 +90,34 @@ export const store = async (
   sandbox: Sandbox,
   path: SandboxPath,
   { body, limit, fits, options }: { body: Readable; limit: UploadLimit; fits: () => void; options: WriteOptions },
-): Promise<{ created: boolean; size: number; moved: boolean }> => {
+): Promise<{ created: boolean; size: number; spliced: boolean }> => {
   const { channel, result } = await writeFile(sandbox, path, options)
   const sent = Promise.withResolvers<void>()
   const stalled = (): void => sent.reject(new BoxofficeError('TIMEOUT', 'body: not received in time'))
-  let move = 'possible' as 'possible' | 'under way' | 'over' | 'impossible'
+  let splice = 'possible' as 'possible' | 'under way' | 'over' | 'impossible'
   const timer = setTimeout(() => {
-    // The mover has a clock of its own.
-    if (move === 'under way') timer.refresh()
+    // The splice has a clock of its own.
+    if (splice === 'under way') timer.refresh()
     else stalled()
   }, UPLOAD_STALL_MS)
   let bytes = 0
   const look = lookWhileGrowing(fits)
-  const moveRest = async (incoming: IncomingMessage, rest: number): Promise<void> => {
+  const spliceRest = async (incoming: IncomingMessage, rest: number): Promise<void> => {
     const held = await holdBody(incoming)
     if (held === undefined) return
-    move = 'under way'
-    const moved = await channel.move(held.socket, rest, UPLOAD_STALL_MS)
-    move = moved === 'nothing' ? 'impossible' : 'over'
-    if (moved === 'all' && held.untouched) return onEnd()
-    if (moved === 'stalled') stalled()
-    else if (moved === 'source') onClose()
+    splice = 'under way'
+    const outcome = await channel.splice(held.socket, rest, UPLOAD_STALL_MS)
+    splice = outcome === 'nothing' ? 'impossible' : 'over'
+    if (outcome === 'all' && held.untouched) return onEnd()
+    if (outcome === 'stalled') stalled()
+    else if (outcome === 'source') onClose()
     // What the sandbox refuses, it says itself; what nobody has begun goes on as before.
-    else if (moved !== 'sink' && moved !== 'nothing') sent.reject(brokenOff())
+    else if (outcome !== 'sink' && outcome !== 'nothing') sent.reject(brokenOff())
     // Also what nobody wants any more is read: a client hears of a refusal when it is.
     held.resume()
   }
   const onData = (chunk: Buffer): void => {
-    if (move === 'over') return
+    if (splice === 'over') return
     timer.refresh()
     countRead(chunk.length)
     bytes += chunk.length
@@ -129,8 +129,8 @@ export const store = async (
     }
     const room = channel.write(chunk)
     const rest = (options.size ?? 0) - bytes
-    if (move === 'possible' && body instanceof IncomingMessage && rest >= LARGE_BODY_BYTES && channel.movable && canBeHeld(body))
-      return void moveRest(body, rest).catch(sent.reject)
+    if (splice === 'possible' && body instanceof IncomingMessage && rest >= LARGE_BODY_BYTES && channel.canSplice && canBeHeld(body))
+      return void spliceRest(body, rest).catch(sent.reject)
     if (room) return
     body.pause()
     void channel.drained().then(() => {
@@ -153,7 +153,7 @@ export const store = async (
     // A refusal of the sandbox (no space, exists) must not wait for the rest of the body.
     await Promise.race([sent.promise, result])
     clearTimeout(timer)
-    return { ...(await result), moved: move === 'over' }
+    return { ...(await result), spliced: splice === 'over' }
   } catch (error) {
     channel.destroy()
     throw error

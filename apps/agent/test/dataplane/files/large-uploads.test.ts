@@ -6,7 +6,7 @@ import { Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { TLSSocket } from 'node:tls'
-import { canBeHeld, Mover } from '@boxoffice/node-http'
+import { canBeHeld, Splice } from '@boxoffice/node-http'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { TestDataplane } from '../../support/dataplane.ts'
 import { eventually } from '../../support/eventually.ts'
@@ -19,17 +19,17 @@ const BODY = randomBytes(48 * MiB + 7)
 const profile = { max_upload_bytes: 64 * MiB }
 
 /** Of this program. */
-const movers = (): number[] => processesWith('--move').filter((pid) => parentOf(pid) === process.pid)
+const splices = (): number[] => processesWith('--splice-frames').filter((pid) => parentOf(pid) === process.pid)
 
-/** Sends until the rest is moved; how much has been sent. */
-const untilMoved = async (sent: ClientRequest): Promise<number> => {
+/** Sends until the rest is spliced; how much has been sent. */
+const untilSpliced = async (sent: ClientRequest): Promise<number> => {
   for (let at = 0; ; at += MiB) {
-    if (movers().length === 1) return at
-    if (at > BODY.length - 33 * MiB) throw new Error('nothing moves')
+    if (splices().length === 1) return at
+    if (at > BODY.length - 33 * MiB) throw new Error('nothing is spliced')
     await new Promise((resolve) => sent.write(BODY.subarray(at, at + MiB), resolve))
   }
 }
-const nothingMoves = (): Promise<void> => eventually(() => expect(movers()).toEqual([]))
+const nothingIsSpliced = (): Promise<void> => eventually(() => expect(splices()).toEqual([]))
 
 const begin = (dp: TestDataplane, path: string, options: { agent?: Agent; headers?: Record<string, string | number> } = {}) => {
   const sent = request(`${dp.base}/files/upload?path=${path}`, {
@@ -57,19 +57,19 @@ describe('a large upload', () => {
 
   const host = (path: string): string => join(dp.sandbox.workspacePath, path)
 
-  test('arrives whole, by a process that moves what the agent has not read yet; the next request of the client is served', async () => {
+  test('arrives whole, by a process that splices what the agent has not read yet; the next request of the client is served', async () => {
     const agent = new Agent({ keepAlive: true, maxSockets: 1 })
     for (const created of [true, false]) {
       const sent = begin(dp, 'large', { agent })
       const answer = answerOf(sent)
-      for (let at = await untilMoved(sent); at < BODY.length; at += 7 * MiB) {
+      for (let at = await untilSpliced(sent); at < BODY.length; at += 7 * MiB) {
         sent.write(BODY.subarray(at, at + 7 * MiB))
         await new Promise((resolve) => setImmediate(resolve))
       }
       sent.end()
       expect(await answer).toEqual({ status: 200, body: { path: 'large', size: BODY.length, created } })
       expect((await readFile(host('large'))).equals(BODY)).toBe(true)
-      await nothingMoves()
+      await nothingIsSpliced()
     }
     expect(await answerOf(begin(dp, 'small', { agent, headers: { 'Content-Length': 0 } }).end())).toMatchObject({ status: 200 })
     agent.destroy()
@@ -87,16 +87,16 @@ describe('a large upload', () => {
     chunked.end(BODY)
     expect(await answer).toMatchObject({ status: 200, body: { size: BODY.length } })
     expect((await readFile(host('chunked'))).equals(BODY)).toBe(true)
-    await nothingMoves()
+    await nothingIsSpliced()
   })
 
   test('that breaks off leaves nothing, and the old file whole', async () => {
     await dp.upload('large', 'old')
     const sent = begin(dp, 'large')
-    await untilMoved(sent)
+    await untilSpliced(sent)
     expect(await dp.sandbox.unfinishedUploads()).toHaveLength(1)
     sent.destroy()
-    await nothingMoves()
+    await nothingIsSpliced()
     await eventually(async () => expect(await dp.sandbox.unfinishedUploads()).toEqual([]))
     expect(await readFile(host('large'), 'utf8')).toBe('old')
     expect((await dp.upload('large', 'new')).status).toBe(200)
@@ -108,28 +108,28 @@ describe('a large upload', () => {
   ])('into a sandbox %s says so', async (_what, end, code) => {
     const sent = begin(dp, 'large')
     const answer = answerOf(sent)
-    await untilMoved(sent)
+    await untilSpliced(sent)
     const killed = dp.sandbox.kill()
     // The agent learns of it a moment after its connections have ended.
     if (end !== undefined) setTimeout(() => dp.sandbox.end(end), 100)
     expect(await answer).toMatchObject({ body: { error: { code } } })
-    await nothingMoves()
+    await nothingIsSpliced()
     await killed
     sent.destroy()
   })
 
-  test('whose mover is killed is broken off, and can be tried again', async () => {
+  test('whose splice is killed is broken off, and can be tried again', async () => {
     const sent = begin(dp, 'large')
     const answer = answerOf(sent)
-    await untilMoved(sent)
-    for (const pid of movers()) process.kill(pid, 'SIGKILL')
+    await untilSpliced(sent)
+    for (const pid of splices()) process.kill(pid, 'SIGKILL')
     expect(await answer).toMatchObject({ status: 503, body: { error: { code: 'BACKEND_UNAVAILABLE', retryable: true } } })
     await eventually(async () => expect(await dp.sandbox.unfinishedUploads()).toEqual([]))
     expect((await dp.upload('large', BODY)).status).toBe(200)
     sent.destroy()
   })
 
-  test('in a form is not moved, and what stands behind it in the form does no harm', async () => {
+  test('in a form is not spliced, and what stands behind it in the form does no harm', async () => {
     const form = new FormData()
     form.set('file', new Blob([BODY]), 'file')
     form.set('behind', 'x'.repeat(500_000))
@@ -139,11 +139,11 @@ describe('a large upload', () => {
   })
 })
 
-describe('where bodies cannot be moved', () => {
+describe('where bodies cannot be spliced', () => {
   let directory: string
   let cannot: string
   beforeAll(async () => {
-    directory = await mkdtemp(join(tmpdir(), 'bxo-mover-'))
+    directory = await mkdtemp(join(tmpdir(), 'bxo-splice-'))
     cannot = join(directory, 'supervisor')
     await writeFile(cannot, `#!/bin/sh\necho "$1" >>${directory}/asked\nexit 3\n`)
     await chmod(cannot, 0o755)
@@ -153,20 +153,20 @@ describe('where bodies cannot be moved', () => {
   test.each([
     ['by this kernel', () => cannot],
     ['because there is no such program', () => join(directory, 'none')],
-  ])('%s they arrive as others do', async (_why, mover) => {
+  ])('%s they arrive as others do', async (_why, supervisorPath) => {
     await writeFile(join(directory, 'asked'), '')
-    await using dp = await TestDataplane.start({ profile, mover: mover() })
+    await using dp = await TestDataplane.start({ profile, splicePath: supervisorPath() })
     for (let round = 0; round < 3; round++) {
       expect((await dp.upload('large', BODY)).status).toBe(200)
       expect((await readFile(join(dp.sandbox.workspacePath, 'large'))).equals(BODY)).toBe(true)
     }
-    expect(await readFile(join(directory, 'asked'), 'utf8')).toBe(mover() === cannot ? '--move\n'.repeat(3) : '')
+    expect(await readFile(join(directory, 'asked'), 'utf8')).toBe(supervisorPath() === cannot ? '--splice-frames\n'.repeat(3) : '')
   })
 
   test('because a connection is just gone: nothing is thrown, nothing has been taken', async () => {
     const gone = (): Socket => new Socket().destroy()
-    const { moved } = new Mover(SUPERVISOR, { from: gone(), to: gone(), as: 'frames', bytes: 1, patienceMs: 1000 })
-    expect(await moved).toBe('nothing')
+    const { outcome } = new Splice(SUPERVISOR, { from: gone(), to: gone(), as: 'frames', bytes: 1, patienceMs: 1000 })
+    expect(await outcome).toBe('nothing')
   })
 
   test('what is encrypted stays with the agent', () => {

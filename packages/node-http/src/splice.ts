@@ -5,18 +5,18 @@ import type { Socket } from 'node:net'
  * What came of it. `nothing`: not a byte has been taken, because this host cannot. The others say whose end broke it off; `sink`
  * also where the operation has ended, which says why itself.
  */
-export type Moved = 'all' | 'nothing' | 'source' | 'sink' | 'stalled' | 'broken'
+export type SpliceOutcome = 'all' | 'nothing' | 'source' | 'sink' | 'stalled' | 'broken'
 
-/** Exit codes of `supervisor --move` and `--pass` (WIRE.md); 2 is that of one which does not know them yet. */
-const OUTCOMES: Readonly<Record<number, Moved>> = { 0: 'all', 2: 'nothing', 3: 'nothing', 4: 'source', 5: 'sink', 6: 'stalled' }
+/** Exit codes of `supervisor --splice-frames` and `--splice-bytes` (WIRE.md); 2 is that of one which does not know them yet. */
+const OUTCOMES: Readonly<Record<number, SpliceOutcome>> = { 0: 'all', 2: 'nothing', 3: 'nothing', 4: 'source', 5: 'sink', 6: 'stalled' }
 
 /** From so many bytes on, the rest of a body is worth the start of a process. */
 export const LARGE_BODY_BYTES = 32 * 1024 * 1024
 
 /** A client needs nothing but patience to keep one; what comes beyond them passes through the agent. */
-const MAX_MOVERS = 16
+const MAX_SPLICES = 16
 
-export type Move = {
+export type SpliceOptions = {
   /** Nobody reads it meanwhile. */
   from: Socket
   /** Nobody writes to it meanwhile; everything written before has left. */
@@ -31,24 +31,24 @@ export type Move = {
 let running = 0
 
 /** A process that moves bytes from one connection to another in the kernel: several times as fast as through this one. */
-export class Mover {
-  readonly moved: Promise<Moved>
+export class Splice {
+  readonly outcome: Promise<SpliceOutcome>
   #child: ChildProcess | undefined
 
-  constructor(supervisorPath: string, move: Move) {
+  constructor(supervisorPath: string, options: SpliceOptions) {
     try {
-      this.#child = start(supervisorPath, move)
+      this.#child = start(supervisorPath, options)
     } catch {
       // A connection that is just gone, or a host that is out of everything.
-      this.moved = Promise.resolve('nothing')
+      this.outcome = Promise.resolve('nothing')
       return
     }
     running++
-    this.moved = ended(this.#child).finally(() => running--)
+    this.outcome = ended(this.#child).finally(() => running--)
   }
 
   static get available(): boolean {
-    return running < MAX_MOVERS
+    return running < MAX_SPLICES
   }
 
   kill(): void {
@@ -56,8 +56,8 @@ export class Mover {
   }
 }
 
-const start = (supervisorPath: string, { from, to, as, bytes, patienceMs }: Move): ChildProcess => {
-  const child = spawn(supervisorPath, [as === 'frames' ? '--move' : '--pass', String(bytes), String(patienceMs)], {
+const start = (supervisorPath: string, { from, to, as, bytes, patienceMs }: SpliceOptions): ChildProcess => {
+  const child = spawn(supervisorPath, [as === 'frames' ? '--splice-frames' : '--splice-bytes', String(bytes), String(patienceMs)], {
     // Not as 0 to 2: there they would be made to block, and they stay ours too.
     stdio: ['ignore', 'ignore', 'ignore', from, to],
     env: {},
@@ -70,7 +70,7 @@ const start = (supervisorPath: string, { from, to, as, bytes, patienceMs }: Move
   return child
 }
 
-const ended = (child: ChildProcess): Promise<Moved> =>
+const ended = (child: ChildProcess): Promise<SpliceOutcome> =>
   new Promise((resolve) => {
     child.on('error', () => {
       if (child.pid === undefined) resolve('nothing')

@@ -38,7 +38,7 @@ pub enum Shape {
     Bytes,
 }
 
-struct Mover {
+struct Splicer {
     from: OwnedFd,
     to: OwnedFd,
     shape: Shape,
@@ -47,15 +47,15 @@ struct Mover {
     moved: Instant,
 }
 
-/// Moves exactly `bytes`; gives up when none moves for `patience`.
-pub fn carry(shape: Shape, bytes: u64, patience: Duration) -> Result<(), Stop> {
+/// Splices exactly `bytes`; gives up when none moves for `patience`.
+pub fn run(shape: Shape, bytes: u64, patience: Duration) -> Result<(), Stop> {
     // Nobody else would end us, and the other side would take us for our parent.
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
     let (Ok(from), Ok(to)) = (sys::inherited(3), sys::inherited(4)) else { return Err(Stop::Untouched) };
-    Mover { from, to, shape, patience, moved: Instant::now() }.run(bytes)
+    Splicer { from, to, shape, patience, moved: Instant::now() }.run(bytes)
 }
 
-impl Mover {
+impl Splicer {
     fn run(&mut self, bytes: u64) -> Result<(), Stop> {
         let Ok((output, input)) = pipe_with(PipeFlags::CLOEXEC) else { return Err(Stop::Untouched) };
         // Smaller ones are slower, no more.

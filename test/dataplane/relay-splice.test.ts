@@ -9,7 +9,7 @@ import { eventually } from '../../apps/agent/test/support/eventually.ts'
 import { parentOf, processesWith } from '../../apps/agent/test/support/processes.ts'
 import { SUPERVISOR } from '../../apps/agent/test/support/sandbox.ts'
 import { createTestIssuer } from '../../apps/agent/test/support/tokens.ts'
-import type { PassOptions } from '../../apps/broker/src/relay/pass.ts'
+import type { UploadSpliceOptions } from '../../apps/broker/src/relay/upload-splice.ts'
 import { startCapture } from '../../apps/broker/test/support/capture-dataplane.ts'
 import { startRelayFront } from './relay-front.ts'
 
@@ -17,10 +17,10 @@ const MiB = 1024 * 1024
 /** More than what passes by the broker, by an odd number of bytes. */
 const BODY = randomBytes(48 * MiB + 7)
 
-const passes = (): number[] => processesWith('--pass').filter((pid) => parentOf(pid) === process.pid)
-const nothingPasses = (): Promise<void> => eventually(() => expect(passes()).toEqual([]))
+const splices = (): number[] => processesWith('--splice-bytes').filter((pid) => parentOf(pid) === process.pid)
+const nothingIsSpliced = (): Promise<void> => eventually(() => expect(splices()).toEqual([]))
 
-const names = { sandboxId: 'sbx_passing', sessionId: 'ssn_passing' }
+const names = { sandboxId: 'sbx_splicing', sessionId: 'ssn_splicing' }
 const issuer = createTestIssuer(names)
 let agent: Awaited<ReturnType<typeof startCapture>>
 let token: string
@@ -33,7 +33,7 @@ afterAll(() => agent.close())
 /** An upload through a relay of its own to an agent that does as it is told. */
 const begin = async (
   agentDoes: (incoming: IncomingMessage, outgoing: ServerResponse) => void,
-  options: PassOptions = { path: SUPERVISOR },
+  options: UploadSpliceOptions = { path: SUPERVISOR },
 ): Promise<ClientRequest> => {
   agent.answers.raw = agentDoes
   const sandbox = { id: names.sandboxId, sessionId: names.sessionId } as never
@@ -46,16 +46,16 @@ const begin = async (
   onTestFinished(async () => {
     sent.destroy()
     await front.close()
-    await nothingPasses()
+    await nothingIsSpliced()
   })
   return sent
 }
 
 /** Sends until the rest passes by the broker; how much has been sent. */
-const untilPassed = async (sent: ClientRequest): Promise<number> => {
+const untilSpliced = async (sent: ClientRequest): Promise<number> => {
   for (let at = 0; ; at += MiB) {
-    if (passes().length === 1) return at
-    if (at > BODY.length - 33 * MiB) throw new Error('nothing passes')
+    if (splices().length === 1) return at
+    if (at > BODY.length - 33 * MiB) throw new Error('nothing is spliced')
     await new Promise((resolve) => sent.write(BODY.subarray(at, at + MiB), resolve))
   }
 }
@@ -77,10 +77,10 @@ const HASH = createHash('sha256').update(BODY).digest('hex')
 test('[23] the rest of a large upload passes by the broker, and is the same', async () => {
   const sent = await begin(answerWithHash)
   const answer = answerOf(sent)
-  sent.write(BODY.subarray(await untilPassed(sent)))
+  sent.write(BODY.subarray(await untilSpliced(sent)))
   sent.end()
   expect(await answer).toEqual({ status: 200, connection: 'close', text: HASH })
-  await nothingPasses()
+  await nothingIsSpliced()
 })
 
 test.each([
@@ -88,7 +88,7 @@ test.each([
   // It ends with 2 for what it does not know, before it has taken anything.
   ['the program is an older one', 'older'],
 ])('where %s it arrives as others do', async (_what, name) => {
-  const directory = await mkdtemp(join(tmpdir(), 'bxo-pass-'))
+  const directory = await mkdtemp(join(tmpdir(), 'bxo-splice-'))
   onTestFinished(() => rm(directory, { recursive: true }))
   const older = join(directory, 'supervisor')
   await writeFile(older, '#!/bin/sh\nexit 2\n', { mode: 0o755 })
@@ -105,10 +105,10 @@ test("an agent's answer before the end reaches the client and ends it", async ()
     void answerNow.promise.then(() => outgoing.writeHead(507, { connection: 'close' }).end('full'))
   })
   const answer = answerOf(sent)
-  await untilPassed(sent)
+  await untilSpliced(sent)
   answerNow.resolve()
   expect(await answer).toEqual({ status: 507, connection: 'close', text: 'full' })
-  await nothingPasses()
+  await nothingIsSpliced()
 })
 
 test('a client that leaves takes its upload with it', async () => {
@@ -116,24 +116,24 @@ test('a client that leaves takes its upload with it', async () => {
   const sent = await begin((incoming) => {
     incoming.resume().once('close', () => left.resolve())
   })
-  await untilPassed(sent)
+  await untilSpliced(sent)
   sent.destroy()
   await left.promise
-  await nothingPasses()
+  await nothingIsSpliced()
 })
 
 test.each([
   ['an agent that dies', (incoming: IncomingMessage) => void incoming.destroy()],
-  ['a process that is killed', () => passes().forEach((pid) => void process.kill(pid, 'SIGKILL'))],
+  ['a process that is killed', () => splices().forEach((pid) => void process.kill(pid, 'SIGKILL'))],
 ])('%s: 503, to be tried again', async (_who, harm) => {
   const there = Promise.withResolvers<IncomingMessage>()
   const sent = await begin((incoming) => there.resolve(incoming.resume()))
   const answer = answerOf(sent)
-  await untilPassed(sent)
+  await untilSpliced(sent)
   harm(await there.promise)
   const { status, text } = await answer
   expect([status, (JSON.parse(text) as { error: object }).error]).toEqual([503, expect.objectContaining({ code: 'BACKEND_UNAVAILABLE' })])
-  await nothingPasses()
+  await nothingIsSpliced()
 })
 
 test('a client that sends nothing any more is given up', async () => {
@@ -142,5 +142,5 @@ test('a client that sends nothing any more is given up', async () => {
   // Whether the process is seen or has given up already, it is over soon.
   await new Promise((resolve) => sent.write(BODY.subarray(0, 4 * MiB), resolve))
   expect(await answer).toMatchObject({ status: 503 })
-  await nothingPasses()
+  await nothingIsSpliced()
 })

@@ -1,4 +1,4 @@
-//! The process that takes large bodies from a connection to a channel.
+//! The process that splices large bodies from a connection to a channel.
 
 use boxoffice_supervisor::sys::duplicate;
 use boxoffice_supervisor::wire::{Decoder, Item, Kind};
@@ -12,7 +12,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::thread;
 
-struct Move {
+struct Splice {
     client: TcpStream,
     agent: TcpStream,
     sandbox: UnixStream,
@@ -35,11 +35,11 @@ fn start_with(mode: &str, from: OwnedFd, to: OwnedFd, bytes: u64, patience_ms: u
     command.spawn().unwrap()
 }
 
-fn start(bytes: u64, patience_ms: u64) -> Move {
-    start_as("--move", bytes, patience_ms)
+fn start(bytes: u64, patience_ms: u64) -> Splice {
+    start_as("--splice-frames", bytes, patience_ms)
 }
 
-fn start_as(mode: &str, bytes: u64, patience_ms: u64) -> Move {
+fn start_as(mode: &str, bytes: u64, patience_ms: u64) -> Splice {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (agent, _) = listener.accept().unwrap();
@@ -48,10 +48,10 @@ fn start_as(mode: &str, bytes: u64, patience_ms: u64) -> Move {
     agent.set_nonblocking(true).unwrap();
     channel.set_nonblocking(true).unwrap();
     let child = start_with(mode, agent.try_clone().unwrap().into(), channel.into(), bytes, patience_ms);
-    Move { client, agent, sandbox, child }
+    Splice { client, agent, sandbox, child }
 }
 
-impl Move {
+impl Splice {
     fn code(&mut self) -> i32 {
         self.child.wait().unwrap().code().unwrap()
     }
@@ -100,7 +100,7 @@ fn moves_as_many_bytes_as_it_is_told_and_no_more() {
 #[test]
 fn passes_bytes_as_they_are() {
     for count in [1usize, (1 << 20) + 1, 37_000_003] {
-        let mut passing = start_as("--pass", count as u64, 60_000);
+        let mut passing = start_as("--splice-bytes", count as u64, 60_000);
         let body = bytes(count + 10);
         let mut client = passing.client.try_clone().unwrap();
         let sent = body.clone();
@@ -155,7 +155,7 @@ fn touches_nothing_where_the_kernel_cannot() {
     // A directory can be read by nobody.
     let (ours, theirs) = UnixStream::pair().unwrap();
     let directory = File::open("/").unwrap();
-    let mut child = start_with("--move", directory.into(), theirs.into(), 10, 1000);
+    let mut child = start_with("--splice-frames", directory.into(), theirs.into(), 10, 1000);
     assert_eq!(child.wait().unwrap().code(), Some(3));
     // A process that another test is starting may hold the other end for a moment.
     ours.set_read_timeout(Some(std::time::Duration::from_secs(60))).unwrap();
