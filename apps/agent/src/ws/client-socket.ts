@@ -1,5 +1,5 @@
 import type { Duplex } from 'node:stream'
-import { allowMessageBytes, countReads, markAuthenticated } from '@boxoffice/node-http'
+import { allowMessageBytes, hintReads, markAuthenticated } from '@boxoffice/node-http'
 import { BoxofficeError, CLOSE, fromUnknown, LIMITS, type SessionTokenClaims, STREAM_STDIN } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
 import type { WebSocket } from 'ws'
@@ -58,7 +58,7 @@ export class ClientSocket implements AttachmentOwner, SocketTraffic {
     this.#options = options
     this.binary = options.binary
     this.writer = new SocketWriter(options.ws, options.socket)
-    countReads(options.socket)
+    hintReads(options.socket)
     this.session = new SocketSession({ ws: options.ws, auth: options.auth, now: options.now, traffic: this })
     const { claims } = options
     if (claims !== undefined) this.session.enqueue(() => this.#accept(claims))

@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { countRead, finish, hasBody, hasUnread, holdBody } from '@boxoffice/node-http'
+import { detachRequest, finish, hasBody, hasUnread, hintRead } from '@boxoffice/node-http'
 import { BoxofficeError } from '@boxoffice/protocol'
 import type { Passage } from './admission.ts'
 import type { Borrowed, Connections } from './http1/connections.ts'
@@ -123,7 +123,7 @@ class Forwarding {
       if (this.#splice === undefined) incoming.resume()
     }
     const onData = (chunk: Buffer): void => {
-      countRead(chunk.length)
+      hintRead(chunk.length)
       writeBody(socket, chunk, chunked)
       rest -= chunk.length
       if (offered !== undefined && canSplice(incoming, socket, rest)) {
@@ -154,13 +154,13 @@ class Forwarding {
   async #spliceRest(options: UploadSpliceOptions, rest: number): Promise<boolean> {
     const { incoming } = this.#exchange
     const { socket } = this.#borrowed.connection
-    const held = await holdBody(incoming)
-    if (held === undefined) return true
+    const detached = await detachRequest(incoming)
+    if (detached === undefined) return true
     if (this.#over || this.#answer.head !== undefined || socket.destroyed) {
-      held.resume()
+      detached.resume()
       return false
     }
-    const splice = new UploadSplice(options, { held, agent: socket, rest })
+    const splice = new UploadSplice(options, { detached, agent: socket, rest })
     this.#splice = splice
     const outcome = await splice.outcome()
     if (outcome === 'all') {
@@ -172,9 +172,9 @@ class Forwarding {
     // Bytes between are lost, so no more of them follow.
     else this.#stopSending?.()
     // What is not wanted any more is read, too: many clients read an answer only when they have sent everything.
-    held.resume()
+    detached.resume()
     if (outcome === 'nothing' || this.#over) return false
-    if (outcome === 'source') held.socket.destroy()
+    if (outcome === 'source') detached.socket.destroy()
     else if (outcome === 'sink') setTimeout(() => this.#failUnanswered(), REASON_WITHIN_MS).unref()
     else this.#onFailed(new Error(`the body was not spliced: ${outcome}`))
     return false

@@ -1,5 +1,5 @@
 import type { Duplex } from 'node:stream'
-import { allowMessageBytes, countReads, markAuthenticated, terminateSoon } from '@boxoffice/node-http'
+import { allowMessageBytes, hintReads, markAuthenticated, terminateSoon } from '@boxoffice/node-http'
 import { BoxofficeError, CLOSE, fromUnknown, LIMITS, SUBPROTOCOL_LINES, TIMES } from '@boxoffice/protocol'
 import { WebSocket } from 'ws'
 import type { Log } from '../host/log.ts'
@@ -80,7 +80,7 @@ export class RelayedSocket {
       if (this.#claims === undefined) terminateSoon(this.#ws)
     })
     this.#ws.on('close', (code, reason) => this.#onClientClosed(code, reason))
-    countReads(options.socket)
+    hintReads(options.socket)
     this.#client.on('drain', () => this.#onClientDrained())
   }
 

@@ -3,7 +3,7 @@ import type { IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
 import { TLSSocket } from 'node:tls'
 import { withTimeout } from '@boxoffice/kit/with-timeout'
-import { canBeHeld, type HeldBody, LARGE_BODY_BYTES, SHIPPED_SUPERVISORS, Splice, type SpliceOutcome } from '@boxoffice/node-http'
+import { canDetach, type DetachedRequest, LARGE_BODY_BYTES, SHIPPED_SUPERVISORS, Splice, type SpliceOutcome } from '@boxoffice/node-http'
 
 /** `path`: the supervisor's binary. `patienceMs`: how long nothing may move. */
 export type UploadSpliceOptions = { path: string; patienceMs?: number }
@@ -22,25 +22,25 @@ const END_WITHIN_MS = 200
 
 /** Whether the rest of a body is worth it, and neither connection has bytes of it that only this process sees. */
 export const canSplice = (incoming: IncomingMessage, agent: Socket, rest: number): boolean =>
-  rest >= LARGE_BODY_BYTES && Splice.available && agent.writableLength === 0 && !(agent instanceof TLSSocket) && canBeHeld(incoming)
+  rest >= LARGE_BODY_BYTES && Splice.available && agent.writableLength === 0 && !(agent instanceof TLSSocket) && canDetach(incoming)
 
 /** The rest of a large body on its way to the agent past this process, in the kernel. */
 export class UploadSplice {
   readonly #splice: Splice
-  readonly #held: HeldBody
+  readonly #detached: DetachedRequest
 
   constructor(
     { path, patienceMs = PATIENCE_MS }: UploadSpliceOptions,
-    { held, agent, rest }: { held: HeldBody; agent: Socket; rest: number },
+    { detached, agent, rest }: { detached: DetachedRequest; agent: Socket; rest: number },
   ) {
-    this.#held = held
-    this.#splice = new Splice(path, { from: held.socket, to: agent, as: 'bytes', bytes: rest, patienceMs })
+    this.#detached = detached
+    this.#splice = new Splice(path, { from: detached.socket, to: agent, as: 'bytes', bytes: rest, patienceMs })
   }
 
   /** What came of it: `all` only when Node has read nothing meanwhile. */
   async outcome(): Promise<SpliceOutcome> {
     const outcome = await this.#splice.outcome
-    return outcome === 'all' && !this.#held.untouched ? 'broken' : outcome
+    return outcome === 'all' && !this.#detached.untouched ? 'broken' : outcome
   }
 
   /** The answer is there: ends it, also before all is moved. */

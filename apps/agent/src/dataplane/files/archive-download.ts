@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import { setImmediate } from 'node:timers/promises'
-import { countRead } from '@boxoffice/node-http'
+import { hintRead } from '@boxoffice/node-http'
 import { BoxofficeError } from '@boxoffice/protocol'
 import { fileNameBytes } from '../../files/file-name.ts'
 import { readFile, statFile } from '../../files/files.ts'
@@ -105,7 +105,7 @@ const addFile = async ({ sandbox, signal, outgoing }: Call, { body, reading, ent
   const sink = {
     opened: (stat: FileStat) => begin(stat.size),
     data: (piece: Buffer) => {
-      countRead(piece.length)
+      hintRead(piece.length)
       body.write(piece)
     },
   }

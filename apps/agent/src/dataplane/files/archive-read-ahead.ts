@@ -1,4 +1,4 @@
-import { countRead } from '@boxoffice/node-http'
+import { hintRead } from '@boxoffice/node-http'
 import { readFile, statFile } from '../../files/files.ts'
 import type { ListEntry } from '../../files/listing.ts'
 import { below, type SandboxPath } from '../../files/paths.ts'
@@ -40,7 +40,7 @@ const readEntry = async ({ sandbox, signal }: Call, { type }: ListEntry, path: S
       stat = opened
     },
     data: (piece: Buffer) => {
-      countRead(piece.length)
+      hintRead(piece.length)
       content = Buffer.concat([content, piece])
       if (content.length > SMALL_FILE_BYTES) throw new Error('the supervisor sent more than was asked for')
     },

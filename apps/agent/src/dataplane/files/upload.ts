@@ -1,6 +1,6 @@
 import { IncomingMessage } from 'node:http'
 import type { Readable } from 'node:stream'
-import { canBeHeld, countRead, holdBody, LARGE_BODY_BYTES } from '@boxoffice/node-http'
+import { canDetach, detachRequest, hintRead, LARGE_BODY_BYTES } from '@boxoffice/node-http'
 import { BoxofficeError } from '@boxoffice/protocol'
 import busboy from 'busboy'
 import { statFile, type WriteOptions, writeFile } from '../../files/files.ts'
@@ -103,23 +103,23 @@ export const store = async (
   let bytes = 0
   const look = lookWhileGrowing(fits)
   const spliceRest = async (incoming: IncomingMessage, rest: number): Promise<void> => {
-    const held = await holdBody(incoming)
-    if (held === undefined) return
+    const detached = await detachRequest(incoming)
+    if (detached === undefined) return
     splice = 'under way'
-    const outcome = await channel.splice(held.socket, rest, UPLOAD_STALL_MS)
+    const outcome = await channel.splice(detached.socket, rest, UPLOAD_STALL_MS)
     splice = outcome === 'nothing' ? 'impossible' : 'over'
-    if (outcome === 'all' && held.untouched) return onEnd()
+    if (outcome === 'all' && detached.untouched) return onEnd()
     if (outcome === 'stalled') stalled()
     else if (outcome === 'source') onClose()
     // What the sandbox refuses, it says itself; what nobody has begun goes on as before.
     else if (outcome !== 'sink' && outcome !== 'nothing') sent.reject(brokenOff())
     // Also what nobody wants any more is read: a client hears of a refusal when it is.
-    held.resume()
+    detached.resume()
   }
   const onData = (chunk: Buffer): void => {
     if (splice === 'over') return
     timer.refresh()
-    countRead(chunk.length)
+    hintRead(chunk.length)
     bytes += chunk.length
     if (bytes > limit.bytes) return sent.reject(limit.refused())
     try {
@@ -129,7 +129,7 @@ export const store = async (
     }
     const room = channel.write(chunk)
     const rest = (options.size ?? 0) - bytes
-    if (splice === 'possible' && body instanceof IncomingMessage && rest >= LARGE_BODY_BYTES && channel.canSplice && canBeHeld(body))
+    if (splice === 'possible' && body instanceof IncomingMessage && rest >= LARGE_BODY_BYTES && channel.canSplice && canDetach(body))
       return void spliceRest(body, rest).catch(sent.reject)
     if (room) return
     body.pause()

@@ -6,7 +6,7 @@ import { Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { TLSSocket } from 'node:tls'
-import { canBeHeld, Splice } from '@boxoffice/node-http'
+import { canDetach, Splice } from '@boxoffice/node-http'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { TestDataplane } from '../../support/dataplane.ts'
 import { eventually } from '../../support/eventually.ts'
@@ -172,7 +172,7 @@ describe('where bodies cannot be spliced', () => {
   test('what is encrypted stays with the agent', () => {
     const plain = new Socket()
     const request = (socket: Socket): IncomingMessage => ({ readableLength: 0, socket }) as unknown as IncomingMessage
-    expect(canBeHeld(request(plain))).toBe(true)
-    expect(canBeHeld(request(new TLSSocket(plain)))).toBe(false)
+    expect(canDetach(request(plain))).toBe(true)
+    expect(canDetach(request(new TLSSocket(plain)))).toBe(false)
   })
 })

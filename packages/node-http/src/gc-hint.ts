@@ -26,7 +26,7 @@ const collect = findCollector()
 let bytes = 0
 
 /** Told of every such buffer that is passed on: of a client's body, of an archive, by the relay. */
-export const countRead = (length: number): void => {
+export const hintRead = (length: number): void => {
   bytes += length
   if (bytes < COLLECT_EVERY_BYTES) return
   bytes = 0
@@ -37,7 +37,7 @@ export const countRead = (length: number): void => {
  * Counts all that is read of a connection, whoever reads it: what `ws` only discards after a refusal is memory as well, and a hundred
  * clients that go on sending are a hundred MiB of it. To be called when something reads already; reading does not begin by it.
  */
-export const countReads = (stream: Readable): void => {
-  const count = (chunk: Buffer): void => countRead(chunk.length)
+export const hintReads = (stream: Readable): void => {
+  const count = (chunk: Buffer): void => hintRead(chunk.length)
   stream.on('data', count)
 }
