@@ -32,6 +32,18 @@ const NAMESPACES: u32 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWNET) as u32;
 const CLONE_NEWTIME: u32 = 0x80;
 
+// Signed or not by the libc that the target has.
+#[allow(clippy::unnecessary_cast)]
+const RTTIME: u32 = libc::RLIMIT_RTTIME as u32;
+#[allow(clippy::unnecessary_cast)]
+const USER: u32 = libc::PRIO_USER as u32;
+
+// musl's headers for aarch64 have no name for it.
+#[cfg(target_arch = "x86_64")]
+const SYS_KEXEC_FILE_LOAD: libc::c_long = 320;
+#[cfg(target_arch = "aarch64")]
+const SYS_KEXEC_FILE_LOAD: libc::c_long = 294;
+
 const REFUSED: &[libc::c_long] = &[
     libc::SYS_acct,
     libc::SYS_add_key,
@@ -47,7 +59,7 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
     libc::SYS_io_uring_setup,
-    libc::SYS_kexec_file_load,
+    SYS_KEXEC_FILE_LOAD,
     libc::SYS_kexec_load,
     libc::SYS_keyctl,
     libc::SYS_mount,
@@ -168,8 +180,7 @@ pub fn program(cookie: u64, pid: u32) -> Vec<sock_filter> {
             give(EPERM),
         ],
     );
-    #[cfg(target_arch = "x86_64")]
-    on(&mut out, libc::SYS_setrlimit, &[load(low(0)), equals(libc::RLIMIT_RTTIME, 1), give(EPERM), give(ALLOW)]);
+    on(&mut out, libc::SYS_setrlimit, &[load(low(0)), equals(RTTIME, 1), give(EPERM), give(ALLOW)]);
     on(
         &mut out,
         libc::SYS_prlimit64,
@@ -185,7 +196,7 @@ pub fn program(cookie: u64, pid: u32) -> Vec<sock_filter> {
             not_equal(0, 1),
             give(EPERM),
             load(low(1)),
-            not_equal(libc::RLIMIT_RTTIME, 1),
+            not_equal(RTTIME, 1),
             give(ALLOW),
             load(low(5)),
             equals(cookie as u32, 3),
@@ -204,7 +215,7 @@ pub fn program(cookie: u64, pid: u32) -> Vec<sock_filter> {
     for call in AIMED {
         on(&mut out, *call, &[load(low(0)), equals(pid, 1), give(EPERM), give(ALLOW)]);
     }
-    on(&mut out, libc::SYS_setpriority, &spares(pid, libc::PRIO_USER));
+    on(&mut out, libc::SYS_setpriority, &spares(pid, USER));
     on(&mut out, libc::SYS_ioprio_set, &spares(pid, IOPRIO_WHO_USER));
     // With information of the sender's making, which libc does not use.
     on(

@@ -33,7 +33,7 @@ fn raise_loopback() -> Result<(), Errno> {
         request.ifr_name[0] = b'l' as libc::c_char;
         request.ifr_name[1] = b'o' as libc::c_char;
         request.ifr_ifru.ifru_flags = libc::IFF_UP as libc::c_short;
-        check(libc::ioctl(fd.as_raw_fd(), libc::SIOCSIFFLAGS, &request))
+        check(libc::ioctl(fd.as_raw_fd(), libc::SIOCSIFFLAGS as libc::Ioctl, &request))
     }
 }
 
