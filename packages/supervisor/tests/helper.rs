@@ -1,12 +1,14 @@
 //! The file helper of programs on the host, as one of them speaks to it.
 
+mod support;
+
 use boxoffice_supervisor::wire::{Kind, push_bytes, push_json};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, chown, symlink};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
 struct Helper {
     child: Child,
@@ -20,12 +22,8 @@ impl Helper {
         let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("helper-{name}"));
         let _ = fs::remove_dir_all(&directory);
         fs::create_dir_all(&directory).unwrap();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_supervisor"))
-            .arg("--files")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child =
+            support::supervisor().arg("--files").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (input, output) = (child.stdin.take(), child.stdout.take().unwrap());
         Helper { child, input, output, directory }
     }

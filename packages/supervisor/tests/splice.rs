@@ -1,5 +1,7 @@
 //! The process that splices large bodies from a connection to a channel.
 
+mod support;
+
 use boxoffice_supervisor::sys::duplicate;
 use boxoffice_supervisor::wire::{Decoder, Item, Kind};
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, socketpair};
@@ -9,7 +11,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command};
+use std::process::Child;
 use std::thread;
 
 struct Splice {
@@ -20,7 +22,7 @@ struct Splice {
 }
 
 fn start_with(mode: &str, from: OwnedFd, to: OwnedFd, bytes: u64, patience_ms: u64) -> Child {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_supervisor"));
+    let mut command = support::supervisor();
     command.args([mode, &bytes.to_string(), &patience_ms.to_string()]);
     // SAFETY: between fork and exec only dup2 is called. The numbers are out of the way of what it duplicates.
     unsafe {
