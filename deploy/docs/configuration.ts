@@ -11,7 +11,7 @@ import { createSbsProgram } from '../../apps/cli/src/sbs/program.ts'
 import { environmentName, kebabCase } from '../../apps/cli/src/settings/config-file.ts'
 import { defaultOf } from '../../apps/cli/src/settings/default-text.ts'
 import { AGENT_FLAGS, BROKER_FLAGS, COMMON_FLAGS, nameOf, UP_FLAGS } from '../../apps/cli/src/settings/flags.ts'
-import { BUILT_IN_PROFILES, Profile } from '../../packages/protocol/src/profiles.ts'
+import { BUILT_IN_PROFILES, Profile } from '../../packages/protocol/src/sessions/profiles.ts'
 
 const PAGE = join(import.meta.dirname, '../../docs/configuration.md')
 

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { LineSplitter } from '../../../apps/agent/src/ws/line-splitter.ts'
+import { LineSplitter } from '../../../apps/agent/src/ws/processes/line-splitter.ts'
 import { TextStream } from '../../../apps/agent/src/ws/text.ts'
 import { mutated } from '../mutate.ts'
 import { Random } from '../random.ts'

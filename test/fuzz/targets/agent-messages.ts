@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import type { WebSocket } from 'ws'
-import { Messages } from '../../../apps/agent/src/ws/messages.ts'
+import { Messages } from '../../../apps/agent/src/ws/session/messages.ts'
 import type { FuzzTarget } from '../target.ts'
 
 /**

@@ -34,7 +34,7 @@ export type ControlOptions = {
   log: Logger
 }
 
-/** The control API for the broker (`packages/protocol/src/control.ts`); every route needs a control token. */
+/** The control API for the broker (`packages/protocol/src/agents/control.ts`); every route needs a control token. */
 export const createControlApp = ({ manager, revocations, onKeys, untold, instance, verify, log }: ControlOptions): Hono =>
   new Hono()
     .use(authenticated(verify))

@@ -1,7 +1,7 @@
 import { withTimeout } from '@boxoffice/kit/with-timeout'
 import { BoxofficeError, EXEC_ID_PATTERN } from '@boxoffice/protocol'
 import type { Call } from '../http/call.ts'
-import { sendJson, sendNothing } from '../http/respond.ts'
+import { sendJson, sendNothing } from '../http/responses/respond.ts'
 import type { Route } from '../http/router.ts'
 import type { Sandbox } from '../sandbox/sandbox.ts'
 import type { SupervisorLink } from '../supervisor/link.ts'

@@ -2,7 +2,7 @@ import { LIMITS, StartProcessRequest } from '@boxoffice/protocol'
 import { assertCommandSize } from '../exec/start.ts'
 import { parse, readJson } from '../http/body.ts'
 import type { Call } from '../http/call.ts'
-import { sendJson, sendNothing } from '../http/respond.ts'
+import { sendJson, sendNothing } from '../http/responses/respond.ts'
 import type { Route } from '../http/router.ts'
 
 const postProcess = async ({ incoming, outgoing, sandbox, signal, limits, claims }: Call): Promise<void> => {

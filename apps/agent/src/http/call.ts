@@ -3,9 +3,9 @@ import type { BoxofficeError, SessionTokenClaims } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
 import type { DiskFloor } from '../host/disk-floor.ts'
 import type { Sandbox } from '../sandbox/sandbox.ts'
-import type { AnswerBudget } from './answer-budget.ts'
 import type { DataplaneLimits } from './dataplane-limits.ts'
 import type { Query } from './query.ts'
+import type { AnswerBudget } from './responses/answer-budget.ts'
 import type { UploadQuotas } from './upload-limit.ts'
 
 /** One authorised request on a sandbox. Handlers work on Node's own streams: bytes pass without another layer. */

@@ -12,8 +12,8 @@ import { Attachment, type AttachmentOwner } from './attachment.ts'
 import type { Attachments } from './attachments.ts'
 import { beginning } from './begin.ts'
 import { type ClientFrame, parseFrame, type SocketKind, stdinBytes } from './frames.ts'
-import { sandboxGone, sessionEnded } from './session-end.ts'
-import { SocketSession, type SocketTraffic } from './socket-session.ts'
+import { sandboxGone, sessionEnded } from './session/session-end.ts'
+import { SocketSession, type SocketTraffic } from './session/socket-session.ts'
 import { SocketWriter } from './writer.ts'
 
 export type ClientSocketOptions = {

@@ -27,14 +27,14 @@ import type { RevocationStore } from '../auth/revocations.ts'
 import type { Access, AccessJournal } from '../http/access-journal.ts'
 import type { DataplaneLimits } from '../http/dataplane-limits.ts'
 import type { DataplaneMetrics } from '../http/metrics.ts'
-import { refuseUpgrade } from '../http/respond.ts'
+import { refuseUpgrade } from '../http/responses/respond.ts'
 import { parseTarget, type Target } from '../http/router.ts'
 import { createAttachments } from './attachments.ts'
 import { ClientSocket } from './client-socket.ts'
 import type { SocketKind } from './frames.ts'
-import { ProcessSocket } from './process-socket.ts'
-import { leaseOf, lineServer, processIn } from './process-upgrade.ts'
-import type { SocketSession } from './socket-session.ts'
+import { ProcessSocket } from './processes/process-socket.ts'
+import { leaseOf, lineServer, processIn } from './processes/process-upgrade.ts'
+import type { SocketSession } from './session/socket-session.ts'
 
 export type SocketServerOptions = {
   auth: Authenticator

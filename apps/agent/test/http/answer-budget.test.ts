@@ -1,6 +1,6 @@
 import { BoxofficeError } from '@boxoffice/protocol'
 import { expect, test } from 'vitest'
-import { AnswerBudget } from '../../src/http/answer-budget.ts'
+import { AnswerBudget } from '../../src/http/responses/answer-budget.ts'
 
 const MiB = 1024 * 1024
 

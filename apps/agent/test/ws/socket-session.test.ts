@@ -5,7 +5,7 @@ import type { WebSocket } from 'ws'
 import type { Authenticator } from '../../src/auth/auth.ts'
 import { EndSignal } from '../../src/sandbox/end-signal.ts'
 import type { Sandbox } from '../../src/sandbox/sandbox.ts'
-import { SocketSession, type SocketTraffic } from '../../src/ws/socket-session.ts'
+import { SocketSession, type SocketTraffic } from '../../src/ws/session/socket-session.ts'
 
 const NOW = 1_000_000
 const claims = { exp: NOW + 60 } as SessionTokenClaims

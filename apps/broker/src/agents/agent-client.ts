@@ -20,7 +20,7 @@ import type { AgentRecord } from '../store/store.ts'
 import type { TokenIssuer } from '../tokens/issuer.ts'
 import { failSlowConnect } from './slow-connect.ts'
 
-/** The agent's control API (`packages/protocol/src/control.ts`). Failures are `BoxofficeError`; an agent that is away is 503. */
+/** The agent's control API (`packages/protocol/src/agents/control.ts`). Failures are `BoxofficeError`; an agent that is away is 503. */
 export interface AgentClient {
   /** Idempotent by session id: a repeated call gives the sandbox that the first one made. */
   create(agent: AgentRecord, sessionId: string, request: CreateSandboxRequest, signal: AbortSignal): Promise<SandboxRecord>

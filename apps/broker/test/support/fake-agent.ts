@@ -19,7 +19,7 @@ import { createLocalJWKSet, jwtVerify } from 'jose'
 
 /**
  * An agent without sandboxes: the control API over real HTTP, registration and heartbeats, and hooks for what can go wrong.
- * A second implementation of `packages/protocol/src/control.ts`, not a mock.
+ * A second implementation of `packages/protocol/src/agents/control.ts`, not a mock.
  */
 export type FakeAgent = Awaited<ReturnType<typeof startFakeAgent>>
 

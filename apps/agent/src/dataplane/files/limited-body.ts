@@ -1,7 +1,7 @@
 import { type Readable, Transform } from 'node:stream'
 import { BoxofficeError } from '@boxoffice/protocol'
 import { lookWhileGrowing } from '../../host/disk-floor.ts'
-import { UPLOAD_STALL_MS } from '../../http/stalled-client.ts'
+import { UPLOAD_STALL_MS } from '../../http/responses/stalled-client.ts'
 import type { UploadLimit } from '../../http/upload-limit.ts'
 
 /**

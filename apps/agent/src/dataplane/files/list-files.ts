@@ -3,7 +3,7 @@ import picomatch from 'picomatch'
 import { type ListEntry, listTree } from '../../files/listing.ts'
 import { below } from '../../files/paths.ts'
 import type { Call } from '../../http/call.ts'
-import { sendJson } from '../../http/respond.ts'
+import { sendJson } from '../../http/responses/respond.ts'
 import { pathOf } from './file-paths.ts'
 
 /** What one listing may look at; a tree beyond it is told as truncated. */

@@ -1,6 +1,6 @@
 import { z } from 'zod'
-import { ExecId } from './ids.ts'
-import { LIMITS } from './limits.ts'
+import { ExecId } from '../base/ids.ts'
+import { LIMITS } from '../base/limits.ts'
 
 /** Why a process ended [C-31]. Nothing but the supervisor ever says it; `sandbox_lost` means that nobody saw it. */
 export const EXIT_REASONS = ['exited', 'signaled', 'timed_out', 'oom_killed', 'killed', 'spawn_failed', 'sandbox_lost'] as const

@@ -1,9 +1,9 @@
 import { z } from 'zod'
-import { Capability } from './capabilities.ts'
+import { Capability } from '../base/capabilities.ts'
+import { Profile } from '../sessions/profiles.ts'
+import { RelayPreference } from '../sessions/sessions.ts'
+import { Jwks } from '../sessions/token.ts'
 import { JOURNAL_BATCH, JournalEntry } from './journal.ts'
-import { Profile } from './profiles.ts'
-import { RelayPreference } from './sessions.ts'
-import { Jwks } from './token.ts'
 
 /** Agent to broker: `POST B/v1/agents/register` and `POST B/v1/agents/{id}/heartbeat`. */
 

@@ -1,8 +1,8 @@
 import { PROCESS_LIMITS, SUBPROTOCOL_LINES, SUBPROTOCOL_MCP } from '@boxoffice/protocol'
 import { WebSocketServer } from 'ws'
-import { Query } from '../http/query.ts'
-import type { AttachLease, LeaseHolder } from '../sandbox/managed-processes.ts'
-import type { Sandbox } from '../sandbox/sandbox.ts'
+import { Query } from '../../http/query.ts'
+import type { AttachLease, LeaseHolder } from '../../sandbox/managed-processes.ts'
+import type { Sandbox } from '../../sandbox/sandbox.ts'
 import { type LineStart, nextStart, startAt } from './line-start.ts'
 
 const ROUTE = /^processes\/([^/]+)\/ws$/

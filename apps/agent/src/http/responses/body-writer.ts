@@ -1,5 +1,5 @@
 import type { Writable } from 'node:stream'
-import { giveSlab, SLAB_BYTES, takeSlab } from '../fast-io/buffer-pool.ts'
+import { giveSlab, SLAB_BYTES, takeSlab } from '../../fast-io/buffer-pool.ts'
 
 /** Sends pieces of memory that is not its own as a body: what one read brought is copied together and leaves with one write. */
 export class BodyWriter {

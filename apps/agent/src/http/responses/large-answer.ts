@@ -1,7 +1,7 @@
 import type { ServerResponse } from 'node:http'
 import { pipeline } from 'node:stream/promises'
 import { setImmediate } from 'node:timers/promises'
-import { OutputText } from '../exec/output-text.ts'
+import { OutputText } from '../../exec/output-text.ts'
 import { ANSWER_STALL_MS, cutStalledClient } from './stalled-client.ts'
 
 /** The outputs of a result that are too large for a string. */

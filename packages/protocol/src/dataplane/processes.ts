@@ -1,7 +1,7 @@
 import { z } from 'zod'
-import { ErrorEnvelope } from './errors.ts'
+import { ErrorEnvelope } from '../base/errors.ts'
+import { LIMITS } from '../base/limits.ts'
 import { EnvironmentVariables, ExitReason, KillCause, SpawnError } from './exec.ts'
-import { LIMITS } from './limits.ts'
 
 /**
  * Managed processes (contract 3.10, 4.5): `POST|GET D/processes`, `GET|DELETE D/processes/{id}`, `WS W/processes/{id}/ws`.

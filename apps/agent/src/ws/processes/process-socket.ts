@@ -1,10 +1,10 @@
 import { BoxofficeError, CLOSE, fromUnknown, LinesClientFrame, type SessionTokenClaims } from '@boxoffice/protocol'
 import type { WebSocket } from 'ws'
-import type { Authenticator } from '../auth/auth.ts'
-import type { AttachLease, LeaseHolder } from '../sandbox/managed-processes.ts'
-import type { Sandbox } from '../sandbox/sandbox.ts'
+import type { Authenticator } from '../../auth/auth.ts'
+import type { AttachLease, LeaseHolder } from '../../sandbox/managed-processes.ts'
+import type { Sandbox } from '../../sandbox/sandbox.ts'
+import { SocketSession, type SocketTraffic } from '../session/socket-session.ts'
 import { LineStream } from './line-stream.ts'
-import { SocketSession, type SocketTraffic } from './socket-session.ts'
 
 export type ProcessSocketOptions = {
   ws: WebSocket
@@ -22,7 +22,7 @@ export type ProcessSocketOptions = {
   now: () => number
 }
 
-/** The lines of one managed process on one socket (packages/protocol/src/processes.ts). Its ends are `SocketSession`'s. */
+/** The lines of one managed process on one socket (packages/protocol/src/dataplane/processes.ts). Its ends are `SocketSession`'s. */
 export class ProcessSocket implements LeaseHolder, SocketTraffic {
   readonly session: SocketSession
   readonly #options: ProcessSocketOptions

@@ -1,8 +1,8 @@
 import { terminateSoon } from '@boxoffice/node-http'
 import { BoxofficeError, type Capability, CLOSE, fromUnknown, type SessionTokenClaims, TIMES } from '@boxoffice/protocol'
 import type { WebSocket } from 'ws'
-import { type Authenticator, isPlainExpiry } from '../auth/auth.ts'
-import type { Sandbox } from '../sandbox/sandbox.ts'
+import { type Authenticator, isPlainExpiry } from '../../auth/auth.ts'
+import type { Sandbox } from '../../sandbox/sandbox.ts'
 import { Messages } from './messages.ts'
 import { sandboxGone, sessionEnded } from './session-end.ts'
 

@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { BoxofficeError } from '@boxoffice/protocol'
-import { finish, hasUnread } from './unread-body.ts'
+import { finish, hasUnread } from '../bodies/unread-body.ts'
 
 export type Refusal = {
   error: BoxofficeError

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { CAPABILITIES, Capability } from './capabilities.ts'
+import { CAPABILITIES, Capability } from '../base/capabilities.ts'
 import { MAX_MOUNTS, Mount, MountMode, type MountSet } from './mounts.ts'
 
 /** A named set of image, limits, network, suspend policy and pool size (contract 4.1). Times in seconds, memory in MiB. */

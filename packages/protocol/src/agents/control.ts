@@ -1,7 +1,7 @@
 import { z } from 'zod'
+import { MountSet } from '../sessions/mounts.ts'
+import { Profile } from '../sessions/profiles.ts'
 import { Revocations, SANDBOX_STATES, SandboxReport } from './agents.ts'
-import { MountSet } from './mounts.ts'
-import { Profile } from './profiles.ts'
 
 /**
  * Broker to agent, on the agent's control listener, with a control token as Bearer. Private; not for clients.

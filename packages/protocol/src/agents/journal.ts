@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import type { SessionEventData } from './events.ts'
+import type { SessionEventData } from '../sessions/events.ts'
 
 /**
  * What happened on an agent, told with its heartbeats. Entries are repeated until the broker has acknowledged their number

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { hasControlCharacter } from './ids.ts'
+import { hasControlCharacter } from '../base/ids.ts'
 
 /** How a directory of the host is shown in a sandbox; `none`: not at all [0-26]. */
 export const MountMode = z.enum(['rw', 'ro', 'none'])

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { Capability } from './capabilities.ts'
+import { Capability } from '../base/capabilities.ts'
 
 /** The JWK thumbprint of the key of the agent that a token is shown to (RFC 7800): another agent refuses it. */
 const Confirmation = z.object({ jkt: z.string() })

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { ExitReason, KillCause } from './exec.ts'
+import { ExitReason, KillCause } from '../dataplane/exec.ts'
 import { SessionState } from './sessions.ts'
 
 /**

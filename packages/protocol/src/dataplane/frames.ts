@@ -1,8 +1,8 @@
 import { z } from 'zod'
-import { Capability } from './capabilities.ts'
-import { ErrorEnvelope } from './errors.ts'
+import { Capability } from '../base/capabilities.ts'
+import { ErrorEnvelope } from '../base/errors.ts'
+import { ExecId } from '../base/ids.ts'
 import { commandFields, exitFields, Signal } from './exec.ts'
-import { ExecId } from './ids.ts'
 
 /**
  * Frames of `WS W/exec/ws` and `WS W/shell/ws` (contract 3.3).

@@ -1,6 +1,6 @@
 import { z } from 'zod'
-import { Capability } from './capabilities.ts'
-import { hasControlCharacter, ScopeId } from './ids.ts'
+import { Capability } from '../base/capabilities.ts'
+import { hasControlCharacter, ScopeId } from '../base/ids.ts'
 import { AbsolutePath } from './mounts.ts'
 
 export const SCOPE_TYPES = ['thread', 'workspace', 'assistant', 'deployment'] as const

@@ -1,6 +1,6 @@
 import { z } from 'zod'
+import { LIMITS } from '../base/limits.ts'
 import { EnvironmentVariables } from './exec.ts'
-import { LIMITS } from './limits.ts'
 
 /** Names of the tool that runs a command for a model. */
 export const MODEL_EXEC_NAMES = ['exec', 'sandbox_exec'] as const

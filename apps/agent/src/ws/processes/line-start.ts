@@ -1,6 +1,6 @@
 import { BoxofficeError } from '@boxoffice/protocol'
-import type { Sandbox } from '../sandbox/sandbox.ts'
-import { OutputPage } from '../supervisor/payloads.ts'
+import type { Sandbox } from '../../sandbox/sandbox.ts'
+import { OutputPage } from '../../supervisor/payloads.ts'
 
 /** Where on stdout a client begins, and what is lost before that. */
 export type LineStart = { from: number | 'end'; gap: { from: number; to: number } | undefined }

@@ -1,9 +1,9 @@
 import { BoxofficeError, PROCESS_LIMITS, TIMES } from '@boxoffice/protocol'
 import type { WebSocket } from 'ws'
-import { type ProcessReader, ProcessStream } from '../exec/process-stream.ts'
-import type { AttachLease } from '../sandbox/managed-processes.ts'
-import type { Sandbox } from '../sandbox/sandbox.ts'
-import type { Ready } from '../supervisor/payloads.ts'
+import { type ProcessReader, ProcessStream } from '../../exec/process-stream.ts'
+import type { AttachLease } from '../../sandbox/managed-processes.ts'
+import type { Sandbox } from '../../sandbox/sandbox.ts'
+import type { Ready } from '../../supervisor/payloads.ts'
 import { LineSplitter } from './line-splitter.ts'
 
 export type LineStreamOptions = {
