@@ -51,7 +51,7 @@ export type Route<A extends Auth = Auth, Body = unknown, Query = unknown> = {
   summary: string
   auth: A
   body?: z.ZodType<Body>
-  query?: z.ZodType<Query>
+  query?: z.ZodObject & z.ZodType<Query>
   /** Successful answers; refusals are the same everywhere. */
   responses: Record<number, ResponseSpec>
   /** Checks the credential of an `enroll` or `agent` route before the body is looked at [C-19]; throws the refusal. */

@@ -1,6 +1,7 @@
 import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
 import type { Hono } from 'hono'
+import type { ZodOpenApiOperationObject } from 'zod-openapi'
 import type { Env } from './env.ts'
 import type { AnyRoute } from './route.ts'
 import type { Bytes } from './server.ts'
@@ -8,13 +9,20 @@ import type { Bytes } from './server.ts'
 /** Ports of listeners that a surface has beside the broker's. */
 export type SurfacePorts = { boxPort?: number; boxRpcPort?: number }
 
+export type Mount = {
+  path: string
+  app: Hono<Env>
+  /** Its operations by path and method, for the document of the broker; undefined: it is another system's API, described elsewhere. */
+  described?: Record<string, Record<string, ZodOpenApiOperationObject>>
+}
+
 /** One API of the broker: what it serves on the broker's listener, and what it runs beside it. */
 export interface Surface {
   readonly name: 'v1' | 'mcp' | 'steps' | 'box' | 'documentation'
   /** In the manner of the broker's own API, and documented with it; their refusals are its envelope. */
   routes?: readonly AnyRoute[]
   /** Apps below a path, made with `surfaceApp`, which tells of refusals in the words of the surface. */
-  mounts?: readonly { path: string; app: Hono<Env> }[]
+  mounts?: readonly Mount[]
   /** Opens a socket; false where the request is for another surface. */
   upgrade?(request: IncomingMessage, socket: Duplex, head: Buffer): boolean
   /** Opens listeners of its own, and gives their ports. */

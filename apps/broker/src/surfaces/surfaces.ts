@@ -1,7 +1,7 @@
 import type { Surface } from '../http/surface.ts'
 import { type BoxOptions, createBox } from './box/box.ts'
 import type { RpcResponse } from './box/rpc.ts'
-import { createDocumentation } from './documentation/openapi.ts'
+import { createDocumentation } from './documentation/documentation.ts'
 import { createMcp, type McpOptions } from './mcp/mcp.ts'
 import type { StepsListener } from './sbs/listener.ts'
 import { createStepsSurface, type StepsSurfaceOptions } from './sbs/steps-surface.ts'

@@ -3,6 +3,7 @@ import { BoxofficeError, type SessionTokenClaims } from '@boxoffice/protocol'
 import { createMcpHandler, type JSONRPCRequest, Server, type ServerCapabilities, type ServerContext } from '@modelcontextprotocol/server'
 import type { Hono } from 'hono'
 import { z } from 'zod'
+import type { ZodOpenApiOperationObject } from 'zod-openapi'
 import { requireThere } from '../../domain/refusals.ts'
 import type { Env } from '../../http/env.ts'
 import { envelopeOf, type RefusalSinks } from '../../http/errors.ts'
@@ -73,6 +74,26 @@ export function createMcpEndpoint({ find, credentials, store, metrics, log }: En
     return handler.fetch(c.req.raw)
   })
 }
+
+const JsonRpc = z.looseObject({ jsonrpc: z.literal('2.0') })
+
+/** The endpoint in the document of the broker, below `base`. */
+export const describedEndpoint = (base: string): Record<string, Record<string, ZodOpenApiOperationObject>> => ({
+  [`${base}/{name}/mcp`]: {
+    post: {
+      summary: 'An MCP server by streamable HTTP; the credential is a token of its session with the capability exec',
+      requestParams: { path: z.object({ name: z.string() }) },
+      requestBody: { required: true, content: { 'application/json': { schema: z.union([JsonRpc, z.array(JsonRpc)]) } } },
+      responses: {
+        200: {
+          description: 'What the server answers',
+          content: { 'application/json': { schema: JsonRpc }, 'text/event-stream': { schema: { type: 'string' } } },
+        },
+        202: { description: 'A notification, or an answer, was taken' },
+      },
+    },
+  },
+})
 
 /** Undefined for what is no endpoint, or has a name that cannot be decoded. */
 function nameIn(pathname: string): string | undefined {

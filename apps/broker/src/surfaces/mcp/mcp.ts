@@ -10,10 +10,10 @@ import type { SessionService } from '../../sessions/service.ts'
 import type { Store } from '../../store/store.ts'
 import type { Credentials } from '../../tokens/credentials.ts'
 import { BoxHost } from './box-host.ts'
-import { createMcpEndpoint } from './endpoint.ts'
+import { createMcpEndpoint, describedEndpoint } from './endpoint.ts'
 import { keptServers } from './kept-servers.ts'
 import { McpServers } from './mcp-servers.ts'
-import { mcpRoutes } from './routes.ts'
+import { mcpRoutes, SERVERS_PATH } from './routes.ts'
 import { type Clock, systemClock } from './schedule.ts'
 
 export type McpOptions = {
@@ -45,7 +45,7 @@ export function createMcp({ settings, store, credentials, url, metrics, log, aft
   return {
     name: 'mcp',
     routes: mcpRoutes(servers, url, mayNameImageOf(settings)),
-    mounts: [{ path: '/v1/mcp/servers', app: endpoint }],
+    mounts: [{ path: SERVERS_PATH, app: endpoint, described: describedEndpoint(SERVERS_PATH) }],
     start: () => servers.start(),
     close: () => servers.close(),
   }

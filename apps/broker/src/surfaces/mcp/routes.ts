@@ -10,7 +10,8 @@ import type { McpServers } from './mcp-servers.ts'
 import { ERROR_PHASES } from './phases.ts'
 import type { McpServerRuntime } from './server-runtime.ts'
 
-const PATH = '/v1/mcp/servers'
+/** Below it stand the servers, by their names. */
+export const SERVERS_PATH = '/v1/mcp/servers'
 
 const ServerRecord = z.object({
   name: z.string(),
@@ -38,12 +39,12 @@ export const mcpRoutes = (servers: McpServers, brokerUrl: string, mayNameImage: 
     ...{ name: runtime.config.name, pipeline_uuid: runtime.config.pipeline_uuid },
     ...runtime.info(),
     ...{ isolation: runtime.box?.isolation ?? null, session_id: runtime.box?.sessionId ?? null },
-    url: `${brokerUrl}${PATH}/${encodeURIComponent(runtime.config.name)}/mcp`,
+    url: `${brokerUrl}${SERVERS_PATH}/${encodeURIComponent(runtime.config.name)}/mcp`,
   })
   return [
     defineRoute({
       method: 'GET',
-      path: PATH,
+      path: SERVERS_PATH,
       summary: 'List the MCP servers that run in sandboxes',
       auth: 'key',
       responses: { 200: { description: 'By name', schema: z.object({ servers: z.array(ServerRecord) }) } },
@@ -54,7 +55,7 @@ export const mcpRoutes = (servers: McpServers, brokerUrl: string, mayNameImage: 
     }),
     defineRoute({
       method: 'POST',
-      path: PATH,
+      path: SERVERS_PATH,
       summary: 'Run one more MCP server in a sandbox; kept over restarts',
       auth: 'operator',
       body: McpServerConfig,
@@ -75,7 +76,7 @@ export const mcpRoutes = (servers: McpServers, brokerUrl: string, mayNameImage: 
     }),
     defineRoute({
       method: 'GET',
-      path: `${PATH}/:id`,
+      path: `${SERVERS_PATH}/:id`,
       summary: 'One MCP server, how it is and what it offers',
       auth: 'key',
       responses: { 200: { description: 'The server', schema: ServerRecord } },
@@ -86,7 +87,7 @@ export const mcpRoutes = (servers: McpServers, brokerUrl: string, mayNameImage: 
     }),
     defineRoute({
       method: 'DELETE',
-      path: `${PATH}/:id`,
+      path: `${SERVERS_PATH}/:id`,
       summary: 'End an MCP server, its process, and its sandbox if it was the last one there',
       auth: 'operator',
       responses: { 204: { description: 'It has ended' } },

@@ -93,6 +93,7 @@ describe('[2.14] OpenAPI', () => {
       'post /v1/mcp/servers',
       'get /v1/mcp/servers/{id}',
       'delete /v1/mcp/servers/{id}',
+      'post /v1/mcp/servers/{name}/mcp',
       'get /v1/usage',
       'get /v1/audit',
       'post /v1/keys',
