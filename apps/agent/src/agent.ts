@@ -20,7 +20,7 @@ import { serveDataplane } from './dataplane/serve-dataplane.ts'
 import { createDiskFloor } from './host/disk-floor.ts'
 import { readTls } from './http/listeners.ts'
 import { startDiskGuards } from './limits/guards.ts'
-import { createProviderSlot } from './providers/slot.ts'
+import { createProviderSelector } from './providers/provider-selector.ts'
 import { destroyOnExit } from './sandboxes/destroy-on-exit.ts'
 import { createSandboxManager } from './sandboxes/manager.ts'
 import { openRecovery } from './sandboxes/recovery.ts'
@@ -73,9 +73,9 @@ const build = async (config: AgentConfig, overrides: AgentOverrides, teardown: A
   const metrics = new Registry()
 
   const where = { dataDirectory, installId, instanceId, log }
-  const slot = createProviderSlot(overrides.candidates ?? candidatesFrom(config, overrides.exposed ?? false, where), log)
-  teardown.defer(() => slot.close())
-  const engineDirectory = () => slot.provider?.host.engineDirectory
+  const selector = createProviderSelector(overrides.candidates ?? candidatesFrom(config, overrides.exposed ?? false, where), log)
+  teardown.defer(() => selector.close())
+  const engineDirectory = () => selector.provider?.host.engineDirectory
   const disk = createDiskFloor({ dataDirectory, engineDirectory })
   const layout = await createLayout(dataDirectory)
   teardown.defer(() => layout.close())
@@ -87,7 +87,7 @@ const build = async (config: AgentConfig, overrides: AgentOverrides, teardown: A
   teardown.defer(trust.close)
   const journal = createJournal(metrics)
   const manager = createSandboxManager({
-    provider: () => slot.require(),
+    provider: () => selector.require(),
     layout,
     uids,
     supervisorPath: directory.supervisorPath,
@@ -112,7 +112,7 @@ const build = async (config: AgentConfig, overrides: AgentOverrides, teardown: A
     listening: () => listening,
     besideBroker,
     reserved,
-    slot,
+    selector,
     manager,
     recovery,
     trust,
@@ -123,17 +123,17 @@ const build = async (config: AgentConfig, overrides: AgentOverrides, teardown: A
   })
   // After the listeners have drained, and before the broker hears the last of this agent.
   teardown.defer(async () => {
-    const ended = config.destroyOnExit ? await destroyOnExit({ slot, manager, recovery, log }) : await manager.close()
+    const ended = config.destroyOnExit ? await destroyOnExit({ selector, manager, recovery, log }) : await manager.close()
     await brokerLink.sayLast(ended)
   })
 
-  const watch = createWatch({ slot, manager, recovery, onAdopted: () => brokerLink.reportNow(), log })
+  const watch = createWatch({ selector, manager, recovery, onAdopted: () => brokerLink.reportNow(), log })
   teardown.defer(() => watch.close())
   await watch.start()
   const guards = startDiskGuards({ manager, dataDirectory, engineDirectory, log })
   teardown.defer(() => guards.close())
 
-  const unreadiness = () => unreadinessOf({ disk, slot, manager, isRegistered: () => brokerLink.agentId !== undefined })
+  const unreadiness = () => unreadinessOf({ disk, selector, manager, isRegistered: () => brokerLink.agentId !== undefined })
   const { quotas } = guards
   const dataplane = await serveDataplane({ config, tls, sandboxes: manager, trust, journal, disk, quotas, unreadiness, log, metrics })
   listening.url = dataplane.url
@@ -145,6 +145,6 @@ const build = async (config: AgentConfig, overrides: AgentOverrides, teardown: A
   teardown.defer(() => brokerLink.stop())
   manager.inventory.onLost(() => brokerLink.reportNow())
   await brokerLink.start()
-  const { name: provider, isolation, reason } = slot.report()
+  const { name: provider, isolation, reason } = selector.report()
   return { ...listening, agentId: brokerLink.agentId, provider, isolation, reason }
 }

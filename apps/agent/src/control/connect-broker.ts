@@ -2,7 +2,7 @@ import type { AgentInstance, ProviderReport } from '@boxoffice/protocol'
 import { type BrokerLink, type BrokerLinkOptions, createBrokerLink } from '../broker-link/broker-link.ts'
 import type { BrokerTrust } from '../broker-link/broker-trust.ts'
 import type { AgentConfig } from '../config/config.ts'
-import type { ProviderSlot } from '../providers/slot.ts'
+import type { ProviderSelector } from '../providers/provider-selector.ts'
 import { recoveringError } from '../sandbox/end.ts'
 import type { SandboxManager } from '../sandboxes/manager.ts'
 import type { Recovery } from '../sandboxes/recovery.ts'
@@ -19,7 +19,7 @@ export type ConnectBrokerOptions = Pick<BrokerLinkOptions, 'journal' | 'onRefuse
   besideBroker: boolean
   /** For what alone the agent's sandboxes are; undefined: for everything. */
   reserved: ProviderReport['reserved']
-  slot: ProviderSlot
+  selector: ProviderSelector
   manager: SandboxManager
   recovery: Recovery
   trust: BrokerTrust
@@ -36,14 +36,14 @@ export const connectBroker = (options: ConnectBrokerOptions): BrokerLink => {
 }
 
 const exchangeOf = (options: ConnectBrokerOptions): BrokerExchange => {
-  const { config, instance, slot, manager, recovery, trust } = options
+  const { config, instance, selector, manager, recovery, trust } = options
   const reserved = options.reserved === undefined ? {} : { reserved: options.reserved }
   /** Of the present report: its answer tells no keys that are older than what has been pushed since. */
   let keysAtReport = 0
 
   // An agent that does not know yet what it has takes nothing new, and what it does not report is not missing.
   const providerReport = (): ProviderReport => {
-    const report = { ...slot.report(), ...reserved }
+    const report = { ...selector.report(), ...reserved }
     return manager.recovery.isUnderWay ? { ...report, available: false, reason: report.reason ?? recoveringError().message } : report
   }
 
@@ -85,7 +85,7 @@ const exchangeOf = (options: ConnectBrokerOptions): BrokerExchange => {
       trust.binding.told(instructions.control_tokens_bound ?? false)
       trust.revocations.apply(instructions.revocations)
       if (instructions.jwks !== undefined && trust.keys.version === keysAtReport) await trust.takeKeys(instructions.jwks)
-      manager.pool.setTargets(slot.provider === undefined || manager.recovery.isUnderWay ? [] : instructions.pools)
+      manager.pool.setTargets(selector.provider === undefined || manager.recovery.isUnderWay ? [] : instructions.pools)
       await recovery.settle(instructions.decisions)
     },
   }

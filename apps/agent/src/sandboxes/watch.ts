@@ -1,5 +1,5 @@
 import type { Logger } from 'pino'
-import type { ProviderSlot } from '../providers/slot.ts'
+import type { ProviderSelector } from '../providers/provider-selector.ts'
 import type { SandboxManager } from './manager.ts'
 import type { Recovery } from './recovery.ts'
 
@@ -7,7 +7,7 @@ import type { Recovery } from './recovery.ts'
 const LOOK_EVERY_MS = 2000
 
 export type WatchOptions = {
-  slot: ProviderSlot
+  selector: ProviderSelector
   manager: SandboxManager
   recovery: Recovery
   /** What an earlier run left has been adopted. */
@@ -24,17 +24,17 @@ export interface Watch {
   close(): Promise<void>
 }
 
-export const createWatch = ({ slot, manager, recovery, onAdopted, log }: WatchOptions): Watch => {
+export const createWatch = ({ selector, manager, recovery, onAdopted, log }: WatchOptions): Watch => {
   let adopted = false
   let timer: NodeJS.Timeout | undefined
   let looking: Promise<void> = Promise.resolve()
   let closed = false
 
   const look = async (): Promise<void> => {
-    const available = await slot.look(manager.recovery.providers())
-    if (!available || slot.provider === undefined) return
+    const available = await selector.look(manager.recovery.providers())
+    if (!available || selector.provider === undefined) return
     if (adopted) return manager.inventory.verifyAll()
-    adopted = await recovery.adopt(slot.provider)
+    adopted = await recovery.adopt(selector.provider)
     if (adopted) onAdopted()
   }
 

@@ -5,7 +5,7 @@ import { describe, expect, onTestFinished, test } from 'vitest'
 import { createLayout } from '../../src/data-dir/layout.ts'
 import { createUids } from '../../src/data-dir/uids.ts'
 import { createOptions } from '../../src/providers/docker/create-options.ts'
-import { createProviderSlot } from '../../src/providers/slot.ts'
+import { createProviderSelector } from '../../src/providers/provider-selector.ts'
 import { createActivity } from '../../src/sandbox/activity.ts'
 import type { Provider } from '../../src/sandbox/provider.ts'
 import { profileHash } from '../../src/sandboxes/profile-hash.ts'
@@ -123,7 +123,7 @@ describe('layout', () => {
   })
 })
 
-describe('provider slot', () => {
+describe('provider selector', () => {
   const candidate = (name: string, status: () => Awaited<ReturnType<Provider['probe']>>) => ({
     name,
     open: async () =>
@@ -145,22 +145,22 @@ describe('provider slot', () => {
   test('takes the first that is available, says why there is none, and finds one later', async () => {
     let there = false
     const broken = { name: 'broken', open: async () => Promise.reject(new Error('no socket')) }
-    const slot = createProviderSlot(
+    const selector = createProviderSelector(
       [broken, candidate('late', () => (there ? { available: true } : { available: false, reason: 'not yet' }))],
       silent,
     )
-    expect(await slot.look()).toBe(false)
-    expect(slot.reason).toBe('broken: no socket; late: not yet')
-    expect(() => slot.require()).toThrow('not yet')
+    expect(await selector.look()).toBe(false)
+    expect(selector.reason).toBe('broken: no socket; late: not yet')
+    expect(() => selector.require()).toThrow('not yet')
     there = true
-    expect(await slot.look()).toBe(true)
-    expect(slot.report()).toMatchObject({ name: 'local', available: true, reason: null })
-    expect(slot.report().capabilities).toEqual({
+    expect(await selector.look()).toBe(true)
+    expect(selector.report()).toMatchObject({ name: 'local', available: true, reason: null })
+    expect(selector.report().capabilities).toEqual({
       ...{ limits: ['cpus'], network: false, extra_mounts: false, oci_runtimes: [], images: false },
       not_enforced: ['memory_mb', 'pids_limit', 'read_only_rootfs', 'tmp_size', 'workspace_disk'],
     })
     there = false
-    expect(await slot.look()).toBe(false)
-    expect(slot.report()).toMatchObject({ name: 'local', available: false, reason: 'not yet' })
+    expect(await selector.look()).toBe(false)
+    expect(selector.report()).toMatchObject({ name: 'local', available: false, reason: 'not yet' })
   })
 })

@@ -7,7 +7,7 @@ import { pino } from 'pino'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { providerCandidates } from '../../src/providers/candidates.ts'
 import { dockerCandidates } from '../../src/providers/docker/candidates.ts'
-import { createProviderSlot } from '../../src/providers/slot.ts'
+import { createProviderSelector } from '../../src/providers/provider-selector.ts'
 import { silent } from '../host/support/host.ts'
 
 let directory: string
@@ -68,20 +68,20 @@ describe('[2-32] the order in which a provider is looked for', () => {
 
   test('the first that answers wins, and none after it is asked', async () => {
     const podman = await startEngine(join(directory, 'podman', 'podman.sock'))
-    const slot = createProviderSlot(providerCandidates(options()), silent)
-    expect(await slot.look()).toBe(true)
-    expect(slot.report()).toMatchObject({ name: 'docker', available: true })
+    const selector = createProviderSelector(providerCandidates(options()), silent)
+    expect(await selector.look()).toBe(true)
+    expect(selector.report()).toMatchObject({ name: 'docker', available: true })
     expect(podman.asked()).toBeGreaterThan(0)
-    await slot.close()
+    await selector.close()
   })
 
   test('an engine that is away is passed over; where none is left, each has said why', async () => {
     const nowhere = { ...options(), dockerHost: `unix://${directory}/none.sock` }
-    const local = createProviderSlot(providerCandidates(nowhere), silent)
+    const local = createProviderSelector(providerCandidates(nowhere), silent)
     expect(await local.look()).toBe(true)
     expect(local.report()).toMatchObject({ name: 'local', available: true })
     await local.close()
-    const none = createProviderSlot(providerCandidates({ ...nowhere, provider: 'docker' }), silent)
+    const none = createProviderSelector(providerCandidates({ ...nowhere, provider: 'docker' }), silent)
     expect(await none.look()).toBe(false)
     expect(none.report()).toMatchObject({ available: false, reason: expect.stringContaining('no such socket') })
     await none.close()
@@ -93,9 +93,9 @@ describe('where bubblewrap is not installed', () => {
     process.env.PATH = directory
     const lines: { level: number; msg: string; reason?: string }[] = []
     const log = pino({ base: null }, { write: (line: string) => void lines.push(JSON.parse(line)) })
-    const slot = createProviderSlot(providerCandidates({ ...options(), provider: 'local', unsafeRefused, log }), log)
-    const found = [await slot.look(), await slot.look(), await slot.look()]
-    await slot.close()
+    const selector = createProviderSelector(providerCandidates({ ...options(), provider: 'local', unsafeRefused, log }), log)
+    const found = [await selector.look(), await selector.look(), await selector.look()]
+    await selector.close()
     return { found, warnings: lines.filter(({ level }) => level >= 40) }
   }
 

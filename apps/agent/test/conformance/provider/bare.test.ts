@@ -3,7 +3,7 @@ import { Profile } from '@boxoffice/protocol'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { AgentConfig, createAgent } from '../../../src/index.ts'
 import { type CandidateOptions, PROVIDERS, providerCandidates } from '../../../src/providers/candidates.ts'
-import { createProviderSlot } from '../../../src/providers/slot.ts'
+import { createProviderSelector } from '../../../src/providers/provider-selector.ts'
 import { ENROLL_TOKEN, TestBroker } from '../../host/support/broker.ts'
 import { Host, type OpenProvider, silent } from '../../host/support/host.ts'
 import { bare, bareDirectory } from './bare-provider.ts'
@@ -20,9 +20,9 @@ const candidates = (options: Partial<CandidateOptions>) =>
   )
 
 const open: OpenProvider = async ({ path, installId }, instanceId) => {
-  const slot = createProviderSlot(candidates({ dataDirectory: path, installId, instanceId }), silent)
-  await slot.look()
-  return slot.require()
+  const selector = createProviderSelector(candidates({ dataDirectory: path, installId, instanceId }), silent)
+  await selector.look()
+  return selector.require()
 }
 
 describe('[2-33] a new backend is a new provider and its registration', () => {
@@ -44,9 +44,9 @@ describe('[2-33] a new backend is a new provider and its registration', () => {
 
   test('without isolation it is refused where others can reach the agent, as any is', async () => {
     await using host = await Host.start(open)
-    const slot = createProviderSlot(candidates({ dataDirectory: host.dataDirectory, unsafeRefused: 'others can reach it' }), silent)
-    expect(await slot.look()).toBe(false)
-    expect(slot.reason).toBe('bare: others can reach it')
+    const selector = createProviderSelector(candidates({ dataDirectory: host.dataDirectory, unsafeRefused: 'others can reach it' }), silent)
+    expect(await selector.look()).toBe(false)
+    expect(selector.reason).toBe('bare: others can reach it')
   })
 
   test('an agent reports it with what it cannot do, and makes its sandboxes by it', async () => {

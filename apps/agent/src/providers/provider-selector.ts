@@ -3,7 +3,7 @@ import type { Logger } from 'pino'
 import { abilitiesOf, type Candidate, type Provider } from '../sandbox/provider.ts'
 
 /** The agent's provider: the first candidate that is available, once there is one. */
-export interface ProviderSlot {
+export interface ProviderSelector {
   /** Throws BACKEND_UNAVAILABLE with what every candidate said. */
   require(): Provider
   readonly provider: Provider | undefined
@@ -19,7 +19,7 @@ export interface ProviderSlot {
 }
 
 /** Tries candidates in order [2-32]. The first that works stays for good: its sandboxes must be found again by the same one. */
-export const createProviderSlot = (candidates: readonly Candidate[], log: Logger): ProviderSlot => {
+export const createProviderSelector = (candidates: readonly Candidate[], log: Logger): ProviderSelector => {
   const opened = new Map<Candidate, Provider>()
   let provider: Provider | undefined
   let reason: string | null = 'the provider has not been looked for yet'
