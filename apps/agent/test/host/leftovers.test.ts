@@ -3,8 +3,8 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { mkdir, mkdtemp, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
+import { createHostPathMap } from '../../src/providers/local/host-path-map.ts'
 import { createLocalProvider } from '../../src/providers/local/local.ts'
-import { createReach } from '../../src/providers/local/reach.ts'
 import type { LiveSandbox } from '../../src/sandboxes/live-sandbox.ts'
 import { processesWith, until } from '../support/processes.ts'
 import { run } from './support/exec.ts'
@@ -62,20 +62,20 @@ test.runIf(process.getuid?.() === 0)(
         writeFileSync(join(directory, 'whose'), directory)
       }
       const [first, second, theirs] = directories as [string, string, string]
-      const seenBy = (reach: { path(path: string): string }, directory: string): string =>
-        readFileSync(reach.path(join(directory, 'whose')), 'utf8')
+      const seenBy = (map: { path(path: string): string }, directory: string): string =>
+        readFileSync(map.path(join(directory, 'whose')), 'utf8')
 
-      expect(seenBy(await createReach(first, mine), first)).toBe(first)
-      const foreign = await createReach(theirs, others)
+      expect(seenBy(await createHostPathMap(first, mine), first)).toBe(first)
+      const foreign = await createHostPathMap(theirs, others)
       // Each was killed: none has closed what it had.
-      expect(seenBy(await createReach(first, mine), first)).toBe(first)
+      expect(seenBy(await createHostPathMap(first, mine), first)).toBe(first)
       expect([mounts(mine), mounts(others)]).toEqual([1, 1])
-      const moved = await createReach(second, mine)
+      const moved = await createHostPathMap(second, mine)
       expect(seenBy(moved, second)).toBe(second)
       expect([mounts(mine), mounts(others)]).toEqual([1, 1])
       await rm(second, { recursive: true })
       await mkdir(second)
-      const anew = await createReach(second, mine)
+      const anew = await createHostPathMap(second, mine)
       expect(mounts(mine)).toBe(1)
       await anew.close()
       expect([mounts(mine), mounts(others), existsSync(`/run/boxoffice/${mine}`)]).toEqual([0, 1, false])

@@ -9,9 +9,9 @@ import type { PreparedSpec, Provider, ProviderCapabilities, SandboxHandle, Sandb
 import { bubblewrapArguments, DEVICES, generateEtc, NAMESPACES, preforkArguments, SYSTEM_PATHS, sandboxArguments } from './bubblewrap.ts'
 import { openCgroups, removeInstallGroups } from './cgroups.ts'
 import { findBubblewrap } from './detect.ts'
+import { createHostPathMap, SAME_PATHS } from './host-path-map.ts'
 import { type LocalSandbox, localSandbox } from './local-sandbox.ts'
 import { createPrefork, type PreforkedProcess } from './prefork.ts'
-import { AS_THEY_ARE, createReach } from './reach.ts'
 import { countsApart } from './rlimits.ts'
 import { LOG_NAME } from './spawn.ts'
 import { type LocalState, stateFiles } from './state-file.ts'
@@ -46,7 +46,7 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
   const etcDirectory = join(dataDirectory, 'etc')
   await mkdir(stateDirectory, { recursive: true, mode: 0o700 })
   if (bwrap !== undefined) await generateEtc(etcDirectory)
-  const reach = options.sameUser ? AS_THEY_ARE : await createReach(dataDirectory, installId)
+  const hostPaths = options.sameUser ? SAME_PATHS : await createHostPathMap(dataDirectory, installId)
   const cgroups = openCgroups(installId)
   const bootId = (await readFile('/proc/sys/kernel/random/boot_id', 'utf8')).trim()
   const files = stateFiles(stateDirectory)
@@ -86,25 +86,25 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
   const prefork =
     cgroups === undefined || bwrap === undefined || byRlimit
       ? undefined
-      : createPrefork(cgroups, bwrap, [...SYSTEM_PATHS, dataDirectory, dirname(reach.path(stateDirectory))])
+      : createPrefork(cgroups, bwrap, [...SYSTEM_PATHS, dataDirectory, dirname(hostPaths.path(stateDirectory))])
 
   const idsOf = ({ uid, gid }: Pick<SandboxSpec, 'uid' | 'gid'>) => ({ uid: asRoot ? uid : null, gid: asRoot ? gid : null })
 
   const pathsOf = (id: string, { supervisorPath, linkDirectory }: Pick<SandboxSpec, 'supervisorPath' | 'linkDirectory'>) => ({
-    etc: reach.path(etcDirectory),
-    supervisor: reach.path(supervisorPath),
-    link: reach.path(linkDirectory),
+    etc: hostPaths.path(etcDirectory),
+    supervisor: hostPaths.path(supervisorPath),
+    link: hostPaths.path(linkDirectory),
     oomFile: cgroups?.group(id).oomFile,
     byRlimit,
   })
 
-  const reachable = (spec: SandboxSpec): SandboxSpec => ({ ...spec, workspaceDirectory: reach.path(spec.workspaceDirectory) })
+  const reachable = (spec: SandboxSpec): SandboxSpec => ({ ...spec, workspaceDirectory: hostPaths.path(spec.workspaceDirectory) })
 
   const commandFor = (id: string, spec: SandboxSpec): LocalState['command'] => {
     const paths = pathsOf(id, spec)
     const { workspaceDirectory: workspace } = reachable(spec)
     if (bwrap !== undefined) return { file: bwrap, arguments: bubblewrapArguments(paths, reachable(spec)), directory: '/', ...idsOf(spec) }
-    const home = ['--home', reach.path(homeOf(spec))]
+    const home = ['--home', hostPaths.path(homeOf(spec))]
     const oom = paths.oomFile === undefined ? [] : ['--oom-file', paths.oomFile]
     return {
       file: paths.supervisor,
@@ -213,7 +213,7 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
       },
     },
     host: {
-      workspacePath: (directory) => (bwrap === undefined ? reach.path(directory) : '/workspace'),
+      workspacePath: (directory) => (bwrap === undefined ? hostPaths.path(directory) : '/workspace'),
       inside: async (handle) => sandboxes.get(handle.id)?.inside(),
     },
     prewarm: {
@@ -227,7 +227,7 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
     async close() {
       await prefork?.close()
       removeInstallGroups(installId)
-      await reach.close()
+      await hostPaths.close()
     },
   }
 }

@@ -7,12 +7,12 @@ import { BoxofficeError } from '@boxoffice/protocol'
 const run = promisify(execFile)
 
 /** Translates paths of the data directory to ones that a sandbox's own uid can walk to. */
-export interface Reach {
+export interface HostPathMap {
   path(hostPath: string): string
   close(): Promise<void>
 }
 
-export const AS_THEY_ARE: Reach = { path: (hostPath) => hostPath, close: async () => {} }
+export const SAME_PATHS: HostPathMap = { path: (hostPath) => hostPath, close: async () => {} }
 
 /**
  * bubblewrap opens what it mounts as the sandbox's uid, and resolves every path first, so handing it open descriptors does not
@@ -20,14 +20,14 @@ export const AS_THEY_ARE: Reach = { path: (hostPath) => hostPath, close: async (
  * parent that is closed (`/root`, a directory of `mktemp`) is not ours to open; there root mounts the data directory a second
  * time below `/run/boxoffice`. That also survives a crash: the next start finds the mount and uses it.
  */
-export const createReach = async (dataDirectory: string, installId: string): Promise<Reach> => {
-  if (process.getuid?.() !== 0) return AS_THEY_ARE
+export const createHostPathMap = async (dataDirectory: string, installId: string): Promise<HostPathMap> => {
+  if (process.getuid?.() !== 0) return SAME_PATHS
   await chmod(dataDirectory, 0o711)
   // By the install, so that each start finds what an agent of this one that was killed has left, and nothing of another's.
   const mountPoint = join('/run/boxoffice', installId)
   await dropStale(mountPoint, dataDirectory)
   const closed = await closedParent(dataDirectory)
-  if (closed === undefined && !(await isMounted(mountPoint))) return AS_THEY_ARE
+  if (closed === undefined && !(await isMounted(mountPoint))) return SAME_PATHS
 
   try {
     await mkdir(mountPoint, { recursive: true, mode: 0o711 })
