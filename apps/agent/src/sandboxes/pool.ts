@@ -24,39 +24,39 @@ export interface Pool {
   close(): Promise<void>
 }
 
-type Shelf = { profile: Profile; ready: Set<LiveSandbox>; making: number }
+type ProfilePool = { profile: Profile; ready: Set<LiveSandbox>; making: number }
 
 const RETRY_AFTER_MS = 5000
 
 export const createPool = ({ create, destroy, hashOf, concurrency, log }: PoolOptions): Pool => {
-  const shelves = new Map<string, Shelf>()
+  const pools = new Map<string, ProfilePool>()
   const adopted = new Set<LiveSandbox>()
   const work = new Set<Promise<void>>()
   let retry: NodeJS.Timeout | undefined
   let closed = false
 
-  const making = (): number => [...shelves.values()].reduce((sum, shelf) => sum + shelf.making, 0)
+  const making = (): number => [...pools.values()].reduce((sum, pool) => sum + pool.making, 0)
 
   const refill = (): void => {
     if (closed || retry !== undefined) return
-    for (const [hash, shelf] of shelves) {
-      while (shelf.ready.size + shelf.making < shelf.profile.pool_size && making() < concurrency) make(hash, shelf)
+    for (const [hash, pool] of pools) {
+      while (pool.ready.size + pool.making < pool.profile.pool_size && making() < concurrency) make(hash, pool)
     }
   }
 
-  const make = (hash: string, shelf: Shelf): void => {
-    shelf.making++
-    const made = create(shelf.profile)
+  const make = (hash: string, pool: ProfilePool): void => {
+    pool.making++
+    const made = create(pool.profile)
       .then((sandbox) => {
-        shelf.making--
-        if (closed || shelves.get(hash) !== shelf) return destroy(sandbox)
-        shelf.ready.add(sandbox)
+        pool.making--
+        if (closed || pools.get(hash) !== pool) return destroy(sandbox)
+        pool.ready.add(sandbox)
         return undefined
       })
       .catch((err: unknown) => {
-        shelf.making--
+        pool.making--
         if (closed) return
-        log.warn({ err, profile: shelf.profile.name }, 'the pool could not start a sandbox; it tries again')
+        log.warn({ err, profile: pool.profile.name }, 'the pool could not start a sandbox; it tries again')
         retry ??= setTimeout(() => {
           retry = undefined
           refill()
@@ -70,9 +70,9 @@ export const createPool = ({ create, destroy, hashOf, concurrency, log }: PoolOp
   }
 
   const place = (sandbox: LiveSandbox): boolean => {
-    const shelf = shelves.get(sandbox.file.profile_hash)
-    if (shelf === undefined || sandbox.state !== 'running' || shelf.ready.size + shelf.making >= shelf.profile.pool_size) return false
-    shelf.ready.add(sandbox)
+    const pool = pools.get(sandbox.file.profile_hash)
+    if (pool === undefined || sandbox.state !== 'running' || pool.ready.size + pool.making >= pool.profile.pool_size) return false
+    pool.ready.add(sandbox)
     return true
   }
 
@@ -94,18 +94,18 @@ export const createPool = ({ create, destroy, hashOf, concurrency, log }: PoolOp
         // Profiles that differ in name only share their sandboxes.
         wanted.set(hash, other === undefined ? profile : { ...other, pool_size: other.pool_size + profile.pool_size })
       }
-      for (const [hash, shelf] of shelves) {
+      for (const [hash, pool] of pools) {
         if (wanted.has(hash)) continue
-        shelves.delete(hash)
-        discard(shelf.ready)
+        pools.delete(hash)
+        discard(pool.ready)
       }
       for (const [hash, profile] of wanted) {
-        const shelf = shelves.get(hash)
-        if (shelf === undefined) shelves.set(hash, { profile, ready: new Set(), making: 0 })
+        const pool = pools.get(hash)
+        if (pool === undefined) pools.set(hash, { profile, ready: new Set(), making: 0 })
         else {
-          shelf.profile = profile
-          const surplus = [...shelf.ready].slice(profile.pool_size)
-          for (const sandbox of surplus) shelf.ready.delete(sandbox)
+          pool.profile = profile
+          const surplus = [...pool.ready].slice(profile.pool_size)
+          for (const sandbox of surplus) pool.ready.delete(sandbox)
           discard(surplus)
         }
       }
@@ -115,7 +115,7 @@ export const createPool = ({ create, destroy, hashOf, concurrency, log }: PoolOp
       refill()
     },
     claim(hash) {
-      const ready = shelves.get(hash)?.ready
+      const ready = pools.get(hash)?.ready
       if (ready === undefined) return undefined
       for (const sandbox of ready) {
         if (sandbox.state !== 'running' || !sandbox.linked) continue
@@ -129,10 +129,9 @@ export const createPool = ({ create, destroy, hashOf, concurrency, log }: PoolOp
     adopt: (sandbox) => void adopted.add(sandbox),
     forget(sandbox) {
       adopted.delete(sandbox)
-      if (shelves.get(sandbox.file.profile_hash)?.ready.delete(sandbox)) refill()
+      if (pools.get(sandbox.file.profile_hash)?.ready.delete(sandbox)) refill()
     },
-    sizes: () =>
-      [...shelves.values()].map(({ profile, ready }) => ({ profile: profile.name, ready: ready.size, target: profile.pool_size })),
+    sizes: () => [...pools.values()].map(({ profile, ready }) => ({ profile: profile.name, ready: ready.size, target: profile.pool_size })),
     async close() {
       closed = true
       clearTimeout(retry)
