@@ -1,7 +1,7 @@
 import type { Duplex } from 'node:stream'
 import { LIMITS } from '@boxoffice/protocol'
 import { WebSocket } from 'ws'
-import { giveSlab, takeSlab } from '../fast-io/buffer-pool.ts'
+import { giveBuffer, takeBuffer } from '../fast-io/buffer-pool.ts'
 
 const HEAD_BYTES = 5
 
@@ -14,8 +14,8 @@ const MAX_PAYLOAD_BYTES = LIMITS.chunkBytes - HEAD_BYTES
 /** From here on a piece begins a stream of bulk, which is worth waiting a moment for the rest of a message. */
 const BULK_BYTES = 16 * 1024
 
-/** A binary message in the making; `slab` holds the bytes of bulk behind room for a head. */
-type Message = { stream: 1 | 2; bytes: number; flushed: (bytes: number) => void } & ({ pieces: Buffer[] } | { slab: Buffer })
+/** A binary message in the making; `buffer` holds the bytes of bulk behind room for a head. */
+type Message = { stream: 1 | 2; bytes: number; flushed: (bytes: number) => void } & ({ pieces: Buffer[] } | { buffer: Buffer })
 
 /**
  * Sends to one client. Output goes as a head and its bytes onto the socket: the compression that could need a message as a whole
@@ -50,7 +50,7 @@ export class SocketWriter {
     while (rest.length > 0) {
       const open = this.#open(stream, piece.length, flushed)
       const part = rest.subarray(0, MAX_PAYLOAD_BYTES - open.bytes)
-      if ('slab' in open) part.copy(open.slab, HEAD_BYTES + open.bytes)
+      if ('buffer' in open) part.copy(open.buffer, HEAD_BYTES + open.bytes)
       else open.pieces.push(Buffer.from(part))
       open.bytes += part.length
       rest = rest.subarray(part.length)
@@ -65,14 +65,14 @@ export class SocketWriter {
     this.#message = undefined
     const open = this.#ws.readyState === WebSocket.OPEN
     const { stream, bytes, flushed } = message
-    if ('slab' in message) {
-      const { slab } = message
-      if (!open) return giveSlab(slab)
+    if ('buffer' in message) {
+      const { buffer } = message
+      if (!open) return giveBuffer(buffer)
       const head = messageHead(stream, bytes)
       const start = HEAD_BYTES - head.length
-      head.copy(slab, start)
-      this.#socket.write(slab.subarray(start, HEAD_BYTES + bytes), () => {
-        giveSlab(slab)
+      head.copy(buffer, start)
+      this.#socket.write(buffer.subarray(start, HEAD_BYTES + bytes), () => {
+        giveBuffer(buffer)
         flushed(bytes)
       })
       return
@@ -89,7 +89,7 @@ export class SocketWriter {
 
   #open(stream: 1 | 2, length: number, flushed: (bytes: number) => void): Message {
     const current = this.#message?.stream === stream ? this.#message : undefined
-    if (current !== undefined && ('slab' in current || length < BULK_BYTES)) return current
+    if (current !== undefined && ('buffer' in current || length < BULK_BYTES)) return current
     if (current === undefined) this.flush()
     return length < BULK_BYTES ? this.#openSmall(stream, flushed) : this.#openBulk(stream, flushed, current)
   }
@@ -105,9 +105,9 @@ export class SocketWriter {
 
   /** `begun` is what the same read has brought before; it goes in front. */
   #openBulk(stream: 1 | 2, flushed: (bytes: number) => void, begun: Message | undefined): Message {
-    const message = { stream, slab: takeSlab(), bytes: 0, flushed }
+    const message = { stream, buffer: takeBuffer(), bytes: 0, flushed }
     if (begun !== undefined && 'pieces' in begun) {
-      for (const piece of begun.pieces) message.bytes += piece.copy(message.slab, HEAD_BYTES + message.bytes)
+      for (const piece of begun.pieces) message.bytes += piece.copy(message.buffer, HEAD_BYTES + message.bytes)
     }
     let seen = -1
     const look = (): void => {

@@ -1,11 +1,11 @@
 import type { Writable } from 'node:stream'
-import { giveSlab, SLAB_BYTES, takeSlab } from '../../fast-io/buffer-pool.ts'
+import { giveBuffer, POOLED_BYTES, takeBuffer } from '../../fast-io/buffer-pool.ts'
 
 /** Sends pieces of memory that is not its own as a body: what one read brought is copied together and leaves with one write. */
 export class BodyWriter {
   readonly #outgoing: Writable
   readonly #blocked: () => void
-  #slab: Buffer | undefined
+  #buffer: Buffer | undefined
   #bytes = 0
 
   /** `blocked`: the client is slower; `outgoing` emits `drain` when it has caught up. */
@@ -16,29 +16,29 @@ export class BodyWriter {
 
   write(piece: Buffer): void {
     for (let at = 0; at < piece.length; ) {
-      const slab = this.#slab ?? this.#begin()
-      const copied = piece.copy(slab, this.#bytes, at)
+      const buffer = this.#buffer ?? this.#begin()
+      const copied = piece.copy(buffer, this.#bytes, at)
       at += copied
       this.#bytes += copied
-      if (this.#bytes === SLAB_BYTES) this.flush()
+      if (this.#bytes === POOLED_BYTES) this.flush()
     }
   }
 
   /** Before the end of the body. */
   flush(): void {
-    const [slab, bytes] = [this.#slab, this.#bytes]
-    if (slab === undefined) return
-    this.#slab = undefined
+    const [buffer, bytes] = [this.#buffer, this.#bytes]
+    if (buffer === undefined) return
+    this.#buffer = undefined
     this.#bytes = 0
-    if (!this.#outgoing.write(slab.subarray(0, bytes), () => giveSlab(slab))) this.#blocked()
+    if (!this.#outgoing.write(buffer.subarray(0, bytes), () => giveBuffer(buffer))) this.#blocked()
   }
 
   #begin(): Buffer {
-    const slab = takeSlab()
-    this.#slab = slab
+    const buffer = takeBuffer()
+    this.#buffer = buffer
     process.nextTick(() => {
-      if (this.#slab === slab) this.flush()
+      if (this.#buffer === buffer) this.flush()
     })
-    return slab
+    return buffer
   }
 }
