@@ -89,7 +89,7 @@ pub struct Process {
     pub fingerprint: String,
     pub meta: String,
     pub pid: i32,
-    pub mark: Option<u64>,
+    pub tag: Option<u64>,
     pub pty: Option<Size>,
     pub detach: bool,
     pub orphan_ms: Option<u64>,

@@ -1,5 +1,5 @@
 //! The filter over everything that runs in the sandbox: what a container engine's default profile refuses, families of
-//! sockets that no network namespace holds, calls that aim at PID 1, and the one limit that marks a process's descendants.
+//! sockets that no network namespace holds, calls that aim at PID 1, and the one limit that tags a process's descendants.
 
 use libc::{BPF_ABS, BPF_ALU, BPF_AND, BPF_JEQ, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W, sock_filter};
 

@@ -79,14 +79,14 @@ impl Spawner {
         })
     }
 
-    pub fn spawn(&mut self, start: &Start, mark: Option<u64>) -> Result<Child, SpawnError> {
+    pub fn spawn(&mut self, start: &Start, tag: Option<u64>) -> Result<Child, SpawnError> {
         let strings = self.strings(start)?;
         if let Some(size) = start.pty {
             let pty = pty::open(size).map_err(SpawnError::Pty)?;
             // Reading and writing wait independently of each other, so each has its own descriptor.
             let stdin = rustix::io::fcntl_dupfd_cloexec(&pty.master, 3).map_err(SpawnError::Pty)?;
             fcntl_setfl(&pty.master, OFlags::RDWR | OFlags::NONBLOCK).map_err(SpawnError::Pty)?;
-            let pid = self.launch(&strings, [&pty.slave, &pty.slave, &pty.slave], true, mark)?;
+            let pid = self.launch(&strings, [&pty.slave, &pty.slave, &pty.slave], true, tag)?;
             return Ok(Child { pid, stdin: Some(stdin), output: [Some(pty.master), None] });
         }
         let pipe = || pipe_with(PipeFlags::CLOEXEC).map_err(SpawnError::Pipe);
@@ -103,8 +103,8 @@ impl Spawner {
             fcntl_setfl(end, OFlags::NONBLOCK).map_err(SpawnError::Pipe)?;
         }
         let pid = match &stdin_read {
-            Some(read) => self.launch(&strings, [read, &stdout_write, &stderr_write], false, mark)?,
-            None => self.launch_without_stdin(&strings, [&stdout_write, &stderr_write], mark)?,
+            Some(read) => self.launch(&strings, [read, &stdout_write, &stderr_write], false, tag)?,
+            None => self.launch_without_stdin(&strings, [&stdout_write, &stderr_write], tag)?,
         };
         Ok(Child { pid, stdin, output: [Some(stdout), Some(stderr)] })
     }
@@ -113,10 +113,10 @@ impl Spawner {
         &mut self,
         strings: &Strings,
         [stdout, stderr]: [&OwnedFd; 2],
-        mark: Option<u64>,
+        tag: Option<u64>,
     ) -> Result<i32, SpawnError> {
         let stdio = [self.null.as_raw_fd(), stdout.as_raw_fd(), stderr.as_raw_fd()];
-        self.launch_raw(strings, stdio, false, mark)
+        self.launch_raw(strings, stdio, false, tag)
     }
 
     fn launch(
@@ -124,9 +124,9 @@ impl Spawner {
         strings: &Strings,
         stdio: [&OwnedFd; 3],
         terminal: bool,
-        mark: Option<u64>,
+        tag: Option<u64>,
     ) -> Result<i32, SpawnError> {
-        self.launch_raw(strings, stdio.map(|fd| fd.as_raw_fd()), terminal, mark)
+        self.launch_raw(strings, stdio.map(|fd| fd.as_raw_fd()), terminal, tag)
     }
 
     fn launch_raw(
@@ -134,7 +134,7 @@ impl Spawner {
         strings: &Strings,
         stdio: [i32; 3],
         terminal: bool,
-        mark: Option<u64>,
+        tag: Option<u64>,
     ) -> Result<i32, SpawnError> {
         let environment = self.environment.iter().filter(|(name, _)| !strings.environment.contains_key(*name));
         let envp = pointers(environment.map(|(_, entry)| entry).chain(strings.environment.values()));
@@ -145,7 +145,7 @@ impl Spawner {
             cwd: &strings.cwd,
             stdio,
             terminal,
-            mark,
+            tag,
             cookie: self.cookie,
             descriptors: self.descriptors,
         };

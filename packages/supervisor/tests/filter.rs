@@ -66,9 +66,9 @@ fn limits_are_set_by_their_own_process_alone() {
             assert_eq!(verdict(libc::SYS_prlimit64, &[pid, resource, 0x1_0000_0000]), EPERM);
         }
     }
-    let mark = [0, RTTIME, 0x1000, 0, 0, COOKIE];
-    assert_eq!(verdict(libc::SYS_prlimit64, &mark), 0);
-    assert_eq!(verdict(libc::SYS_prlimit64, &[mark[0], mark[1], mark[2], 0, 0, COOKIE ^ 1 << 40]), EPERM);
+    let tag = [0, RTTIME, 0x1000, 0, 0, COOKIE];
+    assert_eq!(verdict(libc::SYS_prlimit64, &tag), 0);
+    assert_eq!(verdict(libc::SYS_prlimit64, &[tag[0], tag[1], tag[2], 0, 0, COOKIE ^ 1 << 40]), EPERM);
 }
 
 #[test]

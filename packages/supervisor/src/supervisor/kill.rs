@@ -1,10 +1,10 @@
 //! Ending a process and everything that descends from it: TERM, grace, KILL, repeated until nothing is left.
 
 use super::Supervisor;
-use crate::mark::{self, Scope};
 use crate::message::Reason;
 use crate::process::Ending;
 use crate::sys;
+use crate::tag::{self, Scope};
 use crate::timers::Timer;
 
 const MS: u64 = 1_000_000;
@@ -37,9 +37,9 @@ impl Supervisor {
             _ => process.ending = Some(Ending { reason, cause, kill_at, steps: 0, gone: false }),
         }
         if grace_ms > 0 {
-            signal_tree(process.group(), process.mark, libc::SIGTERM);
+            signal_tree(process.group(), process.tag, libc::SIGTERM);
             // A stopped process would never see it.
-            signal_tree(process.group(), process.mark, libc::SIGCONT);
+            signal_tree(process.group(), process.tag, libc::SIGCONT);
         }
         self.kill_step(serial);
     }
@@ -49,7 +49,7 @@ impl Supervisor {
         let Some(process) = self.processes.get_mut(&serial) else {
             return;
         };
-        let (group, mark) = (process.group(), process.mark);
+        let (group, tag) = (process.group(), process.tag);
         let Some(ending) = &mut process.ending else {
             return;
         };
@@ -57,9 +57,9 @@ impl Supervisor {
             return;
         }
         let left = if now >= ending.kill_at {
-            kill_passes(group, mark)
+            kill_passes(group, tag)
         } else {
-            mark.map_or(0, |mark| mark::count(Scope::Mark(mark)))
+            tag.map_or(0, |tag| tag::count(Scope::Tag(tag)))
         };
         // The main process may be a zombie that is about to be reaped: the record waits for that.
         if left == 0 && group.is_none() || now >= ending.kill_at.saturating_add(GIVE_UP) {
@@ -77,22 +77,22 @@ impl Supervisor {
     }
 }
 
-fn signal_tree(group: Option<i32>, mark: Option<u64>, signal: i32) {
-    if let Some(mark) = mark {
-        mark::signal(Scope::Mark(mark), signal);
+fn signal_tree(group: Option<i32>, tag: Option<u64>, signal: i32) {
+    if let Some(tag) = tag {
+        tag::signal(Scope::Tag(tag), signal);
     } else if let Some(group) = group {
         sys::signal_group(group, signal);
     }
 }
 
-fn kill_passes(group: Option<i32>, mark: Option<u64>) -> usize {
+fn kill_passes(group: Option<i32>, tag: Option<u64>) -> usize {
     if let Some(group) = group {
         sys::signal_group(group, libc::SIGKILL);
     }
-    let Some(mark) = mark else { return 0 };
+    let Some(tag) = tag else { return 0 };
     let mut left = 0;
     for _ in 0..PASSES {
-        left = mark::signal(Scope::Mark(mark), libc::SIGKILL);
+        left = tag::signal(Scope::Tag(tag), libc::SIGKILL);
         if left == 0 {
             break;
         }

@@ -22,7 +22,6 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use crate::channel::{Channel, Interest};
 use crate::config::Config;
 use crate::files::Threads;
-use crate::mark::Marks;
 use crate::message::Reason;
 use crate::oom::{OomCounter, OomScore};
 use crate::poll::{Happened, Poll, Token};
@@ -30,6 +29,7 @@ use crate::process::Process;
 use crate::seccomp;
 use crate::spawn::Spawner;
 use crate::sys::{self, setup};
+use crate::tag::Tags;
 use crate::timers::{Timer, Timers};
 
 /// What is read at once.
@@ -64,7 +64,7 @@ pub struct Supervisor {
     grown: records::Grown,
     scratch: Vec<u8>,
     spawner: Spawner,
-    marks: Marks,
+    tags: Tags,
     oom: OomCounter,
     oom_score: Option<OomScore>,
     shutdown: Option<shutdown::Shutdown>,
@@ -139,7 +139,7 @@ impl Supervisor {
             grown: records::Grown::default(),
             scratch: vec![0; SCRATCH],
             spawner,
-            marks: Marks::new(c),
+            tags: Tags::new(c),
             shutdown: None,
         })
     }

@@ -3,9 +3,9 @@
 use serde_json::Value;
 
 use super::Supervisor;
-use crate::mark;
 use crate::message::{Done, Empty, Reason};
 use crate::sys;
+use crate::tag;
 use crate::timers::Timer;
 use crate::wire::Kind;
 
@@ -68,7 +68,7 @@ impl Supervisor {
     }
 
     fn signal_all(&self, signal: i32) {
-        mark::signal(self.marks.all(), signal);
+        tag::signal(self.tags.all(), signal);
         sys::signal_everything(signal);
     }
 

@@ -32,14 +32,14 @@ impl Supervisor {
         }
         self.next_serial += 1;
         let serial = self.next_serial;
-        let mark = self.marks.give();
+        let tag = self.tags.give();
         let mut process = self.record(serial, &start, number);
-        process.mark = Some(mark);
+        process.tag = Some(tag);
         let score = self.oom_score.as_ref().map(OomScore::raised);
-        let spawned = match self.spawner.spawn(&start, process.mark) {
+        let spawned = match self.spawner.spawn(&start, process.tag) {
             Err(SpawnError::Launch(Stage::Limits, _)) => {
-                // A kernel or engine that refuses the mark: the process group alone has to do.
-                process.mark = None;
+                // A kernel or engine that refuses the tag: the process group alone has to do.
+                process.tag = None;
                 self.spawner.spawn(&start, None)
             }
             other => other,
@@ -67,7 +67,7 @@ impl Supervisor {
             fingerprint: start.fingerprint.clone(),
             meta: start.meta.clone(),
             pid: 0,
-            mark: None,
+            tag: None,
             pty: start.pty,
             detach: start.detach,
             orphan_ms: start.orphan_ms,
@@ -113,7 +113,7 @@ impl Supervisor {
 
     fn not_spawned(&mut self, number: u32, mut process: Process, fault: Fault) {
         let serial = process.serial;
-        process.mark = None;
+        process.tag = None;
         process.ended = process.started;
         process.ended_ms = Some(unix_ms());
         process.exit = Some(Exit {

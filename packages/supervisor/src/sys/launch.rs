@@ -29,7 +29,7 @@ pub struct Launch<'a> {
     pub cwd: &'a CStr,
     pub stdio: [c_int; 3],
     pub terminal: bool,
-    pub mark: Option<u64>,
+    pub tag: Option<u64>,
     pub cookie: u64,
     pub descriptors: Option<libc::rlimit64>,
 }
@@ -113,8 +113,8 @@ unsafe fn become_program(launch: &Launch<'_>) -> Result<std::convert::Infallible
         for (target, fd) in (0..).zip(launch.stdio) {
             check(libc::dup2(fd, target), Stage::Stdio)?;
         }
-        if let Some(mark) = launch.mark {
-            let limit = libc::rlimit64 { rlim_cur: mark, rlim_max: mark };
+        if let Some(tag) = launch.tag {
+            let limit = libc::rlimit64 { rlim_cur: tag, rlim_max: tag };
             // The kernel takes four arguments; the seccomp filter lets only a call with the cookie as sixth set this.
             let set = libc::syscall(libc::SYS_prlimit64, 0, libc::RLIMIT_RTTIME, &limit, 0usize, 0usize, launch.cookie);
             check(set as c_int, Stage::Limits)?;

@@ -1,4 +1,4 @@
-//! Finding and signalling everything that descends from a process: its descendants carry its mark, a value of the hard
+//! Finding and signalling everything that descends from a process: its descendants carry its tag, a value of the hard
 //! limit RLIMIT_RTTIME that they inherit and cannot set. It has no effect on programs without a real-time policy.
 
 use rustix::io::Errno;
@@ -10,9 +10,9 @@ use crate::sys;
 /// Which processes are meant.
 #[derive(Clone, Copy)]
 pub enum Scope {
-    Mark(u64),
-    /// Every mark this supervisor gives.
-    Marks {
+    Tag(u64),
+    /// Every tag this supervisor gives.
+    Tags {
         low: u64,
         high: u64,
     },
@@ -21,24 +21,24 @@ pub enum Scope {
 impl Scope {
     fn covers(self, limit: u64) -> bool {
         match self {
-            Scope::Mark(mark) => limit == mark,
-            Scope::Marks { low, high } => (low..=high).contains(&limit),
+            Scope::Tag(tag) => limit == tag,
+            Scope::Tags { low, high } => (low..=high).contains(&limit),
         }
     }
 }
 
-/// Hands out marks: downwards from a random start, so that two supervisors of one host do not meet.
-pub struct Marks {
+/// Hands out tags: downwards from a random start, so that two supervisors of one host do not meet.
+pub struct Tags {
     high: u64,
     given: u64,
 }
 
-impl Marks {
-    pub fn new(random: u64) -> Marks {
-        // A supervisor inside another's sandbox has to stay below the mark it inherited.
+impl Tags {
+    pub fn new(random: u64) -> Tags {
+        // A supervisor inside another's sandbox has to stay below the tag it inherited.
         let ceiling = sys::rttime_limit(0).unwrap_or(u64::MAX).min(1 << 62);
         let half = (ceiling / 2).max(1);
-        Marks { high: half + random % half, given: 0 }
+        Tags { high: half + random % half, given: 0 }
     }
 
     pub fn give(&mut self) -> u64 {
@@ -47,7 +47,7 @@ impl Marks {
     }
 
     pub fn all(&self) -> Scope {
-        Scope::Marks { low: self.high - self.given, high: self.high }
+        Scope::Tags { low: self.high - self.given, high: self.high }
     }
 }
 
@@ -136,10 +136,10 @@ mod tests {
 
     #[test]
     fn marks_differ_and_lie_in_the_scope_of_all() {
-        let mut marks = Marks::new(u64::MAX);
-        let (a, b) = (marks.give(), marks.give());
+        let mut tags = Tags::new(u64::MAX);
+        let (a, b) = (tags.give(), tags.give());
         assert_ne!(a, b);
-        assert!(marks.all().covers(a) && marks.all().covers(b));
-        assert!(!marks.all().covers(u64::MAX));
+        assert!(tags.all().covers(a) && tags.all().covers(b));
+        assert!(!tags.all().covers(u64::MAX));
     }
 }
