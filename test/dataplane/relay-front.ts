@@ -5,8 +5,8 @@ import { AGENT_PUBLIC_KEY, ISSUER } from '../../apps/agent/test/support/tokens.t
 import { relayPath } from '../../apps/broker/src/agents/endpoint.ts'
 import type { PlacedSession } from '../../apps/broker/src/domain/session.ts'
 import { listen } from '../../apps/broker/src/http/server.ts'
-import { createAdmission } from '../../apps/broker/src/relay/admission.ts'
 import { createRelay, type Relay } from '../../apps/broker/src/relay/relay.ts'
+import { createSessionAuthorizer } from '../../apps/broker/src/relay/session-authorizer.ts'
 import type { UploadSpliceOptions } from '../../apps/broker/src/relay/upload-splice.ts'
 import type { AgentRecord } from '../../apps/broker/src/store/store.ts'
 import { Credentials } from '../../apps/broker/src/tokens/credentials.ts'
@@ -38,7 +38,7 @@ export const startRelayFront = async ({ sandbox, issuer, origin, corsOrigins }: 
     return sandboxId === undefined ? undefined : ({ id, sandboxId, state: 'active', agentId: 'agt_test', generation: 1 } as PlacedSession)
   }
   const relay: Relay = createRelay({
-    admission: createAdmission({
+    authorizer: createSessionAuthorizer({
       credentials: new Credentials({ verify, keys, issuer: tokens, now }),
       store: {
         sessions: { byId: async (id) => sessionOf(id) },

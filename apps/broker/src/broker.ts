@@ -20,9 +20,9 @@ import { bind, ownAgentTls } from './http/server.ts'
 import { withUpgrades } from './http/surface.ts'
 import { readiness } from './readiness.ts'
 import { createRegistration } from './registration/registration.ts'
-import { createAdmission } from './relay/admission.ts'
 import { RelayProbe } from './relay/probe.ts'
 import { createRelay } from './relay/relay.ts'
+import { createSessionAuthorizer } from './relay/session-authorizer.ts'
 import { uploadSpliceFrom } from './relay/upload-splice.ts'
 import { createSessions } from './sessions/sessions.ts'
 import { openSqliteStore } from './store/sqlite/sqlite-store.ts'
@@ -95,8 +95,8 @@ export async function buildBroker(
   const probe = new RelayProbe({ placement, issuer, log, monotonic, agentTls })
   parts.defer(() => probe.close())
   const { corsOrigins, trustedProxies } = settings
-  const admission = createAdmission({ credentials, store, exposed: isExposed(settings) })
-  const relay = createRelay({ admission, corsOrigins, metrics, log, agentTls, splice: uploadSpliceFrom(settings.relaySplice) })
+  const authorizer = createSessionAuthorizer({ credentials, store, exposed: isExposed(settings) })
+  const relay = createRelay({ authorizer, corsOrigins, metrics, log, agentTls, splice: uploadSpliceFrom(settings.relaySplice) })
   parts.defer(() => relay.close())
 
   const eventTimes = { ...EVENT_TIMES, ...overrides.eventTimes }

@@ -2,12 +2,12 @@ import assert from 'node:assert/strict'
 import { createServer, type IncomingMessage, type RequestListener } from 'node:http'
 import { type Duplex, duplexPair } from 'node:stream'
 import { parseTarget, sandboxPath } from '../../../apps/broker/src/agents/endpoint.ts'
-import type { Passage } from '../../../apps/broker/src/relay/admission.ts'
 import { forward } from '../../../apps/broker/src/relay/http.ts'
 import type { AgentConnection, Reader } from '../../../apps/broker/src/relay/http1/agent-connection.ts'
 import type { Connections } from '../../../apps/broker/src/relay/http1/connections.ts'
 import { refuseRetargeting } from '../../../apps/broker/src/relay/http1/headers.ts'
 import { ReadBuffer } from '../../../apps/broker/src/relay/http1/read-buffers.ts'
+import type { AuthorizedSession } from '../../../apps/broker/src/relay/session-authorizer.ts'
 import { refuseInEnvelope, requireHost, SERVER_OPTIONS } from '../../../packages/node-http/src/index.ts'
 import { BoxofficeError } from '../../../packages/protocol/src/index.ts'
 import { mutated } from '../mutate.ts'
@@ -113,7 +113,7 @@ const agentOf = (seen: Seen[]): Connections => {
   return { kept: () => undefined, dial: () => Promise.resolve(dial()), close() {} }
 }
 
-const passage = { upstreamToken: TOKEN, session: { sandboxId: 'sbx_1' } } as Passage
+const authorized = { upstreamToken: TOKEN, session: { sandboxId: 'sbx_1' } } as AuthorizedSession
 
 /** What a client sends, as the broker's server reads it and an agent's does behind the relay. */
 const throughRelay = async (input: Buffer): Promise<{ expected: Seen[]; arrived: Seen[] }> => {
@@ -136,7 +136,7 @@ const throughRelay = async (input: Buffer): Promise<{ expected: Seen[]; arrived:
       if (path === undefined) return void outgoing.end()
       const target = sandboxPath('sbx_1', path, query)
       expected.push({ ...client, path: `/base${target}` })
-      forward({ incoming, outgoing, passage, requestId: 'req', connections, path: target }).catch(failed)
+      forward({ incoming, outgoing, authorized, requestId: 'req', connections, path: target }).catch(failed)
     } catch (thrown) {
       failed(thrown)
     }

@@ -1,19 +1,19 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { detachRequest, finish, hasBody, hasUnread, hintRead } from '@boxoffice/node-http'
 import { BoxofficeError } from '@boxoffice/protocol'
-import type { Passage } from './admission.ts'
 import type { Borrowed, Connections } from './http1/connections.ts'
 import { requestHead, toClient } from './http1/headers.ts'
 import type { ReadBuffer } from './http1/read-buffers.ts'
 import { AnswerReader } from './http1/response.ts'
 import { type AnswerHead, saysClose } from './http1/response-head.ts'
 import { dialing } from './http1/upstream.ts'
+import type { AuthorizedSession } from './session-authorizer.ts'
 import { canSplice, UploadSplice, type UploadSpliceOptions } from './upload-splice.ts'
 
 export type Exchange = {
   incoming: IncomingMessage
   outgoing: ServerResponse
-  passage: Passage
+  authorized: AuthorizedSession
   /** Below the agent's base, with the query. */
   path: string
   requestId: string
@@ -34,11 +34,11 @@ const REASON_WITHIN_MS = 5000
  * not begun; after that a failure cuts the client's connection. A client that goes away takes the request to the agent with it.
  */
 export async function forward(exchange: Exchange): Promise<void> {
-  const { outgoing, passage, connections } = exchange
+  const { outgoing, authorized, connections } = exchange
   // Gone while it was being admitted.
   if (outgoing.destroyed) return
   const gone = new Gone(outgoing)
-  const borrowed = connections.kept(passage.agent) ?? (await dialing(() => connections.dial(passage.agent), gone))
+  const borrowed = connections.kept(authorized.agent) ?? (await dialing(() => connections.dial(authorized.agent), gone))
   if (gone.aborted) return borrowed.connection.destroy()
   await new Promise<void>((resolve, reject) => {
     gone.forwarding = new Forwarding(exchange, borrowed, { resolve, reject })
@@ -90,13 +90,13 @@ class Forwarding {
   }
 
   send(): void {
-    const { incoming, path, passage, requestId } = this.#exchange
+    const { incoming, path, authorized, requestId } = this.#exchange
     const { socket } = this.#borrowed.connection
     const { basePath, authority } = this.#borrowed.endpoint
     const line = `${incoming.method} ${basePath}${path} HTTP/1.1\r\nhost: ${authority}\r\n`
     // Before HTTP/1.1 there is no `Expect` (RFC 9110, 10.1.1), so none reaches the agent.
     const isOld = incoming.httpVersion !== '1.1'
-    const head = `${line}${requestHead(incoming.headers, passage.upstreamToken, requestId, (name) => isOld && name === 'expect')}\r\n`
+    const head = `${line}${requestHead(incoming.headers, authorized.upstreamToken, requestId, (name) => isOld && name === 'expect')}\r\n`
     const chunked = incoming.headers['transfer-encoding'] !== undefined
     const whole = wholeBody(incoming)
     if (whole !== undefined) {

@@ -5,18 +5,18 @@ import { fromUnknown, requestIdFrom } from '@boxoffice/protocol'
 import { isAlias, isRelayed, noRoute, parseTarget, sandboxPath } from '../agents/endpoint.ts'
 import type { Log } from '../host/log.ts'
 import { unauthenticated } from '../tokens/credentials.ts'
-import { type Admission, holderOf } from './admission.ts'
 import { forward } from './http.ts'
 import type { AgentTls } from './http1/agent-tls.ts'
 import { createConnections } from './http1/connections.ts'
 import { refuseRetargeting } from './http1/headers.ts'
 import type { RelayMetrics } from './metrics.ts'
 import { refuse } from './respond.ts'
+import { holderOf, type SessionAuthorizer } from './session-authorizer.ts'
 import { createRelaySockets } from './sockets.ts'
 import type { UploadSpliceOptions } from './upload-splice.ts'
 
 export type RelayOptions = {
-  admission: Admission
+  authorizer: SessionAuthorizer
   corsOrigins: readonly string[]
   metrics: RelayMetrics
   log: Log
@@ -41,10 +41,10 @@ export interface Relay {
   close(): void
 }
 
-export function createRelay({ admission, corsOrigins, metrics, log, agentTls, splice }: RelayOptions): Relay {
+export function createRelay({ authorizer, corsOrigins, metrics, log, agentTls, splice }: RelayOptions): Relay {
   const connections = createConnections(agentTls)
   const origins = createOrigins(corsOrigins)
-  const sockets = createRelaySockets({ admission, origins, connections, metrics, log })
+  const sockets = createRelaySockets({ authorizer, origins, connections, metrics, log })
 
   const serve = async (incoming: IncomingMessage, outgoing: ServerResponse, requestId: string): Promise<void> => {
     refuseRetargeting(incoming.headers)
@@ -53,17 +53,17 @@ export function createRelay({ admission, corsOrigins, metrics, log, agentTls, sp
     origins.expose(incoming, outgoing)
     const token = tokenOf(incoming.headers)
     if (token === undefined) throw unauthenticated('a session token is required: Authorization: Bearer <token>')
-    const passage = await admission.admit(sessionId, token)
-    markAuthenticated(incoming.socket, holderOf(passage))
+    const authorized = await authorizer.authorize(sessionId, token)
+    markAuthenticated(incoming.socket, holderOf(authorized))
     if (path === undefined) throw noRoute()
     await forward({
       incoming,
       outgoing,
-      passage,
+      authorized,
       requestId,
       connections,
       splice,
-      path: sandboxPath(passage.session.sandboxId, path, query),
+      path: sandboxPath(authorized.session.sandboxId, path, query),
     })
   }
 

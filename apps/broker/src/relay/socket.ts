@@ -4,9 +4,9 @@ import { BoxofficeError, CLOSE, fromUnknown, LIMITS, SUBPROTOCOL_LINES, TIMES } 
 import { WebSocket } from 'ws'
 import type { Log } from '../host/log.ts'
 import { unauthenticated } from '../tokens/credentials.ts'
-import { holderOf, type Passage } from './admission.ts'
 import type { ReadBuffer } from './http1/read-buffers.ts'
 import { MessageQueue } from './queue.ts'
+import { type AuthorizedSession, holderOf } from './session-authorizer.ts'
 import { authTokenOf, mayBeAuth, readEarlyFrame } from './ws/client-frames.ts'
 import { clientFrame, closePayload, FrameCutter, OPCODE, type Piece } from './ws/frames.ts'
 import type { Link } from './ws/link.ts'
@@ -20,9 +20,9 @@ export type RelayedSocketOptions = {
   /** Text messages are lines of a process, which nobody looks into; `auth` frames come as binary messages. */
   lines: boolean
   /** Checks a client's token; `renews` on a socket that has been admitted. */
-  admit(token: string, renews?: Passage['claims']): Promise<Passage>
+  authorize(token: string, renews?: AuthorizedSession['claims']): Promise<AuthorizedSession>
   /** Opens the agent's side for who has been admitted. */
-  open(passage: Passage, signal: AbortSignal): Promise<Link>
+  open(authorized: AuthorizedSession, signal: AbortSignal): Promise<Link>
 }
 
 /** Towards a client that reads slowly the agent is not read above this. Small: what is held here, a drop loses [C-35]. */
@@ -51,7 +51,7 @@ export class RelayedSocket {
   readonly #cutter: FrameCutter
   #authLate: NodeJS.Timeout | undefined
   #stalled: NodeJS.Timeout | undefined
-  #claims: Passage['claims'] | undefined
+  #claims: AuthorizedSession['claims'] | undefined
   #agent: Duplex | undefined
   /** Nothing more is sent to the client but the close that is under way. */
   #closing = false
@@ -85,7 +85,7 @@ export class RelayedSocket {
   }
 
   /** For a client that was admitted by its upgrade. */
-  begin(claims: Passage['claims'], link: Link): void {
+  begin(claims: AuthorizedSession['claims'], link: Link): void {
     this.#claims = claims
     this.#connect(link)
   }
@@ -160,21 +160,21 @@ export class RelayedSocket {
   }
 
   async #authenticate(token: string): Promise<void> {
-    const { admit, open } = this.#options
+    const { authorize, open } = this.#options
     // It has come in time; how long the agent takes to answer is not the client's doing.
     clearTimeout(this.#authLate)
-    const passage = await admit(token)
+    const authorized = await authorize(token)
     allowMessageBytes(this.#ws, LIMITS.messageBytes)
-    markAuthenticated(this.#client, holderOf(passage))
-    const link = await open(passage, this.#aborter.signal)
-    this.#claims = passage.claims
+    markAuthenticated(this.#client, holderOf(authorized))
+    const link = await open(authorized, this.#aborter.signal)
+    this.#claims = authorized.claims
     // The agent answers the broker's token with the `auth_ok` that the client waits for.
     if (this.#closing) link.connection.destroy()
     else this.#connect(link)
   }
 
   async #renew(token: string, isBinary: boolean): Promise<void> {
-    const { upstreamToken } = await this.#options.admit(token, this.#claims)
+    const { upstreamToken } = await this.#options.authorize(token, this.#claims)
     this.#toAgent(isBinary ? OPCODE.binary : OPCODE.text, Buffer.from(JSON.stringify({ type: 'auth', token: upstreamToken })))
   }
 

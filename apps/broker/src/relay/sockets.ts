@@ -24,15 +24,21 @@ import { WebSocketServer } from 'ws'
 import { isRelayed, noRoute, parseTarget, sandboxPath } from '../agents/endpoint.ts'
 import type { Log } from '../host/log.ts'
 import { unauthenticated } from '../tokens/credentials.ts'
-import { type Admission, holderOf, type Passage } from './admission.ts'
 import type { Connections } from './http1/connections.ts'
 import { refuseRetargeting } from './http1/headers.ts'
 import type { RelayMetrics } from './metrics.ts'
 import { refuseUpgrade } from './respond.ts'
+import { type AuthorizedSession, holderOf, type SessionAuthorizer } from './session-authorizer.ts'
 import { RelayedSocket } from './socket.ts'
 import { type Link, openLink } from './ws/link.ts'
 
-export type RelaySocketsOptions = { admission: Admission; origins: Origins; connections: Connections; metrics: RelayMetrics; log: Log }
+export type RelaySocketsOptions = {
+  authorizer: SessionAuthorizer
+  origins: Origins
+  connections: Connections
+  metrics: RelayMetrics
+  log: Log
+}
 
 /** The WebSockets of the relay. */
 export interface RelaySockets {
@@ -51,7 +57,7 @@ const LINE_PROTOCOLS = [SUBPROTOCOL_LINES, SUBPROTOCOL_MCP]
 const MAX_LINE_MESSAGE_BYTES = PROCESS_LIMITS.lineBytes + 1024
 
 export function createRelaySockets(options: RelaySocketsOptions): RelaySockets {
-  const { admission, origins, connections, metrics, log } = options
+  const { authorizer, origins, connections, metrics, log } = options
   const sockets = new OpenSockets<RelayedSocket>()
   const server = (protocols: readonly string[], maxPayload: number): WebSocketServer =>
     new WebSocketServer({
@@ -77,17 +83,17 @@ export function createRelaySockets(options: RelaySocketsOptions): RelaySockets {
     const lines = LINES.test(path)
     const protocols = lines ? LINE_PROTOCOLS : FRAME_PROTOCOLS
     const offered = offeredProtocols(request.headers)
-    const link = (passage: Passage, until: AbortSignal): Promise<Link> =>
+    const link = (authorized: AuthorizedSession, until: AbortSignal): Promise<Link> =>
       openLink({
-        ...{ connections, passage, requestId, signal: until, headers: request.headers },
-        path: sandboxPath(passage.session.sandboxId, path, query),
+        ...{ connections, authorized, requestId, signal: until, headers: request.headers },
+        path: sandboxPath(authorized.session.sandboxId, path, query),
         protocols: offered.filter((name) => protocols.includes(name)),
       })
     const accept = (begin: (relayed: RelayedSocket) => void, known = true): void =>
       (lines ? ofLines : known ? ofFrames : ofStrangers).handleUpgrade(request, socket, head, (ws) => {
         const relayed = new RelayedSocket({
           ...{ ws, socket, requestId, log, lines, open: link },
-          admit: (token, renews) => admission.admit(sessionId, token, renews),
+          authorize: (token, renews) => authorizer.authorize(sessionId, token, renews),
         })
         begin(relayed)
         sockets.add(relayed, ws)
@@ -100,15 +106,15 @@ export function createRelaySockets(options: RelaySocketsOptions): RelaySockets {
       if (!ROUTES.test(path)) throw noRoute()
       if (new URLSearchParams(query).has('token'))
         throw unauthenticated('a token in the query is not read; send Authorization: Bearer <token>, or the subprotocol bearer.<token>')
-      if (!(await admission.exists(sessionId))) throw new BoxofficeError('NOT_FOUND', 'there is no such session; negotiate again')
+      if (!(await authorizer.exists(sessionId))) throw new BoxofficeError('NOT_FOUND', 'there is no such session; negotiate again')
       if (socket.destroyed) return
       return accept((relayed) => relayed.awaitAuth(), false)
     }
-    const passage = await admission.admit(sessionId, token)
-    markAuthenticated(socket, holderOf(passage))
-    const agent = await link(passage, signal)
+    const authorized = await authorizer.authorize(sessionId, token)
+    markAuthenticated(socket, holderOf(authorized))
+    const agent = await link(authorized, signal)
     if (socket.destroyed) return void agent.connection.destroy()
-    accept((relayed) => relayed.begin(passage.claims, agent))
+    accept((relayed) => relayed.begin(authorized.claims, agent))
   }
 
   const serve = async (request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> => {

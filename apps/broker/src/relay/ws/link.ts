@@ -16,7 +16,7 @@ export type Link = { connection: AgentConnection; head: Buffer }
 export type LinkOptions = {
   connections: Connections
   /** The agent, and the broker's token for it. */
-  passage: { agent: AgentRecord; upstreamToken: string }
+  authorized: { agent: AgentRecord; upstreamToken: string }
   path: string
   /** The client's. */
   headers: IncomingHttpHeaders
@@ -33,8 +33,8 @@ const AGENT_SILENT_MS = 15_000
 
 /** Opens a WebSocket to the agent, for a client that has been admitted. A refusal of the agent is thrown as it is. */
 export async function openLink(options: LinkOptions): Promise<Link> {
-  const { connections, passage, signal } = options
-  const borrowed = await dialing(() => connections.dial(passage.agent), signal)
+  const { connections, authorized, signal } = options
+  const borrowed = await dialing(() => connections.dial(authorized.agent), signal)
   const abort = (): void => borrowed.connection.destroy()
   if (signal.aborted) abort()
   signal.addEventListener('abort', abort, { once: true })
@@ -45,7 +45,7 @@ export async function openLink(options: LinkOptions): Promise<Link> {
   }
 }
 
-function upgrade({ passage, path, headers, protocols, requestId }: LinkOptions, { connection, endpoint }: Borrowed): Promise<Link> {
+function upgrade({ authorized, path, headers, protocols, requestId }: LinkOptions, { connection, endpoint }: Borrowed): Promise<Link> {
   const key = randomBytes(16).toString('base64')
   const accept = createHash('sha1')
     .update(key + ACCEPT_SUFFIX)
@@ -58,7 +58,7 @@ function upgrade({ passage, path, headers, protocols, requestId }: LinkOptions, 
     'sec-websocket-version: 13',
     `sec-websocket-key: ${key}`,
     ...(protocols.length === 0 ? [] : [`sec-websocket-protocol: ${protocols.join(', ')}`]),
-    requestHead(headers, passage.upstreamToken, requestId, (name) => name.startsWith('sec-websocket-')),
+    requestHead(headers, authorized.upstreamToken, requestId, (name) => name.startsWith('sec-websocket-')),
   ]
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = []
