@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { detachRequest, finish, hasBody, hasUnread, hintRead } from '@boxoffice/node-http'
 import { BoxofficeError } from '@boxoffice/protocol'
-import type { Borrowed, Connections } from './http1/connections.ts'
+import type { Connections, PooledConnection } from './http1/connections.ts'
 import { requestHead, toClient } from './http1/headers.ts'
 import type { ReadBuffer } from './http1/read-buffers.ts'
 import { AnswerReader } from './http1/response.ts'
@@ -38,10 +38,10 @@ export async function forward(exchange: Exchange): Promise<void> {
   // Gone while it was being admitted.
   if (outgoing.destroyed) return
   const gone = new Gone(outgoing)
-  const borrowed = connections.kept(authorized.agent) ?? (await dialing(() => connections.dial(authorized.agent), gone))
-  if (gone.aborted) return borrowed.connection.destroy()
+  const pooled = connections.kept(authorized.agent) ?? (await dialing(() => connections.dial(authorized.agent), gone))
+  if (gone.aborted) return pooled.connection.destroy()
   await new Promise<void>((resolve, reject) => {
-    gone.forwarding = new Forwarding(exchange, borrowed, { resolve, reject })
+    gone.forwarding = new Forwarding(exchange, pooled, { resolve, reject })
     gone.forwarding.send()
   })
 }
@@ -63,7 +63,7 @@ class Gone {
 /** A request that has a connection. */
 class Forwarding {
   readonly #exchange: Exchange
-  readonly #borrowed: Borrowed
+  readonly #pooled: PooledConnection
   readonly #answered: { resolve: () => void; reject: (error: BoxofficeError) => void }
   readonly #answer: AnswerReader
   /** The request is at the agent as a whole. */
@@ -73,9 +73,9 @@ class Forwarding {
   /** What is left of the body goes by it. */
   #splice: UploadSplice | undefined
 
-  constructor(exchange: Exchange, borrowed: Borrowed, answered: { resolve: () => void; reject: (error: BoxofficeError) => void }) {
+  constructor(exchange: Exchange, pooled: PooledConnection, answered: { resolve: () => void; reject: (error: BoxofficeError) => void }) {
     this.#exchange = exchange
-    this.#borrowed = borrowed
+    this.#pooled = pooled
     this.#answered = answered
     this.#answer = new AnswerReader(exchange.incoming.method ?? 'GET', {
       head: (head, rest, buffer) => this.#onHead(head, rest, buffer),
@@ -86,13 +86,13 @@ class Forwarding {
         if (status === 100) exchange.outgoing.writeContinue()
       },
     })
-    borrowed.connection.reader = this.#answer
+    pooled.connection.reader = this.#answer
   }
 
   send(): void {
     const { incoming, path, authorized, requestId } = this.#exchange
-    const { socket } = this.#borrowed.connection
-    const { basePath, authority } = this.#borrowed.endpoint
+    const { socket } = this.#pooled.connection
+    const { basePath, authority } = this.#pooled.endpoint
     const line = `${incoming.method} ${basePath}${path} HTTP/1.1\r\nhost: ${authority}\r\n`
     // Before HTTP/1.1 there is no `Expect` (RFC 9110, 10.1.1), so none reaches the agent.
     const isOld = incoming.httpVersion !== '1.1'
@@ -111,12 +111,12 @@ class Forwarding {
   /** The client is gone. */
   abort(): void {
     this.#splice?.kill()
-    if (!this.#over) this.#borrowed.connection.destroy()
+    if (!this.#over) this.#pooled.connection.destroy()
   }
 
   #stream(chunked: boolean): void {
     const { incoming } = this.#exchange
-    const { socket } = this.#borrowed.connection
+    const { socket } = this.#pooled.connection
     let offered = this.#exchange.splice
     let rest = chunked ? 0 : Number(incoming.headers['content-length'])
     const drained = (): void => {
@@ -153,7 +153,7 @@ class Forwarding {
   /** True when it has not begun, and may at another piece of the body. */
   async #spliceRest(options: UploadSpliceOptions, rest: number): Promise<boolean> {
     const { incoming } = this.#exchange
-    const { socket } = this.#borrowed.connection
+    const { socket } = this.#pooled.connection
     const detached = await detachRequest(incoming)
     if (detached === undefined) return true
     if (this.#over || this.#answer.head !== undefined || socket.destroyed) {
@@ -205,7 +205,7 @@ class Forwarding {
     const { outgoing } = this.#exchange
     buffer.hold()
     outgoing.write(part, buffer.release)
-    const { socket } = this.#borrowed.connection
+    const { socket } = this.#pooled.connection
     if (outgoing.writableLength <= HIGH_WATER_BYTES || this.#over || socket.isPaused()) return
     socket.pause()
     outgoing.once('drain', () => {
@@ -231,7 +231,7 @@ class Forwarding {
   /** Answered before the whole body was taken: what is left of it goes nowhere. */
   #leave(head: AnswerHead): void {
     this.#stopSending?.()
-    const { connection: used, giveBack } = this.#borrowed
+    const { connection: used, giveBack } = this.#pooled
     const reusable = this.#sent && this.#splice === undefined && head.framing.type !== 'close' && !saysClose(head)
     if (reusable) giveBack(head.keepAliveSeconds)
     else used.destroy()
@@ -246,7 +246,7 @@ class Forwarding {
     this.#over = true
     this.#stopSending?.()
     this.#splice?.kill()
-    this.#borrowed.connection.destroy()
+    this.#pooled.connection.destroy()
     if (this.#answer.head === undefined) this.#answered.reject(broken(cause))
     else this.#exchange.outgoing.destroy()
   }
@@ -264,7 +264,7 @@ function wholeBody(incoming: IncomingMessage): Buffer | null | undefined {
   return body
 }
 
-function writeBody(socket: Borrowed['connection']['socket'], chunk: Buffer, chunked: boolean): void {
+function writeBody(socket: PooledConnection['connection']['socket'], chunk: Buffer, chunked: boolean): void {
   if (!chunked) return void socket.write(chunk)
   socket.cork()
   socket.write(`${chunk.length.toString(16)}\r\n`, 'latin1')

@@ -16,7 +16,7 @@ type Dataplane = {
 }
 
 /** A connection for one request, or for a socket. */
-export type Borrowed = {
+export type PooledConnection = {
   connection: AgentConnection
   /** What precedes a path at this agent, and the value of `Host`. */
   endpoint: Pick<Endpoint, 'basePath' | 'authority'>
@@ -27,9 +27,9 @@ export type Borrowed = {
 /** Connections to agents. Requests share kept ones; a socket has its own. */
 export interface Connections {
   /** A kept one, if there is one. */
-  kept(agent: AgentRecord): Borrowed | undefined
+  kept(agent: AgentRecord): PooledConnection | undefined
   /** A new one. Rejects with `DialFailed`. */
-  dial(agent: AgentRecord): Promise<Borrowed>
+  dial(agent: AgentRecord): Promise<PooledConnection>
   close(): void
 }
 
@@ -46,7 +46,7 @@ export function createConnections(tls: AgentTls): Connections {
   })
   const dataplaneAt = (url: string): Dataplane =>
     dataplanes.getOrMake(url, () => ({ endpoint: parseEndpoint(url), idle: [], closed: false }))
-  const borrow = (dataplane: Dataplane, connection: AgentConnection): Borrowed => ({
+  const lend = (dataplane: Dataplane, connection: AgentConnection): PooledConnection => ({
     connection,
     endpoint: dataplane.endpoint,
     giveBack: (seconds = KEPT_SECONDS) => {
@@ -63,7 +63,7 @@ export function createConnections(tls: AgentTls): Connections {
       const dataplane = dataplaneAt(dataplaneUrl)
       const now = performance.now()
       for (let connection = dataplane.idle.pop(); connection !== undefined; connection = dataplane.idle.pop()) {
-        if (connection.idleUntil > now && !connection.socket.destroyed && connection.socket.writable) return borrow(dataplane, connection)
+        if (connection.idleUntil > now && !connection.socket.destroyed && connection.socket.writable) return lend(dataplane, connection)
         connection.destroy()
       }
       return undefined
@@ -76,7 +76,7 @@ export function createConnections(tls: AgentTls): Connections {
         const at = dataplane.idle.indexOf(connection)
         if (at !== -1) dataplane.idle.splice(at, 1)
       })
-      return borrow(dataplane, connection)
+      return lend(dataplane, connection)
     },
     close() {
       dataplanes.clear()

@@ -4,7 +4,7 @@ import { readAtMost } from '@boxoffice/node-http'
 import { BoxofficeError, ErrorEnvelope, errorCodeFrom } from '@boxoffice/protocol'
 import type { AgentRecord } from '../../store/store.ts'
 import type { AgentConnection } from '../http1/agent-connection.ts'
-import type { Borrowed, Connections } from '../http1/connections.ts'
+import type { Connections, PooledConnection } from '../http1/connections.ts'
 import { requestHead } from '../http1/headers.ts'
 import { AnswerReader } from '../http1/response.ts'
 import { type AnswerHead, headerOf } from '../http1/response-head.ts'
@@ -34,18 +34,21 @@ const AGENT_SILENT_MS = 15_000
 /** Opens a WebSocket to the agent, for a client that has been admitted. A refusal of the agent is thrown as it is. */
 export async function openLink(options: LinkOptions): Promise<Link> {
   const { connections, authorized, signal } = options
-  const borrowed = await dialing(() => connections.dial(authorized.agent), signal)
-  const abort = (): void => borrowed.connection.destroy()
+  const pooled = await dialing(() => connections.dial(authorized.agent), signal)
+  const abort = (): void => pooled.connection.destroy()
   if (signal.aborted) abort()
   signal.addEventListener('abort', abort, { once: true })
   try {
-    return await upgrade(options, borrowed)
+    return await upgrade(options, pooled)
   } finally {
     signal.removeEventListener('abort', abort)
   }
 }
 
-function upgrade({ authorized, path, headers, protocols, requestId }: LinkOptions, { connection, endpoint }: Borrowed): Promise<Link> {
+function upgrade(
+  { authorized, path, headers, protocols, requestId }: LinkOptions,
+  { connection, endpoint }: PooledConnection,
+): Promise<Link> {
   const key = randomBytes(16).toString('base64')
   const accept = createHash('sha1')
     .update(key + ACCEPT_SUFFIX)
