@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_differ_and_lie_in_the_scope_of_all() {
+    fn tags_differ_and_lie_in_the_scope_of_all() {
         let mut tags = Tags::new(u64::MAX);
         let (a, b) = (tags.give(), tags.give());
         assert_ne!(a, b);
