@@ -3,7 +3,7 @@
 
 mod support;
 
-use boxoffice_supervisor::message::{Attach, Op, Start, Welcome};
+use boxoffice_supervisor::wire::message::{Attach, Op, Start, Welcome};
 use boxoffice_supervisor::wire::{Ack, Decoder, Item, Kind, object, push_bytes, push_json};
 use serde_json::{Value, json};
 use std::io::Write;

@@ -1,6 +1,6 @@
 //! The decoder against the vectors that the agent reads too, and against a hostile peer.
 
-use boxoffice_supervisor::message::Start;
+use boxoffice_supervisor::wire::message::Start;
 use boxoffice_supervisor::wire::{Ack, Decoder, Item, Kind, MAX_DATA, WireError, object, push_bytes};
 use serde_json::Value;
 

@@ -1,7 +1,7 @@
 //! `cargo +nightly fuzz run decoder fuzz/corpus fuzz/seeds/decoder` from the folder above.
 #![no_main]
 
-use boxoffice_supervisor::message::{Attach, Op, Spare, Start, Welcome};
+use boxoffice_supervisor::wire::message::{Attach, Op, Spare, Start, Welcome};
 use boxoffice_supervisor::wire::{Ack, Decoder, Item, Kind, object};
 use libfuzzer_sys::fuzz_target;
 

@@ -7,7 +7,7 @@ use super::error::FileError;
 use super::path::{Located, Root};
 use super::tree;
 use super::write::temporary_name;
-use crate::file_name;
+use crate::wire::file_name;
 
 /// True where it was not there before.
 pub fn mkdir(root: &Root, path: &str, parents: bool, mode: Option<u32>) -> Result<bool, FileError> {

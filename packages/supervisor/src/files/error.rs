@@ -2,7 +2,7 @@
 
 use rustix::io::Errno;
 
-use crate::fault::{Fault, Kind};
+use crate::wire::fault::{Fault, Kind};
 
 #[derive(Debug)]
 pub enum FileError {

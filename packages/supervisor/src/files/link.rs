@@ -6,7 +6,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use std::time::Duration;
 
 use super::error::FileError;
-use crate::fault::Fault;
+use crate::wire::fault::Fault;
 use crate::wire::{Decoder, Item, Kind, WireError, header, object, push_bytes, push_json};
 
 const READ: usize = 256 << 10;

@@ -11,7 +11,7 @@ use super::link::Link;
 use super::path::{MAX_BYTES, MAX_PARTS, Root, parts};
 use super::stat::{mtime_ms, size};
 use super::tree::names;
-use crate::file_name;
+use crate::wire::file_name;
 
 const FRAME: usize = 64 << 10;
 

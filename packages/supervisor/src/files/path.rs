@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use super::error::FileError;
-use crate::file_name;
+use crate::wire::file_name;
 
 const LINKS: usize = 40;
 /// What the kernel takes, without the NUL at its end.

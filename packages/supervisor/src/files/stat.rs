@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::error::FileError;
 use super::path::Root;
-use crate::file_name;
+use crate::wire::file_name;
 
 #[derive(Serialize)]
 pub struct Described {

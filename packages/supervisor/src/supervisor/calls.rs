@@ -4,12 +4,14 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::Supervisor;
-use crate::fault::{Fault, Kind as FaultKind};
-use crate::message::{Done, Empty, Exit, Failed, Op, Reason, Size, StreamName};
 use crate::process::{Process, Wait};
+use crate::process::{pty, signals};
+use crate::sys;
 use crate::timers::Timer;
+use crate::wire::base64;
+use crate::wire::fault::{Fault, Kind as FaultKind};
+use crate::wire::message::{Done, Empty, Exit, Failed, Op, Reason, Size, StreamName};
 use crate::wire::{Kind, WireError, object};
-use crate::{base64, pty, signals, sys};
 
 const MS: u64 = 1_000_000;
 const OUTPUT: usize = 1 << 20;

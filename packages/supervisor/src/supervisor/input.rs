@@ -4,9 +4,9 @@ use rustix::io::Errno;
 
 use super::{READ, Supervisor};
 use crate::channel::{Interest, Job};
-use crate::fault::Fault;
 use crate::poll::{Happened, Token};
 use crate::process::{STDIN_HIGH, STDIN_LOW};
+use crate::wire::fault::Fault;
 use crate::wire::{Item, Kind, WireError, object};
 
 impl Supervisor {

@@ -4,10 +4,10 @@ use rustix::net::{Shutdown, shutdown};
 
 use super::Supervisor;
 use crate::channel::{Interest, Job};
-use crate::fault::{Fault, Kind as FaultKind};
 use crate::files::{Finished, Request};
 use crate::poll::Token;
 use crate::wire::Decoder;
+use crate::wire::fault::{Fault, Kind as FaultKind};
 
 impl Supervisor {
     pub(super) fn begin_file(&mut self, number: u32, request: Request, decoder: Decoder, input: Vec<u8>) {

@@ -1,11 +1,11 @@
 //! Ending a process and everything that descends from it: TERM, grace, KILL, repeated until nothing is left.
 
 use super::Supervisor;
-use crate::message::Reason;
 use crate::process::Ending;
+use crate::process::tag::{self, Scope};
 use crate::sys;
-use crate::tag::{self, Scope};
 use crate::timers::Timer;
+use crate::wire::message::Reason;
 
 const MS: u64 = 1_000_000;
 /// Processes that survive KILL this long are stuck in the kernel; the exit is told without them.

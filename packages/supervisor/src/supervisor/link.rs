@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use super::{READ, Supervisor};
 use crate::channel::{Channel, Interest, Job};
-use crate::message::{Hello, Spare, Welcome};
 use crate::poll::{Happened, Token};
 use crate::timers::Timer;
+use crate::wire::message::{Hello, Spare, Welcome};
 use crate::wire::{Ack, Decoder, Item, Kind, VERSION, WireError, object, push_json};
 
 const FIRST_BACKOFF: u64 = 20_000_000;

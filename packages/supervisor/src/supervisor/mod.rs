@@ -22,15 +22,15 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use crate::channel::{Channel, Interest};
 use crate::config::Config;
 use crate::files::Threads;
-use crate::message::Reason;
-use crate::oom::{OomCounter, OomScore};
 use crate::poll::{Happened, Poll, Token};
 use crate::process::Process;
+use crate::process::oom::{OomCounter, OomScore};
+use crate::process::spawn::Spawner;
+use crate::process::tag::Tags;
 use crate::seccomp;
-use crate::spawn::Spawner;
 use crate::sys::{self, setup};
-use crate::tag::Tags;
 use crate::timers::{Timer, Timers};
+use crate::wire::message::Reason;
 
 /// What is read at once.
 const READ: usize = 64 << 10;

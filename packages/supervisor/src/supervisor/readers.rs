@@ -2,10 +2,10 @@
 
 use super::Supervisor;
 use crate::channel::{Job, Reading};
-use crate::fault::{Fault, Kind as FaultKind};
-use crate::message::{Attach, From, Ready, Reason};
 use crate::process::{Orphan, Process, Reader};
 use crate::timers::Timer;
+use crate::wire::fault::{Fault, Kind as FaultKind};
+use crate::wire::message::{Attach, From, Ready, Reason};
 use crate::wire::{Ack, Kind};
 
 const MS: u64 = 1_000_000;

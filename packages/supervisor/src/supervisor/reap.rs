@@ -6,13 +6,13 @@ use std::os::fd::AsFd;
 
 use super::{Supervisor, unix_ms};
 use crate::channel::Interest;
-use crate::message::{Ended, Exit};
 use crate::poll::Token;
+use crate::process::signals;
 use crate::process::{Outcome, Status};
-use crate::signals;
 use crate::sys;
 use crate::timers::Timer;
 use crate::wire::Kind;
+use crate::wire::message::{Ended, Exit};
 
 impl Supervisor {
     pub(super) fn on_signals(&mut self) {

@@ -3,11 +3,11 @@
 use serde_json::Value;
 
 use super::Supervisor;
-use crate::message::{Done, Empty, Reason};
+use crate::process::tag;
 use crate::sys;
-use crate::tag;
 use crate::timers::Timer;
 use crate::wire::Kind;
+use crate::wire::message::{Done, Empty, Reason};
 
 const MS: u64 = 1_000_000;
 const GIVE_UP: u64 = 10_000 * MS;

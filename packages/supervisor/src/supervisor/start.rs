@@ -2,14 +2,14 @@
 
 use super::{Supervisor, unix_ms};
 use crate::channel::{Job, Reading};
-use crate::fault::{Fault, Kind as FaultKind};
-use crate::message::{Exit, Reason, Start};
-use crate::oom::OomScore;
+use crate::process::oom::OomScore;
+use crate::process::spawn::SpawnError;
 use crate::process::{DRAIN, Orphan, Process, Reader, Stdin, Stream};
-use crate::spawn::SpawnError;
 use crate::sys::launch::Stage;
 use crate::timers::Timer;
 use crate::wire::Kind;
+use crate::wire::fault::{Fault, Kind as FaultKind};
+use crate::wire::message::{Exit, Reason, Start};
 
 const MS: u64 = 1_000_000;
 const DEFAULT_GRACE: u64 = 1000;

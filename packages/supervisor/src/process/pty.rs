@@ -5,7 +5,7 @@ use rustix::io::Errno;
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-use crate::message::Size;
+use crate::wire::message::Size;
 
 pub struct Pty {
     pub master: OwnedFd,

@@ -1,11 +1,18 @@
 //! One started program: its streams, readers and end. The deciding parts have no clock and no I/O.
 
+pub mod oom;
+pub mod pty;
+pub mod ring;
+pub mod signals;
+pub mod spawn;
+pub mod tag;
+
 use rustix::fd::OwnedFd;
 use serde_json::Value;
 use std::collections::VecDeque;
 
-use crate::message::{Exit, From, Position, Reason, Size};
-use crate::ring::{MAX, Ring};
+use crate::process::ring::{MAX, Ring};
+use crate::wire::message::{Exit, From, Position, Reason, Size};
 
 /// Unacknowledged bytes per stream beyond which a pipe with readers is left alone.
 pub const WINDOW: u64 = 768 << 10;

@@ -1,5 +1,10 @@
 //! Frames as they stand on the socket; `WIRE.md` is the specification, `vectors/wire.json` the test.
 
+pub mod base64;
+pub mod fault;
+pub mod file_name;
+pub mod message;
+
 use serde::{Serialize, de::DeserializeOwned};
 
 pub const VERSION: u32 = 1;

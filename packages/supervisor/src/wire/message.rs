@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-use crate::fault::{Fault, Kind};
+use crate::wire::fault::{Fault, Kind};
 
 #[derive(Serialize)]
 pub struct Hello<'a> {

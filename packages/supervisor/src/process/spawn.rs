@@ -10,11 +10,11 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::ptr;
 
-use crate::fault::{Fault, Kind};
-use crate::file_name;
-use crate::message::{Start, StdinMode};
-use crate::pty;
+use crate::process::pty;
 use crate::sys::launch::{Launch, Stack, Stage, launch};
+use crate::wire::fault::{Fault, Kind};
+use crate::wire::file_name;
+use crate::wire::message::{Start, StdinMode};
 
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
