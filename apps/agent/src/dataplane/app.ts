@@ -15,7 +15,7 @@ import { createDataplaneMetrics } from '../http/metrics.ts'
 import { Query } from '../http/query.ts'
 import { AnswerBudget } from '../http/responses/answer-budget.ts'
 import { refuse } from '../http/responses/respond.ts'
-import { createRouter, parseTarget } from '../http/router.ts'
+import { createRouter, parseTarget, type Route } from '../http/router.ts'
 import type { UploadQuotas } from '../http/upload-limit.ts'
 import type { Sandbox, SandboxDirectory } from '../sandbox/sandbox.ts'
 import { createSocketServer } from '../ws/upgrade.ts'
@@ -58,12 +58,15 @@ export interface Dataplane {
   close(): Promise<void>
 }
 
+/** Every route below `/sandboxes/{sandbox_id}/v1/`; sockets are beside them (`ws/upgrade.ts`). */
+export const dataplaneRoutes: readonly Route[] = [...execRoutes, ...fileRoutes, ...processRoutes, ...livenessRoutes]
+
 export const createDataplane = (options: DataplaneOptions): Dataplane => {
   const { log, access, limits, answers = new AnswerBudget() } = options
   const auth = createAuthenticator(options)
   const origins = createOrigins(options.corsOrigins)
   const metrics = createDataplaneMetrics(options.metrics)
-  const router = createRouter([...execRoutes, ...fileRoutes, ...processRoutes, ...livenessRoutes])
+  const router = createRouter(dataplaneRoutes)
   const sockets = createSocketServer({
     auth,
     origins,

@@ -136,7 +136,7 @@ const getOutput = async (call: Call): Promise<void> => {
 }
 
 /** `kill_after_seconds`: what is left then gets KILL, by the supervisor, whether the client is still there or not. */
-const SignalRequest = z
+export const SignalRequest = z
   .object({ signal: Signal, kill_after_seconds: z.number().min(0).max(60).optional() })
   .refine(({ signal, kill_after_seconds }) => kill_after_seconds === undefined || signal === 'TERM', {
     path: ['kill_after_seconds'],
