@@ -1,3 +1,4 @@
+import { VERSION } from '@boxoffice/kit/version'
 import { Command } from 'commander'
 
 /** In the order of `--help`. */
@@ -20,7 +21,7 @@ const COMMANDS: Readonly<Record<string, () => Promise<Command>>> = {
 export const createProgram = async (first: string | undefined): Promise<Command> => {
   const program = new Command('boxoffice')
     .description('Short-lived tickets to long-lived sandboxes')
-    .version('0.1.0')
+    .version(VERSION)
     // What follows a command's name belongs to it: `boxoffice exec ls -l` needs no --.
     .enablePositionalOptions()
   const named = first !== undefined && Object.hasOwn(COMMANDS, first) ? COMMANDS[first] : undefined

@@ -1,3 +1,4 @@
+import { VERSION } from '@boxoffice/kit/version'
 import type { AgentInstance, ProviderReport } from '@boxoffice/protocol'
 import { type BrokerLink, type BrokerLinkOptions, createBrokerLink } from '../broker-link/broker-link.ts'
 import type { BrokerTrust } from '../broker-link/broker-trust.ts'
@@ -26,8 +27,6 @@ export type ConnectBrokerOptions = Pick<BrokerLinkOptions, 'journal' | 'onRefuse
   /** This machine's clock, Unix milliseconds. */
   wall: () => number
 }
-
-const VERSION = '0.1.0'
 
 /** The link to the broker, by which this agent tells of itself and follows what it is asked for. `start` opens it. */
 export const connectBroker = (options: ConnectBrokerOptions): BrokerLink => {

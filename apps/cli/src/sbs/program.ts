@@ -1,3 +1,4 @@
+import { VERSION } from '@boxoffice/kit/version'
 import { Command, InvalidArgumentError } from 'commander'
 import type { RunFlags } from './run.ts'
 
@@ -12,7 +13,7 @@ Environment:
 
 /** The command line of `sbs`, which is also called `session-based-sandbox` [3-40..3-44]. */
 export const createSbsProgram = (name: string): Command => {
-  const program = new Command(name).description('One HTTP session, one temporary working directory, bash and Python steps').version('0.1.0')
+  const program = new Command(name).description('One HTTP session, one temporary working directory, bash and Python steps').version(VERSION)
   const run = new Command('run')
     .summary('serve the HTTP API')
     .description('Serves the HTTP API until it is stopped; then every session ends and its directory is removed.')

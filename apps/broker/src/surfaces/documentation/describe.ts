@@ -1,3 +1,4 @@
+import { VERSION } from '@boxoffice/kit/version'
 import { ErrorEnvelope } from '@boxoffice/protocol'
 import { z } from 'zod'
 import {
@@ -9,8 +10,6 @@ import {
 } from 'zod-openapi'
 import type { AnyRoute } from '../../http/route.ts'
 import type { Surface } from '../../http/surface.ts'
-
-const VERSION = '0.1.0'
 
 /** The OpenAPI document of all that the surfaces serve below `publicUrl`, from the very schemas that check requests. */
 export const describe = (surfaces: readonly Surface[], publicUrl: string): object =>

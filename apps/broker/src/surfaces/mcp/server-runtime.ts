@@ -1,4 +1,5 @@
 import { once } from 'node:events'
+import { VERSION } from '@boxoffice/kit/version'
 import { BoxofficeError } from '@boxoffice/protocol'
 import { Client, type Implementation, type ServerCapabilities } from '@modelcontextprotocol/client'
 import type { McpServerConfig } from '../../config/mcp-server.ts'
@@ -195,7 +196,7 @@ export class McpServerRuntime {
     const { config, host } = this.#options
     const transport = new LineTransport((handlers) => inPhase('relay_connect', () => host.attach(config, box, handlers, signal)))
     transports.push(transport)
-    const client = new Client({ name: 'boxoffice', version: '0.1.0' })
+    const client = new Client({ name: 'boxoffice', version: VERSION })
     await inPhase('mcp_init', () => client.connect(transport, { timeout }))
     const capabilities = client.getServerCapabilities() ?? {}
     const serverInfo = client.getServerVersion() ?? { name: config.name, version: '0' }

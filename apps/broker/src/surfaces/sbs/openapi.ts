@@ -1,3 +1,4 @@
+import { VERSION } from '@boxoffice/kit/version'
 import { z } from 'zod'
 import { createDocument, type ZodOpenApiResponseObject } from 'zod-openapi'
 
@@ -34,7 +35,7 @@ export const openapi = (serverUrl: string): object =>
     openapi: '3.1.0',
     info: {
       title: 'session-based-sandbox',
-      version: '0.1.0',
+      version: VERSION,
       description:
         'One session is one sandbox: a temporary directory and subprocesses. Run bash or Python steps in it; files last from step to step, ' +
         'variables and the current directory do not. Closing the session removes everything.',
