@@ -1,3 +1,4 @@
+export { SHIPPED_SUPERVISORS } from '@boxoffice/node-http'
 export { type Agent, type AgentReady, createAgent } from './agent.ts'
 export { openMachine } from './capacity/machine.ts'
 export { describeRoom } from './capacity/room.ts'

@@ -99,7 +99,8 @@ const checkBubblewrap = async (): Promise<Check> => {
 }
 
 const checkSupervisor = async (): Promise<Check> => {
-  const path = resolve(import.meta.dirname, '../../../../packages/supervisor/bin/supervisor')
+  const { SHIPPED_SUPERVISORS } = await import('@boxoffice/agent')
+  const path = SHIPPED_SUPERVISORS.find((candidate) => existsSync(candidate)) ?? 'supervisor'
   try {
     await access(path, constants.X_OK)
     const { stdout } = await run(path, ['--version'])

@@ -87,9 +87,14 @@ const aligned = (rows: readonly (readonly [string, string | undefined])[]): stri
 
 /** How this program is called from here. */
 const programName = (): string => {
-  const inPath = (process.env.PATH ?? '').split(delimiter).some((directory) => isExecutable(join(directory, 'boxoffice')))
-  if (inPath) return 'boxoffice'
   const root = resolve(import.meta.dirname, '../../../..')
+  const isInstalled = root.includes('/node_modules/')
+  const inPath = (process.env.PATH ?? '')
+    .split(delimiter)
+    // npx puts such a directory on our PATH, and not on that of another terminal.
+    .some((directory) => !(isInstalled && directory.endsWith('/node_modules/.bin')) && isExecutable(join(directory, 'boxoffice')))
+  if (inPath) return 'boxoffice'
+  if (isInstalled) return 'npx boxoffice'
   const link = join(root, 'node_modules/.bin/boxoffice')
   const path = relative(process.cwd(), isExecutable(link) ? link : join(root, 'apps/cli/bin/boxoffice'))
   return path.startsWith('..') ? link : `./${path}`

@@ -1,11 +1,12 @@
 import { existsSync } from 'node:fs'
+import { createRequire } from 'node:module'
 import { fileURLToPath } from 'node:url'
 import { type FileAnswer, FileHelper, type FileRequest } from './file-helper.ts'
 
 /** At once; more callers wait for their turn. */
 const MAX_HELPERS = 4
 
-/** Where the set-up puts the supervisor; the agent takes it from there, too. */
+/** Where the set-up puts the supervisor; the agent takes it from there, too. Where npm has installed it, it is in a package of its own. */
 const SHIPPED = ['../../../supervisor/bin/supervisor', '../../../supervisor/target/release/supervisor']
 
 /** Some helpers with one supervisor: started when there is work, kept for more. */
@@ -58,5 +59,13 @@ export const stopFileHelpers = async (): Promise<void> => {
 
 const shipped = (): string => {
   const paths = SHIPPED.map((path) => fileURLToPath(new URL(path, import.meta.url)))
-  return paths.find((path) => existsSync(path)) ?? paths[0] ?? 'supervisor'
+  return paths.find((path) => existsSync(path)) ?? installed() ?? paths[0] ?? 'supervisor'
+}
+
+const installed = (): string | undefined => {
+  try {
+    return createRequire(import.meta.url).resolve(`@boxoffice/supervisor-${process.platform}-${process.arch}/bin/supervisor`)
+  } catch {
+    return undefined
+  }
 }
