@@ -24,6 +24,13 @@ const resolvePackage = (name: string, from: string): string | undefined => {
   }
 }
 
+/** The version of `name` that the package at `from` gets. */
+export const installedVersion = (name: string, from: string): string => {
+  const source = resolvePackage(name, from)
+  if (source === undefined) throw new Error(`${name}, which ${from} needs, is not installed; run the set-up`)
+  return readManifest(source).version
+}
+
 /** Not needed to run: sources of what has been compiled, types, tests and documents. */
 const LEFT_OUT =
   /(^|\/)(deps|src\/.*\.(c|cpp|h|hpp|lzz)|node_modules|test|tests|docs|example|examples|\.github)(\/|$)|\.(d\.[cm]?ts|map|md|markdown|gyp)$/

@@ -2,7 +2,7 @@
 # `sh deploy/package/supervisors.sh`: builds the supervisor of every platform of a release into packages/supervisor/prebuilt/<platform>-<arch>,
 # where packing takes it from. Needs rustup; no C compiler, as musl comes with the target and the linker with the toolchain.
 # `--test` runs tests of the one for arm64 under QEMU's user mode (Debian: qemu-user-static). It knows no subreaper, seccomp or
-# namespaces: the event loop (files, processes, streams, spares) and pre-forked launchers (nursery) do not run there.
+# namespaces: the event loop (files, processes, streams, spares) and pre-forked launchers (prefork) do not run there.
 set -eu
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd -P)
 cd "$here/../.."
@@ -12,11 +12,14 @@ command -v rustup >/dev/null || { echo "supervisors: the targets of a release co
 
 build() {
   ( cd packages/supervisor && rustup target list --installed | grep -qx "$1" || rustup target add "$1" >&2 )
-  in_supervisor build --release --locked --quiet --target "$1"
+  # Panics name the file where they happen: not by where it was on the machine that built it.
+  in_supervisor build --release --locked --quiet --target "$1" \
+    --config "target.$1.rustflags=['--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo','--remap-path-prefix=$PWD=/boxoffice']"
   to=packages/supervisor/prebuilt/$2
   mkdir -p "$to"
   cp "packages/supervisor/target/$1/release/supervisor" "$to/supervisor.$$"
   mv -f "$to/supervisor.$$" "$to/supervisor"
+  .tools/node --disable-warning=ExperimentalWarning deploy/package/notices.ts "$1" "$to/NOTICES"
 }
 
 if [ "${1:-}" = --test ]; then

@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { createInterface } from 'node:readline'
 import { pack } from './pack.ts'
+import { published } from './verify-published.ts'
 
 const ROOT = resolve(import.meta.dirname, '../..')
 const COMMANDS = ['sbs', 'session-based-sandbox']
@@ -88,7 +89,7 @@ const packed = async (): Promise<void> => {
   }
 }
 
-const PARTS: Record<string, () => Promise<void>> = { editable, cli: () => cli(), package: packed }
+const PARTS: Record<string, () => Promise<void>> = { editable, cli: () => cli(), package: packed, published }
 
 for (const name of process.argv.slice(2)) {
   const part = PARTS[name]

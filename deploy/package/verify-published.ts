@@ -1,0 +1,98 @@
+import type { ChildProcess } from 'node:child_process'
+import { execFileSync } from 'node:child_process'
+import { once } from 'node:events'
+import { chmodSync, mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { VERSION } from '../../packages/kit/src/version.ts'
+import { BareMachine } from './bare-machine.ts'
+import { findingsOf } from './contents.ts'
+import { packRelease } from './release.ts'
+import { ROOT, supervisorPackage } from './stage.ts'
+
+/** From the command to the line that says ready, on a machine that does nothing else. */
+const READY_WITHIN_MS = 15_000
+
+type Ready = { broker_url: string; api_key: string; isolation: string; pid: number }
+
+const say = (text: string): void => void process.stdout.write(`verify: published: ${text}\n`)
+const seconds = (sinceMs: number): string => `${((Date.now() - sinceMs) / 1000).toFixed(1)} s`
+
+/**
+ * Builds the supervisor of each platform, packs what is published, reads every file of it, installs it where there is only Node, starts
+ * it, runs one command in a sandbox and stops it.
+ */
+export async function published(): Promise<void> {
+  let began = Date.now()
+  execFileSync('sh', [join(ROOT, 'deploy/package/supervisors.sh')], { stdio: ['ignore', 'ignore', 'inherit'] })
+  say(`built the supervisors in ${seconds(began)}`)
+  const directory = mkdtempSync(join(tmpdir(), 'verify-published-'))
+  // Where root starts it, each sandbox has a uid of its own, which has to reach its files.
+  chmodSync(directory, 0o755)
+  try {
+    const tarballs = packRelease(join(directory, 'tarballs'))
+    for (const { name, path, files, bytes } of tarballs) {
+      const findings = findingsOf(path)
+      if (findings.length > 0) throw new Error(`${name}: ${findings.join('; ')}`)
+      say(`packed ${name}: ${files.length} files, ${(bytes / 1024 ** 2).toFixed(1)} MiB, and nothing in it that should not be`)
+    }
+    const machine = new BareMachine(directory)
+    const own = ['boxoffice', supervisorPackage(`${process.platform}-${process.arch}`)]
+    began = Date.now()
+    const chosen = tarballs.filter(({ name }) => own.includes(name)).map(({ path }) => path)
+    machine.run('npm', ['install', '--no-audit', '--no-fund', '--loglevel=error', ...chosen])
+    say(`installed on a bare machine in ${seconds(began)}`)
+    const version = machine.run('npx', ['boxoffice', '--version']).trim()
+    if (version !== VERSION) throw new Error(`boxoffice --version says ${version}, and not ${VERSION}`)
+    await useIt(machine)
+  } finally {
+    rmSync(directory, { recursive: true, force: true })
+  }
+}
+
+const useIt = async (machine: BareMachine): Promise<void> => {
+  const began = Date.now()
+  const up = machine.start('npx', [
+    'boxoffice',
+    'up',
+    '--provider',
+    'local',
+    '--port',
+    '0',
+    '--agent-port',
+    '0',
+    '--destroy-on-exit',
+    '--log-level',
+    'warn',
+    '--json',
+  ])
+  const ended = once(up, 'close')
+  let pid: number | undefined
+  try {
+    const ready = await readyOf(up)
+    pid = ready.pid
+    const tookMs = Date.now() - began
+    if (!(await fetch(`${ready.broker_url}/readyz`)).ok) throw new Error('the broker says ready, and /readyz does not')
+    say(`\`npx boxoffice up\` was ready after ${(tookMs / 1000).toFixed(1)} s (isolation ${ready.isolation})`)
+    if (tookMs > READY_WITHIN_MS) throw new Error(`that is more than ${READY_WITHIN_MS / 1000} s`)
+    const env = { BOXOFFICE_URL: ready.broker_url, BOXOFFICE_API_KEY: ready.api_key }
+    const output = machine.run('npx', ['boxoffice', 'exec', '--', 'sh', '-c', 'echo $((6 * 7))'], env)
+    if (output !== '42\n') throw new Error(`the command in a sandbox says ${JSON.stringify(output)}`)
+    say('a command ran in a sandbox')
+    process.kill(ready.pid, 'SIGTERM')
+    const [code] = await ended
+    if (code !== 0) throw new Error(`up ended with ${code}`)
+    pid = undefined
+    say('it stopped')
+  } finally {
+    if (pid !== undefined) process.kill(pid, 'SIGKILL')
+    if (up.exitCode === null && up.signalCode === null) up.kill('SIGKILL')
+  }
+}
+
+const readyOf = async (up: ChildProcess): Promise<Ready> => {
+  if (up.stdout === null) throw new Error('no stdout')
+  for await (const line of createInterface({ input: up.stdout })) return JSON.parse(line) as Ready
+  throw new Error('up ended before it was ready')
+}
