@@ -72,7 +72,9 @@ async function useEverything(exchanges: Exchange[]): Promise<void> {
   const archive = await call('GET', '/files/download?path=.&archive=tar')
   await call('POST', '/files/mkdir', { path: 'd/e', parents: true })
   await recorded(fetch, exchanges, `${dp.base}/files/upload?path=d&archive=tar`, {
-    ...{ method: 'POST', headers: { authorization: `Bearer ${dp.token}`, ...bytes }, body: await archive.arrayBuffer() },
+    method: 'POST',
+    headers: { authorization: `Bearer ${dp.token}`, ...bytes },
+    body: await archive.arrayBuffer(),
   })
   await call('GET', '/files?path=.&type=any&limit=2&pattern=*')
   await call('GET', '/files/stat?path=a.txt&follow=true')

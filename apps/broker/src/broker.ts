@@ -76,7 +76,10 @@ export async function buildBroker(
   const placement = new Placement(store, settings.agentTimeout * 1000, silence)
   const access = createAccess({ ...base, isOwnKey: (kid) => keys.has(kid) })
   const sessions = createSessions({
-    ...{ ...base, ...access, client, placement },
+    ...base,
+    ...access,
+    client,
+    placement,
     tokenTtlSeconds: settings.tokenTtl,
     maxSessions: settings.maxSessions,
   })
@@ -103,8 +106,24 @@ export async function buildBroker(
   const feed = new EventFeed(store.events, eventTimes.pollMs)
   const { service, members, threads } = sessions
   const surfaces = createSurfaces({
-    ...{ ...base, ...access, stepsLog: overrides.stepsLog, after, eventTimes, feed, registration, rotation },
-    ...{ url, client, placement, dataplane, credentials, metrics, effects, members, threads, sessions: service },
+    ...base,
+    ...access,
+    stepsLog: overrides.stepsLog,
+    after,
+    eventTimes,
+    feed,
+    registration,
+    rotation,
+    url,
+    client,
+    placement,
+    dataplane,
+    credentials,
+    metrics,
+    effects,
+    members,
+    threads,
+    sessions: service,
     readiness: () => readiness(store, placement, probe),
   })
   const app = createApp({ ...base, ...access, metrics, surfaces: surfaces.list, corsOrigins, trustedProxies })

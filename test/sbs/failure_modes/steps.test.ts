@@ -77,7 +77,8 @@ describe('crash', () => {
     const directory = (await sbs.bash(id, 'pwd')).output.trim()
     const time = longTime()
     const { status, body } = await sbs.post(id, {
-      ...{ sandbox_id: id, type: 'bash' },
+      sandbox_id: id,
+      type: 'bash',
       payload: { cmd: `sleep ${time} & kill -9 $PPID; wait` },
     })
     expect(status).toBe(200)

@@ -24,7 +24,9 @@ export const sbsClient = (url: string, headers: Record<string, string> = {}) => 
     return body as StepResult
   }
   return {
-    ...{ call, create, post },
+    call,
+    create,
+    post,
     bash: (id: string, cmd: string) => run(id, 'bash', { cmd }),
     python: (id: string, code: string) => run(id, 'python', { code }),
     close: (id: string) => call('DELETE', `/sessions/${id}`),

@@ -84,7 +84,11 @@ export const startSbs = async (options: StartOptions = {}): Promise<SbsServer> =
     throw thrown
   })
   return {
-    ...{ url, child, temporary, log, stop },
+    url,
+    child,
+    temporary,
+    log,
+    stop,
     stdout: () => stdout,
     logged: (matches) => until(() => log().find(matches)),
     leftovers: () => readdir(temporary),

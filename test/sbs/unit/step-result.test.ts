@@ -3,9 +3,24 @@ import { toExecRequest, toLostOutcome, toOutcome } from '../../../apps/broker/sr
 import { BoxofficeError, type ExecResult } from '../../../packages/protocol/src/index.ts'
 
 const exited: ExecResult = {
-  ...{ exec_id: 'x', stdout: 'a\n', stderr: 'b\n', exit_code: 3, signal: null, reason: 'exited', timed_out: false, oom_killed: false },
-  ...{ spawn_error: null, kill_cause: null, duration_ms: 1, stdout_bytes: 2, stderr_bytes: 2, stdout_truncated: false },
-  ...{ stderr_truncated: false, lossy: false, timeout_seconds: 30, metadata: { session_id: 's', sandbox_id: 'b' } },
+  exec_id: 'x',
+  stdout: 'a\n',
+  stderr: 'b\n',
+  exit_code: 3,
+  signal: null,
+  reason: 'exited',
+  timed_out: false,
+  oom_killed: false,
+  spawn_error: null,
+  kill_cause: null,
+  duration_ms: 1,
+  stdout_bytes: 2,
+  stderr_bytes: 2,
+  stdout_truncated: false,
+  stderr_truncated: false,
+  lossy: false,
+  timeout_seconds: 30,
+  metadata: { session_id: 's', sandbox_id: 'b' },
 }
 const gone = { kind: 'bad_cwd', errno: 'ENOENT', message: 'no such directory' } as const
 const noPython = { kind: 'not_found', errno: 'ENOENT', message: 'python3: not found' } as const

@@ -288,8 +288,28 @@ const baseOf = (session: Session) => {
     session
   const { providerPreference, needsImage, mounts, lastActivityAt, dueAt, fence, hasGrants } = session
   return {
-    ...{ id, tenant, scope, profile, labels, relay, shape, createdBy, createdAt, hardExpiresAt, leaseExpiresAt, revision, agentId },
-    ...{ providerPreference, needsImage, mounts, lastActivityAt, dueAt, fence, hasGrants, busy: false, placed: placementOf(session) },
+    id,
+    tenant,
+    scope,
+    profile,
+    labels,
+    relay,
+    shape,
+    createdBy,
+    createdAt,
+    hardExpiresAt,
+    leaseExpiresAt,
+    revision,
+    agentId,
+    providerPreference,
+    needsImage,
+    mounts,
+    lastActivityAt,
+    dueAt,
+    fence,
+    hasGrants,
+    busy: false,
+    placed: placementOf(session),
   }
 }
 

@@ -83,7 +83,12 @@ export class SessionService {
     const { session, decision } = await this.#load(principal, id)
     const placed = requirePlaced(session)
     const renewed = await this.#renew(placed, {
-      ...{ principal, decision, actor, requested, event: 'sandbox.session.refresh', origin },
+      principal,
+      decision,
+      actor,
+      requested,
+      event: 'sandbox.session.refresh',
+      origin,
       movesLease: movesLease && placed.shape === 'mvp',
     })
     requirePlaced(renewed.session)

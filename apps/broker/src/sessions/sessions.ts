@@ -55,6 +55,9 @@ export function createSessions({ createLimit: limit, maxSessions, ...options }: 
   return {
     service: new SessionService({ ...options, writer, negotiator, grants, cancel }),
     threads: new Threads({ store, writer, authorizer, cancel, now: options.now }),
-    ...{ members, writer, effects, provisioner },
+    members,
+    writer,
+    effects,
+    provisioner,
   }
 }

@@ -87,8 +87,20 @@ export class TokenIssuer {
     const iat = Math.floor(this.#now() / 1000)
     const sandboxId = newSandboxId()
     const token = this.#sign({
-      ...{ iss: this.issuer, aud: sandboxId, sub: 'broker', sid: newSessionId(), thread_id: null, sandbox_id: sandboxId },
-      ...{ tid: 'default', caps: [], gen: 1, iat, exp: iat + MAX_CONTROL_TOKEN_SECONDS, jti: randomUUID(), ver: 1, via: 'relay' },
+      iss: this.issuer,
+      aud: sandboxId,
+      sub: 'broker',
+      sid: newSessionId(),
+      thread_id: null,
+      sandbox_id: sandboxId,
+      tid: 'default',
+      caps: [],
+      gen: 1,
+      iat,
+      exp: iat + MAX_CONTROL_TOKEN_SECONDS,
+      jti: randomUUID(),
+      ver: 1,
+      via: 'relay',
       ...confirmation(publicKey),
     })
     return { token, sandboxId }

@@ -86,7 +86,8 @@ test('a profile that holds its image: the one of the request counts for nothing,
   try {
     await broker.startAgent({ images: true })
     expect(await broker.post('/compat/box/v1/sessions/one', { image: 'python:3' })).toMatchObject({
-      ...{ status: 201, body: { image: 'profiles/held:1' } },
+      status: 201,
+      body: { image: 'profiles/held:1' },
     })
   } finally {
     await broker.stop()

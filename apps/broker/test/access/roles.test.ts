@@ -79,7 +79,12 @@ describe('[2.8] what each role and right may do', () => {
 })
 
 const principal = (fields: Partial<Principal>): Principal => ({
-  ...{ id: 'alice', tenant: 't', role: 'user', rights: new Set(), actorType: 'human', capabilities: null },
+  id: 'alice',
+  tenant: 't',
+  role: 'user',
+  rights: new Set(),
+  actorType: 'human',
+  capabilities: null,
   credential: new Credential('x', 'authorization'),
   ...fields,
 })

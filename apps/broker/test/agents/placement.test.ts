@@ -41,7 +41,9 @@ test('[2-03] an image of a client’s goes to an agent that has images; where no
   }
   expect([(await choose(false, true)).id, (await choose(false, undefined)).id]).toEqual(['b', 'b'])
   await expect(choose(false, false)).rejects.toMatchObject({
-    ...{ status: 400, code: 'INVALID_REQUEST', details: { field: 'image' } },
+    status: 400,
+    code: 'INVALID_REQUEST',
+    details: { field: 'image' },
     message: expect.stringMatching(/^image: the provider "fake" has no images; leave image out/),
   })
 })

@@ -4,8 +4,16 @@ import { MCPServerBoxConfig, McpServerConfig } from '../../src/config/mcp-server
 describe('MCP config', () => {
   test('[2-82] the defaults of a box; fields that are not known are left out', () => {
     const defaults = {
-      ...{ image: null, network: null, host_path: null, host_path_mode: 'ro', env: {}, startup_timeout_sec: 120 },
-      ...{ cpus: null, memory_mb: null, pids_limit: null, read_only_rootfs: null },
+      image: null,
+      network: null,
+      host_path: null,
+      host_path_mode: 'ro',
+      env: {},
+      startup_timeout_sec: 120,
+      cpus: null,
+      memory_mb: null,
+      pids_limit: null,
+      read_only_rootfs: null,
     }
     expect(MCPServerBoxConfig.parse({})).toEqual(defaults)
     expect(MCPServerBoxConfig.parse({ session_id: 'x', anything: [1] })).toEqual(defaults)
@@ -18,7 +26,12 @@ describe('MCP config', () => {
       ),
     )
     expect(config).toEqual({
-      ...{ name: 'my-mcp-server', mode: 'stdio', command: 'python', args: ['server.py'], env: {}, pipeline_uuid: 'default' },
+      name: 'my-mcp-server',
+      mode: 'stdio',
+      command: 'python',
+      args: ['server.py'],
+      env: {},
+      pipeline_uuid: 'default',
       box: MCPServerBoxConfig.parse({ image: 'node:20', network: 'on', host_path_mode: 'ro', startup_timeout_sec: 180 }),
     })
     expect(config.box).toMatchObject({ image: 'node:20', startup_timeout_sec: 180, cpus: null })

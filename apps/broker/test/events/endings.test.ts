@@ -32,7 +32,11 @@ const follow = async (id: string, last?: number): Promise<EventReader> => {
 }
 type Ensured = Awaited<ReturnType<TestBroker['ensure']>>
 const exit = (seq: number, session: Ensured, execId = `e${seq}`): JournalEntry => ({
-  ...{ seq, age_ms: 0, type: 'exec.exit', session_id: session.session_id, sandbox_id: session.sandbox.id },
+  seq,
+  age_ms: 0,
+  type: 'exec.exit',
+  session_id: session.session_id,
+  sandbox_id: session.sandbox.id,
   data: {
     kind: 'exec',
     exec_id: execId,

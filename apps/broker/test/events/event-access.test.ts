@@ -126,8 +126,16 @@ test('a reader that takes nothing is dropped, and nothing is kept for it', async
   const feed = new EventFeed(store.events, 60_000)
   const dropped = gate()
   const stream = EventStream.open({
-    ...{ store: store.events, feed, sessionId: 'ssn_x', principal: 'p', after: null, ended: false },
-    ...{ admit: async () => {}, drop: () => dropped.open(), pingMs: 10, stallMs: 50 },
+    store: store.events,
+    feed,
+    sessionId: 'ssn_x',
+    principal: 'p',
+    after: null,
+    ended: false,
+    admit: async () => {},
+    drop: () => dropped.open(),
+    pingMs: 10,
+    stallMs: 50,
   })
   const reader = stream.getReader()
   expect(new TextDecoder().decode((await reader.read()).value)).toBe('retry: 1000\n\n')

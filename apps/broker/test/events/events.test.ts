@@ -35,7 +35,14 @@ let seq = 0
 const entry = (session: { session_id: string; sandbox: { id: string } }, type: string, data: object, more: Partial<JournalEntry> = {}) =>
   ({ seq: ++seq, age_ms: 0, type, session_id: session.session_id, sandbox_id: session.sandbox.id, data, ...more }) as JournalEntry
 const exit = (execId: string, more: object = {}) => ({
-  ...{ kind: 'exec', exec_id: execId, exit_code: 0, signal: null, reason: 'exited', kill_cause: null, oom_killed: false, duration_ms: 5 },
+  kind: 'exec',
+  exec_id: execId,
+  exit_code: 0,
+  signal: null,
+  reason: 'exited',
+  kill_cause: null,
+  oom_killed: false,
+  duration_ms: 5,
   ...more,
 })
 const tell = (...entries: JournalEntry[]) => agent.heartbeat([], entries)
@@ -51,7 +58,10 @@ test('[2.4] what happens to a session is told in its order, from its beginning',
   expect(reader.events[1]?.data).toEqual({
     session_id: session.session_id,
     ts: expect.stringMatching(/^\d{4}-.*Z$/),
-    ...{ state: 'active', previous: 'provisioning', mode: null, reason: null },
+    state: 'active',
+    previous: 'provisioning',
+    mode: null,
+    reason: null,
   })
   // Nobody has used it since.
   for (const sandbox of agent.sandboxes.values()) sandbox.activity = { running: 0, attached: 0, idle_ms: 1e9 }
@@ -89,7 +99,11 @@ test('[2.4] wakes and exits that an agent tells are events of the session; what 
   expect(reader.events[1]?.data).toMatchObject({ exec_id: 'e1', kind: 'exec', exit_code: 137, oom_killed: true })
   expect(await audited('exec.exit')).toMatchObject([
     {
-      ...{ session_id: session.session_id, sandbox_id: session.sandbox.id, thread_id: 't', caller: 'system', code: 'stopped' },
+      session_id: session.session_id,
+      sandbox_id: session.sandbox.id,
+      thread_id: 't',
+      caller: 'system',
+      code: 'stopped',
       data: { exec_id: 'e2', reason: 'killed', kill_cause: 'stopped' },
     },
   ])

@@ -278,7 +278,10 @@ describe('[C-71] surfaces in their own words', () => {
     const response = await fetch(broker.url + path, { method, headers: { 'x-request-id': 'words' } })
     expect(response.status).toBe(401)
     expect(Object.fromEntries(response.headers)).toMatchObject({
-      ...{ 'content-type': 'application/json', 'x-request-id': 'words', 'cache-control': 'no-store', 'www-authenticate': 'Bearer' },
+      'content-type': 'application/json',
+      'x-request-id': 'words',
+      'cache-control': 'no-store',
+      'www-authenticate': 'Bearer',
     })
     expect(await response.json()).toEqual(body)
     const metrics = await (await fetch(`${broker.url}/metrics`)).text()

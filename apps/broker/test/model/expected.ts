@@ -86,7 +86,12 @@ export class Expected {
 const visible = (session: Session) => {
   const { id, state, leaseExpiresAt, hardExpiresAt, lastActivityAt, busy } = session
   return {
-    ...{ id, state, leaseExpiresAt, hardExpiresAt, lastActivityAt, busy },
+    id,
+    state,
+    leaseExpiresAt,
+    hardExpiresAt,
+    lastActivityAt,
+    busy,
     sandboxId: isPlaced(session) ? session.sandboxId : isLive(session) ? null : (session.placed?.sandboxId ?? null),
     mode: session.state === 'suspended' ? session.mode : null,
     suspendedAt: session.state === 'suspended' ? session.suspendedAt : null,

@@ -47,10 +47,29 @@ const lives: fc.Arbitrary<Life> = fc.record({
 
 const born = (profile: Profile, now: number): ProvisioningSession => {
   const session: ProvisioningSession = {
-    ...{ id: 'ssn_1', tenant: 't', scope: { type: 'thread', id: 'x' }, profile, labels: {}, relay: 'auto', shape: 'mvp', createdBy: 'p' },
-    ...{ createdAt: now, hardExpiresAt: now + profile.hard_ttl_seconds * 1000, leaseExpiresAt: now + profile.lease_seconds * 1000 },
-    ...{ providerPreference: null, needsImage: false, mounts: MountSet.parse({}), hasGrants: false },
-    ...{ lastActivityAt: now, busy: false, dueAt: 0, revision: 0, fence: 1, state: 'provisioning', agentId: 'agt_1', brokerId: 'b1' },
+    id: 'ssn_1',
+    tenant: 't',
+    scope: { type: 'thread', id: 'x' },
+    profile,
+    labels: {},
+    relay: 'auto',
+    shape: 'mvp',
+    createdBy: 'p',
+    createdAt: now,
+    hardExpiresAt: now + profile.hard_ttl_seconds * 1000,
+    leaseExpiresAt: now + profile.lease_seconds * 1000,
+    providerPreference: null,
+    needsImage: false,
+    mounts: MountSet.parse({}),
+    hasGrants: false,
+    lastActivityAt: now,
+    busy: false,
+    dueAt: 0,
+    revision: 0,
+    fence: 1,
+    state: 'provisioning',
+    agentId: 'agt_1',
+    brokerId: 'b1',
     provisionDeadline: now + profile.provision_timeout_seconds * 1000,
   }
   return { ...session, dueAt: dueAt(session) }

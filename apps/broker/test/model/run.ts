@@ -67,8 +67,15 @@ const requireReconciled = async (world: World, expected: Expected): Promise<void
 /** [4-17, C-72] Each answer with a session is in the audit log, by its request and its token, and nothing else is. */
 const requireAudited = async (world: World, since: number): Promise<void> => {
   const rows = await world.store.audit.query({
-    ...{ tenant: null, event: 'sandbox.session.acquire', sessionId: null, threadId: null, caller: null },
-    ...{ since: null, until: null, limit: world.acquired.length + 1, before: null },
+    tenant: null,
+    event: 'sandbox.session.acquire',
+    sessionId: null,
+    threadId: null,
+    caller: null,
+    since: null,
+    until: null,
+    limit: world.acquired.length + 1,
+    before: null,
   })
   const audited = rows
     .filter(({ ts }) => ts >= since)

@@ -6,7 +6,16 @@ const RUNS = Number(process.env.BOXOFFICE_MODEL_RUNS ?? 1_400)
 
 test('one thing after the other, on two brokers: every answer and every row is what the lifecycle says', async () => {
   const { done, conditions } = await interleave(RUNS, {
-    ...{ negotiate: 4, 'by id': 4, pass: 3, reap: 2, report: 1, use: 1, crash: 1, 'restart agent': 1, hold: 1, 'let go': 1 },
+    negotiate: 4,
+    'by id': 4,
+    pass: 3,
+    reap: 2,
+    report: 1,
+    use: 1,
+    crash: 1,
+    'restart agent': 1,
+    hold: 1,
+    'let go': 1,
   })
   // A generator that reaches too little proves too little.
   const all = ['provisioning', 'active', 'idle', 'freeze', 'stop', 'released', 'hard_ttl', 'lease', 'provision_timeout']

@@ -57,10 +57,19 @@ export class World {
     for (let i = 0; i < 2; i++) {
       const broker = createBroker(
         {
-          ...{ port: 0, dataDir, sharedDataDir: true, apiKey: OPERATOR, enrollToken: ENROLL, logLevel: 'silent', maxSessions: 1e6 },
+          port: 0,
+          dataDir,
+          sharedDataDir: true,
+          apiKey: OPERATOR,
+          enrollToken: ENROLL,
+          logLevel: 'silent',
+          maxSessions: 1e6,
           profiles: PROFILES.map((name) => ({ ...PROFILE, name, on_lease_expiry: name === 'model-suspend' ? 'suspend' : 'terminate' })),
           rateLimits: { createPerPrincipal: UNLIMITED, createPerTenant: UNLIMITED, authFailures: UNLIMITED },
-          ...{ reaperIntervalMs: 3_600_000, agentTimeout: YEARS, agentLostAfter: YEARS, keyRotation: YEARS },
+          reaperIntervalMs: 3_600_000,
+          agentTimeout: YEARS,
+          agentLostAfter: YEARS,
+          keyRotation: YEARS,
         },
         { now: () => clock.now, monotonic: () => clock.now },
       )

@@ -102,8 +102,15 @@ test('[C-50] a new instance that knows no earlier session fails none by its firs
 
 describe('[2-28..2-31, C-78] keep or destroy', () => {
   const stray = (session_id: string | null): Kept => ({
-    ...{ sandbox_id: `sb_${crypto.randomUUID()}`, session_id: session_id ?? '', provider: 'fake', isolation: 'none', generation: 1 },
-    ...{ profile_hash: '0'.repeat(16), from_pool: false, suspended: null, activity: { running: 0, attached: 0, idle_ms: 0 } },
+    sandbox_id: `sb_${crypto.randomUUID()}`,
+    session_id: session_id ?? '',
+    provider: 'fake',
+    isolation: 'none',
+    generation: 1,
+    profile_hash: '0'.repeat(16),
+    from_pool: false,
+    suspended: null,
+    activity: { running: 0, attached: 0, idle_ms: 0 },
     state: 'running',
     request: CreateSandboxRequest.parse({ tenant_id: 'default', profile: { name: 'default' } }),
   })

@@ -46,7 +46,12 @@ test('an agent that comes back is told to destroy what it still has of them', as
   await silent.register({
     sandboxes: [
       {
-        ...{ sandbox_id: lost.sandbox.id, session_id: lost.session_id, state: 'running', generation: 1, profile_hash: 'x', reason: null },
+        sandbox_id: lost.sandbox.id,
+        session_id: lost.session_id,
+        state: 'running',
+        generation: 1,
+        profile_hash: 'x',
+        reason: null,
         activity: { running: 0, attached: 0, idle_ms: 0 },
       },
     ],

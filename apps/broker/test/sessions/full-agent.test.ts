@@ -27,7 +27,9 @@ test('[C-45] a full agent: another one with room makes the sandbox; only when al
     expect([status, body.error]).toEqual([
       503,
       expect.objectContaining({
-        ...{ code: 'AGENT_FULL', aliases: ['BACKEND_UNAVAILABLE'], retryable: true },
+        code: 'AGENT_FULL',
+        aliases: ['BACKEND_UNAVAILABLE'],
+        retryable: true,
         details: { limit: expect.stringMatching(/^(pids|memory)$/) },
       }),
     ])

@@ -20,7 +20,11 @@ afterEach(async () => {
 })
 
 const identity = (id: string) => ({
-  ...{ id, tenant: 'default', role: 'user' as const, actorType: 'human' as const, capabilities: null },
+  id,
+  tenant: 'default',
+  role: 'user' as const,
+  actorType: 'human' as const,
+  capabilities: null,
   rights: new Set(['act_as' as const]),
 })
 const member = { access: 'member' as const, capabilities: ['fs_read', 'fs_write', 'shell', 'exec'] as const }

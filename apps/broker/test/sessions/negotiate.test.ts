@@ -101,16 +101,16 @@ describe('ensure and get', () => {
     const audit = await broker.get<{ entries: Record<string, unknown>[] }>('/v1/audit?event=sandbox.session.acquire&thread_id=t7')
     expect(audit.body.entries).toHaveLength(1)
     expect(audit.body.entries[0]).toMatchObject({
-      ...{
-        request_id: 'req_test1',
-        caller: 'operator',
-        actor: 'operator',
-        tenant: 'default',
-        thread_id: 't7',
-        outcome: 'ok',
-        ip: '127.0.0.1',
-      },
-      ...{ session_id: body.session_id, sandbox_id: body.sandbox.id, token_hash: expect.any(String) },
+      request_id: 'req_test1',
+      caller: 'operator',
+      actor: 'operator',
+      tenant: 'default',
+      thread_id: 't7',
+      outcome: 'ok',
+      ip: '127.0.0.1',
+      session_id: body.session_id,
+      sandbox_id: body.sandbox.id,
+      token_hash: expect.any(String),
     })
     expect(JSON.stringify(audit.body)).not.toContain(body.token)
   })

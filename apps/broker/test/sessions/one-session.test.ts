@@ -221,11 +221,21 @@ type Situation = { get: number; read: number; refresh: number; delete: number; a
 const matrix: Record<string, Situation & { arrange: () => Promise<string> }> = {
   'never existed': {
     arrange: async () => 'ssn_00000000-0000-4000-8000-000000000000',
-    ...{ get: 404, read: 404, refresh: 404, delete: 404, again: 404, code: 'SESSION_NOT_FOUND' },
+    get: 404,
+    read: 404,
+    refresh: 404,
+    delete: 404,
+    again: 404,
+    code: 'SESSION_NOT_FOUND',
   },
   active: {
     arrange: async () => (await broker.ensure('t')).session_id,
-    ...{ get: 200, read: 200, refresh: 200, delete: 204, again: 404, code: null },
+    get: 200,
+    read: 200,
+    refresh: 200,
+    delete: 204,
+    again: 404,
+    code: null,
   },
   released: {
     arrange: async () => {
@@ -233,7 +243,12 @@ const matrix: Record<string, Situation & { arrange: () => Promise<string> }> = {
       await broker.release(session_id)
       return session_id
     },
-    ...{ get: 404, read: 404, refresh: 404, delete: 404, again: 404, code: 'SESSION_NOT_FOUND' },
+    get: 404,
+    read: 404,
+    refresh: 404,
+    delete: 404,
+    again: 404,
+    code: 'SESSION_NOT_FOUND',
   },
   'past its hard TTL': {
     arrange: async () => {
@@ -241,7 +256,12 @@ const matrix: Record<string, Situation & { arrange: () => Promise<string> }> = {
       await broker.advance(8 * HOUR)
       return session_id
     },
-    ...{ get: 404, read: 410, refresh: 410, delete: 204, again: 404, code: 'SESSION_EXPIRED' },
+    get: 404,
+    read: 410,
+    refresh: 410,
+    delete: 204,
+    again: 404,
+    code: 'SESSION_EXPIRED',
   },
   'past its hard TTL for a day': {
     arrange: async () => {
@@ -251,7 +271,12 @@ const matrix: Record<string, Situation & { arrange: () => Promise<string> }> = {
       await broker.advance(25 * HOUR)
       return session_id
     },
-    ...{ get: 404, read: 404, refresh: 404, delete: 404, again: 404, code: 'SESSION_NOT_FOUND' },
+    get: 404,
+    read: 404,
+    refresh: 404,
+    delete: 404,
+    again: 404,
+    code: 'SESSION_NOT_FOUND',
   },
   'past its lease, which ends it': {
     arrange: async () => {
@@ -259,7 +284,12 @@ const matrix: Record<string, Situation & { arrange: () => Promise<string> }> = {
       await pass(3000)
       return session_id
     },
-    ...{ get: 404, read: 410, refresh: 410, delete: 204, again: 404, code: 'SESSION_EXPIRED' },
+    get: 404,
+    read: 410,
+    refresh: 410,
+    delete: 204,
+    again: 404,
+    code: 'SESSION_EXPIRED',
   },
   failed: {
     arrange: async () => {
@@ -269,7 +299,12 @@ const matrix: Record<string, Situation & { arrange: () => Promise<string> }> = {
       await agent.heartbeat()
       return session_id
     },
-    ...{ get: 404, read: 200, refresh: 410, delete: 204, again: 404, code: 'SESSION_EXPIRED' },
+    get: 404,
+    read: 200,
+    refresh: 410,
+    delete: 204,
+    again: 404,
+    code: 'SESSION_EXPIRED',
   },
   provisioning: {
     arrange: async () => {
@@ -277,7 +312,12 @@ const matrix: Record<string, Situation & { arrange: () => Promise<string> }> = {
       const { body } = await broker.negotiate<Refusal>({ thread_id: 't', mode: 'ensure' }, { prefer: 'wait=0' })
       return String(body.error.details?.session_id)
     },
-    ...{ get: 423, read: 200, refresh: 423, delete: 204, again: 404, code: 'SANDBOX_STARTING' },
+    get: 423,
+    read: 200,
+    refresh: 423,
+    delete: 204,
+    again: 404,
+    code: 'SANDBOX_STARTING',
   },
   suspended: {
     arrange: async () => {
@@ -286,7 +326,12 @@ const matrix: Record<string, Situation & { arrange: () => Promise<string> }> = {
       expect((await broker.read(session_id)).body.binding.state).toBe('suspended')
       return session_id
     },
-    ...{ get: 200, read: 200, refresh: 200, delete: 204, again: 404, code: null },
+    get: 200,
+    read: 200,
+    refresh: 200,
+    delete: 204,
+    again: 404,
+    code: null,
   },
 }
 

@@ -28,13 +28,30 @@ afterEach(async () => {
 })
 
 const me: Principal = {
-  ...{ id: 'me', tenant: TENANT, role: 'user', rights: new Set(), actorType: 'human', capabilities: null },
+  id: 'me',
+  tenant: TENANT,
+  role: 'user',
+  rights: new Set(),
+  actorType: 'human',
+  capabilities: null,
   credential: new Credential('', 'authorization'),
 }
 const request = (scope: NegotiateRequest['scope']): NegotiateRequest => ({
-  ...{ scope, mode: 'ensure', shape: 'mvp', actor: undefined, wanted: { capabilities: null, unknown: [] }, sandboxHint: null },
-  ...{ provider: null, profile: null, overrides: null, relay: null, labels: {}, onMismatch: 'warn', members: null },
-  ...{ wait: 0, repeatable: null },
+  scope,
+  mode: 'ensure',
+  shape: 'mvp',
+  actor: undefined,
+  wanted: { capabilities: null, unknown: [] },
+  sandboxHint: null,
+  provider: null,
+  profile: null,
+  overrides: null,
+  relay: null,
+  labels: {},
+  onMismatch: 'warn',
+  members: null,
+  wait: 0,
+  repeatable: null,
 })
 
 /** Sessions over `seen`; their agent needs not be called. */
@@ -42,8 +59,18 @@ const sessionsOver = async (seen: Store) => {
   const issuer = new TokenIssuer(await SigningKeys.open(directory, Date.now), 600, Date.now)
   const nobody = {} as never
   return createSessions({
-    ...{ store: seen, client: nobody, placement: nobody, authorizer: claimAuthorizer, issuer, profiles: new Map(), tokenTtlSeconds: 600 },
-    ...{ maxSessions: 10, createLimit: nobody as PrincipalLimit, brokerId: 'brk_1', log: createLog('silent'), now: Date.now },
+    store: seen,
+    client: nobody,
+    placement: nobody,
+    authorizer: claimAuthorizer,
+    issuer,
+    profiles: new Map(),
+    tokenTtlSeconds: 600,
+    maxSessions: 10,
+    createLimit: nobody as PrincipalLimit,
+    brokerId: 'brk_1',
+    log: createLog('silent'),
+    now: Date.now,
   })
 }
 
@@ -63,8 +90,15 @@ test('[C-23] no token is given out for a sandbox that was made anew since the se
   expect(grant.session.generation).toBe(2)
   expect(decodeJwt(grant.token.token)).toMatchObject({ sid: read.id, gen: 2 })
   const acquired = await store.audit.query({
-    ...{ tenant: TENANT, event: 'sandbox.session.acquire', sessionId: null, threadId: null, caller: null },
-    ...{ since: null, until: null, limit: 10, before: null },
+    tenant: TENANT,
+    event: 'sandbox.session.acquire',
+    sessionId: null,
+    threadId: null,
+    caller: null,
+    since: null,
+    until: null,
+    limit: 10,
+    before: null,
   })
   expect(acquired.map(({ tokenHash, data }) => [tokenHash, data])).toEqual([[grant.token.hash, { jti: grant.token.jti }]])
 })

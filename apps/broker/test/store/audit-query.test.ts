@@ -8,8 +8,15 @@ import type { Store } from '../../src/store/store.ts'
 import { removeDir, tempDir } from '../support/test-broker.ts'
 
 const ALL: AuditFilter = {
-  ...{ tenant: null, event: null, sessionId: null, threadId: null, caller: null, since: null, until: null },
-  ...{ limit: 2, before: null },
+  tenant: null,
+  event: null,
+  sessionId: null,
+  threadId: null,
+  caller: null,
+  since: null,
+  until: null,
+  limit: 2,
+  before: null,
 }
 
 let directory: string

@@ -78,7 +78,14 @@ test('the kept numbers of live sessions are those of the rows', async () => {
   ])
   for (const tenant of ['t0', 't1'])
     for (const session of await store.sessions.list({
-      ...{ tenant, principal: null, state: null, scopeType: null, scopeId: null, label: null, limit: 100, after: null },
+      tenant,
+      principal: null,
+      state: null,
+      scopeType: null,
+      scopeId: null,
+      label: null,
+      limit: 100,
+      after: null,
     }))
       if (isLive(session)) await openCrowd(store).writer.change(session, { type: 'released', keepWorkspace: false })
   expect(counts(db).kept).toEqual({ tenant: [], agent: [], label: [] })

@@ -82,7 +82,9 @@ const headersOf =
 /** Caller and body, the same for each route. */
 function surface({ box, callers, addressOf, metrics, log }: BoxAppOptions) {
   const { app, refuse } = surfaceApp({
-    ...{ metrics, log, route: 'compat/box' },
+    metrics,
+    log,
+    route: 'compat/box',
     render(error) {
       const { status, code, message } = toBoxRefusal(error)
       return { status, body: { error: { code, message } } }

@@ -8,7 +8,11 @@ import type { BoxCaller } from './service.ts'
 
 /** Whoever holds the control token, or is this program's own parent. */
 const BOX_OPERATOR = {
-  ...{ id: 'box', tenant: ROOT_TENANT, role: 'operator' as const, actorType: 'agent' as const, capabilities: null },
+  id: 'box',
+  tenant: ROOT_TENANT,
+  role: 'operator' as const,
+  actorType: 'agent' as const,
+  capabilities: null,
   rights: new Set(['act_as', 'release', 'box'] as const),
 }
 

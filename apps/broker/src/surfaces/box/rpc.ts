@@ -68,7 +68,9 @@ export async function answerRpc(box: BoxService, caller: BoxCaller, text: string
 }
 
 const refusal = (seq_id: RpcResponse['seq_id'], code: string, message: string): RpcResponse => ({
-  ...{ seq_id, code: 1, message },
+  seq_id,
+  code: 1,
+  message,
   data: { error: { code, message } },
 })
 

@@ -111,8 +111,12 @@ export class BoxService {
     const seconds = timeoutOf(spec, this.#profile())
     log.info(
       {
-        ...{ request_id: caller.origin.requestId, session_id: session.id, box_session_id: id, timeout_sec: seconds },
-        ...{ cmd: spec.cmd.slice(0, LOGGED_COMMAND), env_keys: Object.keys(spec.env ?? {}).sort() },
+        request_id: caller.origin.requestId,
+        session_id: session.id,
+        box_session_id: id,
+        timeout_sec: seconds,
+        cmd: spec.cmd.slice(0, LOGGED_COMMAND),
+        env_keys: Object.keys(spec.env ?? {}).sort(),
       },
       'box exec',
     )
@@ -121,7 +125,10 @@ export class BoxService {
     const result = await dataplane
       .session(session.id)
       .exec({
-        ...{ command: spec.cmd, timeout_seconds: seconds, max_output_bytes: RAW_OUTPUT_BYTES, output_keep: 'head' },
+        command: spec.cmd,
+        timeout_seconds: seconds,
+        max_output_bytes: RAW_OUTPUT_BYTES,
+        output_keep: 'head',
         ...(spec.workdir === undefined ? {} : { cwd: spec.workdir }),
         ...(spec.env === undefined ? {} : { env: spec.env }),
       })
@@ -258,14 +265,26 @@ export class BoxService {
     const { session } = await sessions.negotiate(
       caller.principal,
       {
-        ...{ scope: threadScope(id), mode: 'ensure', shape: 'full', actor: undefined, wanted: { capabilities: null, unknown: [] } },
-        ...{ sandboxHint: null, provider: null, profile: settings.profile, overrides: wanted.overrides, relay: null },
+        scope: threadScope(id),
+        mode: 'ensure',
+        shape: 'full',
+        actor: undefined,
+        wanted: { capabilities: null, unknown: [] },
+        sandboxHint: null,
+        provider: null,
+        profile: settings.profile,
+        overrides: wanted.overrides,
+        relay: null,
         labels: {
-          ...{ [BOX_LABEL.key]: BOX_LABEL.value, 'langbot.session_id': id },
+          [BOX_LABEL.key]: BOX_LABEL.value,
+          'langbot.session_id': id,
           ...(spec.session_id === undefined ? { scope_template: template } : {}),
         },
         needsImage: spec.image !== undefined,
-        ...{ onMismatch: 'warn', members: null, wait: WAIT_SECONDS, repeatable: null },
+        onMismatch: 'warn',
+        members: null,
+        wait: WAIT_SECONDS,
+        repeatable: null,
         labelQuota: { ...BOX_LABEL, max: settings.maxSessions },
       },
       caller.origin,
@@ -290,7 +309,12 @@ export class BoxService {
   /** Live ones of this surface that the caller may use. */
   #list({ principal }: BoxCaller): Promise<Session[]> {
     return this.#options.sessions.list(principal, {
-      ...{ state: null, scopeType: 'thread', scopeId: null, label: BOX_LABEL, limit: MAX_LISTED, after: null },
+      state: null,
+      scopeType: 'thread',
+      scopeId: null,
+      label: BOX_LABEL,
+      limit: MAX_LISTED,
+      after: null,
     })
   }
 

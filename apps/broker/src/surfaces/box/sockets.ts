@@ -31,7 +31,9 @@ const CLOSE = { done: 1000, goingAway: 1001, unsupported: 1003, internal: 1011 }
 export function createBoxSockets({ box, callers, dataplane, corsOrigins, log }: BoxSocketsOptions): BoxSockets {
   const sockets = new OpenSockets()
   const wss = new WebSocketServer({
-    ...{ noServer: true, clientTracking: false, perMessageDeflate: false },
+    noServer: true,
+    clientTracking: false,
+    perMessageDeflate: false,
     maxPayload: PROCESS_LIMITS.lineBytes,
     handleProtocols: (offered) => (offered.has(SUBPROTOCOL_MCP) ? SUBPROTOCOL_MCP : false),
   })

@@ -18,7 +18,14 @@ export function wantedOf(spec: BoxSpec, profile: Profile, settings: BoxSettings,
   const { cpus, memory_mb, pids_limit, read_only_rootfs, network, host_path_mode, persistent, workspace_quota_mb } = spec
   const ttl = settings.sessionTtlSec > 0 && persistent !== true ? settings.sessionTtlSec : NEVER_SECONDS
   const named = {
-    ...{ cpus, memory_mb, pids_limit, read_only_rootfs, network, host_path_mode, persistent, workspace_quota_mb },
+    cpus,
+    memory_mb,
+    pids_limit,
+    read_only_rootfs,
+    network,
+    host_path_mode,
+    persistent,
+    workspace_quota_mb,
     image: spec.image ?? settings.image ?? undefined,
   }
   // A Box session that nobody uses ends, it is not put to sleep: after the lease, which comes first [2-21].
@@ -35,8 +42,11 @@ export const timeoutOf = ({ timeout_sec }: BoxSpec, profile: Profile): number =>
 function mountsOf(spec: BoxSpec, pipeline: Pipeline | null, live: Session | undefined): Partial<SandboxOverrides> {
   const { host_path, host_path_mode, mount_path = DEFAULT_MOUNT_PATH, extra_mounts } = spec
   const skills = (pipeline?.skills ?? []).map(({ name, package_root }) => ({
-    ...{ host_path: package_root, mount_path: `/workspace/.skills/${name}`, mode: 'rw' as const },
-    ...{ skip_roots: true, optional: true },
+    host_path: package_root,
+    mount_path: `/workspace/.skills/${name}`,
+    mode: 'rw' as const,
+    skip_roots: true,
+    optional: true,
   }))
   const extra = (extra_mounts ?? []).map((mount) => ({ ...mount, skip_roots: false, optional: false }))
   const elsewhere =

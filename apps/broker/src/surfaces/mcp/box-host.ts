@@ -34,7 +34,12 @@ export type BoxHostOptions = {
 
 /** Who owns the sessions of MCP servers: the broker itself. */
 const OWNER: Principal = {
-  ...{ id: 'boxoffice:mcp', tenant: ROOT_TENANT, role: 'operator', rights: new Set(), actorType: 'agent', capabilities: null },
+  id: 'boxoffice:mcp',
+  tenant: ROOT_TENANT,
+  role: 'operator',
+  rights: new Set(),
+  actorType: 'agent',
+  capabilities: null,
   credential: new Credential('', 'authorization'),
 }
 
@@ -106,8 +111,13 @@ export class BoxHost implements McpHost {
     const { command, args } = isBoxed ? rewriteInvocation(config, hostPath, directory) : config
     const record = await dataplane.processes.start(
       {
-        ...{ process_id: config.name, command, args: [...args], env: environmentOf(config) },
-        ...{ cwd: isBoxed ? directory : relative, replace: true, restart: 'never' },
+        process_id: config.name,
+        command,
+        args: [...args],
+        env: environmentOf(config),
+        cwd: isBoxed ? directory : relative,
+        replace: true,
+        restart: 'never',
       },
       { signal },
     )
@@ -194,10 +204,23 @@ export class BoxHost implements McpHost {
     const { sessionId } = placeOf(config)
     const overrides = sandboxOf(config, this.#groups.get(sessionId)?.values() ?? [], around)
     return {
-      ...{ scope: { type: 'thread', id: sessionId }, mode: 'ensure', shape: 'full', actor: undefined, wanted: readWanted(undefined) },
-      ...{ sandboxHint: null, provider: null, profile: 'default', relay: null, overrides, labels: { surface: 'mcp' } },
-      ...{ onMismatch: 'warn', members: null, repeatable: null, labelQuota: null },
-      ...{ needsImage: config.box.image !== null, reserved: around.reserved },
+      scope: { type: 'thread', id: sessionId },
+      mode: 'ensure',
+      shape: 'full',
+      actor: undefined,
+      wanted: readWanted(undefined),
+      sandboxHint: null,
+      provider: null,
+      profile: 'default',
+      relay: null,
+      overrides,
+      labels: { surface: 'mcp' },
+      onMismatch: 'warn',
+      members: null,
+      repeatable: null,
+      labelQuota: null,
+      needsImage: config.box.image !== null,
+      reserved: around.reserved,
       wait: signal.aborted ? 0 : Math.ceil(config.box.startup_timeout_sec),
     }
   }
@@ -208,7 +231,11 @@ const MAX_FILES = 1000
 const environmentOf = ({ env, box }: McpServerConfig): Record<string, string> => ({ ...env, ...box.env })
 
 const newOrigin = (): Origin => ({
-  ...{ requestId: `req_${randomUUID()}`, tenant: ROOT_TENANT, caller: OWNER.id, actor: OWNER.id, ip: null },
+  requestId: `req_${randomUUID()}`,
+  tenant: ROOT_TENANT,
+  caller: OWNER.id,
+  actor: OWNER.id,
+  ip: null,
 })
 
 const unavailable = (message: string): McpServerError =>

@@ -128,7 +128,8 @@ function serverOf(runtime: McpServerRuntime, connected: Connected): Server {
       void mcpReq.notify({ method: 'notifications/progress', params: { ...progress, progressToken } } as never).catch(() => {})
     }
     return client.request({ method, params }, AnyResult, {
-      ...{ signal: mcpReq.signal, timeout: REQUEST_TIMEOUT_MS },
+      signal: mcpReq.signal,
+      timeout: REQUEST_TIMEOUT_MS,
       ...(progressToken === undefined ? {} : { onprogress: onprogress as never }),
     })
   }

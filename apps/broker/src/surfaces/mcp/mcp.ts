@@ -37,7 +37,12 @@ export type McpOptions = {
 export function createMcp({ settings, store, credentials, url, metrics, log, after, clock = systemClock, ...parts }: McpOptions): Surface {
   const host = new BoxHost({ ...parts, store, log, hostFallback: settings.mcp.hostFallback ?? !isExposed(settings) })
   const servers = new McpServers({
-    ...{ host, clock, log, after, configured: configuredServers(settings), kept: keptServers(settings.dataDir) },
+    host,
+    clock,
+    log,
+    after,
+    configured: configuredServers(settings),
+    kept: keptServers(settings.dataDir),
     // Two brokers would take each server away from each other.
     isShared: settings.sharedDataDir,
   })

@@ -36,9 +36,11 @@ const ServerRecord = z.object({
 /** MCP servers in sandboxes (contract 4.6). They are the deployment's: keys of other tenants see none. */
 export const mcpRoutes = (servers: McpServers, brokerUrl: string, mayNameImage: MayNameImage): AnyRoute[] => {
   const toRecord = (runtime: McpServerRuntime): z.infer<typeof ServerRecord> => ({
-    ...{ name: runtime.config.name, pipeline_uuid: runtime.config.pipeline_uuid },
+    name: runtime.config.name,
+    pipeline_uuid: runtime.config.pipeline_uuid,
     ...runtime.info(),
-    ...{ isolation: runtime.box?.isolation ?? null, session_id: runtime.box?.sessionId ?? null },
+    isolation: runtime.box?.isolation ?? null,
+    session_id: runtime.box?.sessionId ?? null,
     url: `${brokerUrl}${SERVERS_PATH}/${encodeURIComponent(runtime.config.name)}/mcp`,
   })
   return [

@@ -29,7 +29,12 @@ export const knownCallers =
 
 /** Everybody who reaches the listener is the same one [3-25]. */
 const anyone: Principal = {
-  ...{ id: 'sbs', tenant: ROOT_TENANT, role: 'user', rights: new Set(['release']), actorType: 'agent', capabilities: null },
+  id: 'sbs',
+  tenant: ROOT_TENANT,
+  role: 'user',
+  rights: new Set(['release']),
+  actorType: 'agent',
+  capabilities: null,
   credential: new Credential('', 'authorization'),
 }
 

@@ -41,7 +41,8 @@ const refusals = (localOnly: boolean): Bytes => ({
 })
 
 const headersFor = ({ headers }: IncomingMessage): Record<string, string> => ({
-  ...{ 'content-type': 'application/json', 'x-request-id': requestIdFrom(headers['x-request-id']) },
+  'content-type': 'application/json',
+  'x-request-id': requestIdFrom(headers['x-request-id']),
 })
 const NO_SOCKETS: Refusal = { status: 404, detail: 'Not Found' }
 

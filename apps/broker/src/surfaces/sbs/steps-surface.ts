@@ -48,7 +48,11 @@ export function createStepsSurface({
   }
   const stepsWith = (profile: string | null): Steps =>
     new Steps({
-      ...{ sessions, dataplane, profile, isOver, log: stepsLog ?? log },
+      sessions,
+      dataplane,
+      profile,
+      isOver,
+      log: stepsLog ?? log,
       timeoutSeconds: settings.stepTimeout,
       ended: (id) => effects.ended(id),
     })

@@ -122,17 +122,22 @@ export class Steps {
 
   #request(id: string, mode: 'get' | 'create_only'): NegotiateRequest {
     return {
-      ...{ scope: { type: 'thread', id: PREFIX + id }, mode, shape: 'full', actor: undefined, wanted: readWanted(undefined) },
-      ...{ sandboxHint: null, provider: null, profile: mode === 'get' ? null : this.#options.profile, relay: null },
-      ...{
-        overrides: mode === 'get' ? null : { profile: { end_grace_seconds: END_GRACE } },
-        labelQuota: null,
-        labels: { surface: 'sbs' },
-        onMismatch: 'warn',
-        members: null,
-        wait: START_WAIT,
-        repeatable: null,
-      },
+      scope: { type: 'thread', id: PREFIX + id },
+      mode,
+      shape: 'full',
+      actor: undefined,
+      wanted: readWanted(undefined),
+      sandboxHint: null,
+      provider: null,
+      profile: mode === 'get' ? null : this.#options.profile,
+      relay: null,
+      overrides: mode === 'get' ? null : { profile: { end_grace_seconds: END_GRACE } },
+      labelQuota: null,
+      labels: { surface: 'sbs' },
+      onMismatch: 'warn',
+      members: null,
+      wait: START_WAIT,
+      repeatable: null,
     }
   }
 

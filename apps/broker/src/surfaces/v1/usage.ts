@@ -19,8 +19,11 @@ const Usage = z.object({
    * reported it last. The limits are those of the default profile, for one sandbox.
    */
   processes: z.object({
-    ...{ running: z.number().int(), unknown: z.number().int(), sessions_busy: z.number().int() },
-    ...{ max_execs_per_sandbox: z.number().int(), pids_per_sandbox: z.number().int() },
+    running: z.number().int(),
+    unknown: z.number().int(),
+    sessions_busy: z.number().int(),
+    max_execs_per_sandbox: z.number().int(),
+    pids_per_sandbox: z.number().int(),
   }),
   /** `used`, only when it is asked for: what the workspaces of live sandboxes hold. `workspace_quota_mb` 0: not limited. */
   disk: z.object({

@@ -21,8 +21,16 @@ const problem = (spec: object) => {
 describe('a Box spec', () => {
   test('[2-01] what nothing is said of is the default profile’s', () => {
     expect(wanted('default', {}).profile).toMatchObject({
-      ...{ network: 'off', host_path_mode: 'rw', cpus: 1, memory_mb: 512, pids_limit: 128, read_only_rootfs: true, timeout_sec: 30 },
-      ...{ persistent: false, workspace_quota_mb: 0, image: null },
+      network: 'off',
+      host_path_mode: 'rw',
+      cpus: 1,
+      memory_mb: 512,
+      pids_limit: 128,
+      read_only_rootfs: true,
+      timeout_sec: 30,
+      persistent: false,
+      workspace_quota_mb: 0,
+      image: null,
     })
     expect(BoxSpec.parse({ session_id: '  s1 ' }).session_id).toBe('s1')
     expect(BoxSpec.parse({})).toMatchObject({ cmd: '' })

@@ -46,9 +46,24 @@ test('[2-48] the last fifty failures of a tenant are kept, and none of another',
 
 describe('a result', () => {
   const result: ExecResult = {
-    ...{ exec_id: 'e', stdout: 'out', stderr: '', exit_code: 0, signal: null, reason: 'exited', timed_out: false, oom_killed: false },
-    ...{ spawn_error: null, kill_cause: null, duration_ms: 5, stdout_bytes: 3, stderr_bytes: 0, stdout_truncated: false },
-    ...{ stderr_truncated: false, lossy: false, timeout_seconds: 30, metadata: { session_id: 'ssn', sandbox_id: 'sb' } },
+    exec_id: 'e',
+    stdout: 'out',
+    stderr: '',
+    exit_code: 0,
+    signal: null,
+    reason: 'exited',
+    timed_out: false,
+    oom_killed: false,
+    spawn_error: null,
+    kill_cause: null,
+    duration_ms: 5,
+    stdout_bytes: 3,
+    stderr_bytes: 0,
+    stdout_truncated: false,
+    stderr_truncated: false,
+    lossy: false,
+    timeout_seconds: 30,
+    metadata: { session_id: 'ssn', sandbox_id: 'sb' },
   }
 
   test('[2-132, 2-14] truncation: each stream that was cut says by how much', () => {
@@ -60,7 +75,9 @@ describe('a result', () => {
   test('[2-24] what ran out of time has no exit code, and says so where it said nothing itself', () => {
     const late = { ...result, timed_out: true, reason: 'timed_out' as const, exit_code: 137 }
     expect(toBoxExec('s', 'docker', late, 30)).toMatchObject({
-      ...{ status: 'timed_out', exit_code: null, stderr: 'Command timed out after 30 seconds.' },
+      status: 'timed_out',
+      exit_code: null,
+      stderr: 'Command timed out after 30 seconds.',
     })
     expect(toBoxExec('s', 'docker', { ...late, stderr: 'own words' }, 30).stderr).toBe('own words')
   })

@@ -66,7 +66,8 @@ test('[2-81] the reserved agent counts for nothing else: sandboxes, readiness, B
   expect((await broker.refused({ thread_id: 't', mode: 'ensure', provider_preference: 'fake' })).status).toBe(503)
   expect((await broker.get('/readyz')).status).toBe(503)
   expect((await broker.get<{ backend: object }>('/compat/box/v1/status')).body.backend).toMatchObject({
-    ...{ available: false, instance_id: engine.instanceId },
+    available: false,
+    instance_id: engine.instanceId,
   })
   const metrics = await (await fetch(`${broker.url}/metrics`)).text()
   expect(metrics).toMatch(/^boxoffice_agents\{available="true"\} 0$/m)
@@ -74,7 +75,8 @@ test('[2-81] the reserved agent counts for nothing else: sandboxes, readiness, B
   // An operator sees it, and what it is for.
   const { body } = await broker.get<{ agents: { id: string; provider: { reserved?: string } }[] }>('/v1/agents')
   expect(Object.fromEntries(body.agents.map(({ id, provider }) => [id, provider.reserved]))).toEqual({
-    ...{ [engine.id]: undefined, [reserved.id]: 'mcp' },
+    [engine.id]: undefined,
+    [reserved.id]: 'mcp',
   })
 })
 

@@ -12,8 +12,15 @@ describe('the life of an MCP server', () => {
     runtime.start()
     await runtime.ready
     expect(runtime.info()).toEqual({
-      ...{ status: 'connected', error_message: null, error_phase: null, retry_count: 0, tool_count: 1 },
-      ...{ tools: [{ name: 'greet', description: 'says hello' }], box_session_id: 'mcp-pipeline-default', box_enabled: true, warnings: [] },
+      status: 'connected',
+      error_message: null,
+      error_phase: null,
+      retry_count: 0,
+      tool_count: 1,
+      tools: [{ name: 'greet', description: 'says hello' }],
+      box_session_id: 'mcp-pipeline-default',
+      box_enabled: true,
+      warnings: [],
     })
     await runtime.stop(false)
     expect(runtime.info().status).toBe('stopped')
@@ -34,8 +41,12 @@ describe('the life of an MCP server', () => {
       expect(host.times('open')).toEqual([0, 2, 6, 14].map((at) => at * SECOND))
       expect(clock.sleeps.map(({ ms }) => ms)).toEqual([2, 4, 8].map((s) => s * SECOND))
       expect(runtime.info()).toMatchObject({
-        ...{ status: 'error', error_phase: phase, retry_count: 3, error_message: 'Failed after 4 attempts: not now' },
-        ...{ tool_count: 0, tools: [] },
+        status: 'error',
+        error_phase: phase,
+        retry_count: 3,
+        error_message: 'Failed after 4 attempts: not now',
+        tool_count: 0,
+        tools: [],
       })
       await runtime.stop(false)
       expect([...host.lives, ...host.running]).toEqual([])

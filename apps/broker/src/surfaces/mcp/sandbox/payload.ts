@@ -26,10 +26,14 @@ export function sandboxOf({ box }: McpServerConfig, inhabitants: Iterable<McpSer
   const limits = Object.fromEntries(Object.entries({ image, cpus, memory_mb, pids_limit }).filter(([, value]) => value !== null))
   return {
     profile: {
-      ...{ ...limits, network: network ?? (around.network ? 'on' : 'off'), read_only_rootfs: read_only_rootfs ?? false },
+      ...limits,
+      network: network ?? (around.network ? 'on' : 'off'),
+      read_only_rootfs: read_only_rootfs ?? false,
       // An image of its own may have code at `/app`.
       app_alias: image === null,
-      ...{ hard_ttl_seconds: FOR_EVER, lease_seconds: FOR_EVER, idle_timeout_seconds: FOR_EVER },
+      hard_ttl_seconds: FOR_EVER,
+      lease_seconds: FOR_EVER,
+      idle_timeout_seconds: FOR_EVER,
     },
     mounts: around.isolation === 'none' ? [] : [...inhabitants].sort(byName).flatMap(mountOf),
   }

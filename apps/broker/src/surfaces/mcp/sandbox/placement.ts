@@ -22,7 +22,12 @@ export function placeOf({ pipeline_uuid, box }: Pick<McpServerConfig, 'pipeline_
 }
 
 const ORDINARY: Readonly<Record<(typeof APART)[number], unknown>> = {
-  ...{ image: null, network: null, cpus: null, memory_mb: null, pids_limit: null, read_only_rootfs: null },
+  image: null,
+  network: null,
+  cpus: null,
+  memory_mb: null,
+  pids_limit: null,
+  read_only_rootfs: null,
 }
 
 const ROOT = '/workspace/.mcp'

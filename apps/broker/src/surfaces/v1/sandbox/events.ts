@@ -46,7 +46,13 @@ export const eventRoutes = ({ sessions, store, endings, feed, pingMs, stallMs }:
         headers: { 'content-type': 'text/event-stream; charset=utf-8', 'x-accel-buffering': 'no' },
         stream: (drop) =>
           EventStream.open({
-            ...{ store, feed, sessionId: id, after, drop, pingMs, stallMs },
+            store,
+            feed,
+            sessionId: id,
+            after,
+            drop,
+            pingMs,
+            stallMs,
             principal: `${principal.tenant}/${principal.id}`,
             ended,
             admit: async () => sessions.follow(await reauthenticate(), id),

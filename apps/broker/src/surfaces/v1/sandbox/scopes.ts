@@ -7,7 +7,12 @@ import { type AnyRoute, defineRoute } from '../../../http/route.ts'
 
 const Text = z.object({ en_US: z.string(), zh_Hans: z.string() })
 const Field = z.object({
-  ...{ name: z.string(), label: Text, description: Text, type: z.string(), required: z.boolean(), default: z.string() },
+  name: z.string(),
+  label: Text,
+  description: Text,
+  type: z.string(),
+  required: z.boolean(),
+  default: z.string(),
   options: z.array(z.object({ value: z.string(), label: Text })),
 })
 

@@ -150,7 +150,9 @@ const mountsAreOperators = (): BoxofficeError =>
   })
 
 const toRefresh = ({ actor, requested_capabilities: names }: RefreshRequest, movesLease: boolean) => ({
-  ...{ actor, movesLease, requested: readWanted(names).capabilities },
+  actor,
+  movesLease,
+  requested: readWanted(names).capabilities,
 })
 
 function idempotencyKey(key: string | undefined): string | null {

@@ -5,7 +5,11 @@ import { sandboxOf, warningsOf } from '../../../../src/surfaces/mcp/sandbox/payl
 const server = (name: string, fields: Record<string, unknown> = {}) =>
   McpServerConfig.parse({ name, command: 'node', args: [`/srv/${name}/index.js`], ...fields })
 const mount = (name: string, mode = 'ro') => ({
-  ...{ host_path: `/srv/${name}`, mount_path: `/workspace/.mcp/${name}`, mode, skip_roots: true, optional: false },
+  host_path: `/srv/${name}`,
+  mount_path: `/workspace/.mcp/${name}`,
+  mode,
+  skip_roots: true,
+  optional: false,
 })
 
 test('[2-82, 2-96, 2-131] payload: network and a root that can be written, files read-only beside the allowed roots', () => {
