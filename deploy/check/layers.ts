@@ -35,7 +35,8 @@ export const TREES: readonly Tree[] = [
     root: 'apps/agent/src',
     packages: ['@boxoffice/kit', '@boxoffice/protocol', '@boxoffice/node-http'],
     tiers: [
-      ['data-dir', 'fast-io', 'host', 'supervisor'],
+      ['fast-io'],
+      ['data-dir', 'host', 'supervisor'],
       ['capacity', 'sandbox'],
       ['auth', 'exec', 'files', 'mounts', 'providers/docker'],
       ['broker-link', 'processes', 'providers/local'],

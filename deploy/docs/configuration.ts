@@ -239,6 +239,12 @@ Each is \`{"per_second": NUMBER, "burst": NUMBER}\`.
 
 ${fields(agent.dataplaneRates)}
 
+### \`fast_io\`
+
+Of broker and agent; \`up\` uses it for both. Each trick has a [plain way](fast-io.md) with the same outcome.
+
+${fields(agent.fastIo)}
+
 ## Client commands
 
 Commands that talk to a broker take these, as far as \`boxoffice COMMAND --help\` lists them. \`broker\` and \`api_key\` are their keys in the file.

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
+import { setFastIo } from '@boxoffice/node-http'
 import { pino } from 'pino'
 import { Registry } from 'prom-client'
 import { openBrokerTrust } from './broker-link/broker-trust.ts'
@@ -64,6 +65,7 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
 const build = async (config: AgentConfig, overrides: AgentOverrides, teardown: AsyncDisposableStack): Promise<AgentReady> => {
   const log = overrides.log ?? pino({ name: 'boxoffice-agent' }, pino.destination(2))
   const wall = overrides.wall ?? Date.now
+  setFastIo(config.fastIo)
   const directory = await openDataDirectory(config.dataDir, config.supervisorPath)
   teardown.defer(directory.release)
   const { path: dataDirectory, installId } = directory

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { join } from 'node:path'
 import { isLoopback } from '@boxoffice/kit/is-loopback'
+import { setFastIo } from '@boxoffice/node-http'
 import { createAccess } from './access/access.ts'
 import { operatorKey } from './access/operator-key.ts'
 import { httpAgentClient } from './agents/agent-client.ts'
@@ -46,6 +47,7 @@ export async function buildBroker(
   parts: AsyncDisposableStack,
 ) {
   const { now = Date.now, monotonic = () => performance.now(), log = createLog(settings.logLevel) } = overrides
+  setFastIo(settings.fastIo)
   const brokerId = randomUUID()
   const profiles = profilesOf(settings)
   openDataDir(settings.dataDir)

@@ -8,6 +8,7 @@ export { allowMessageBytes, terminateSoon } from './connections/stranger-socket.
 export { canDetach, type DetachedRequest, detachRequest } from './fast-io/detached-request.ts'
 export { hintRead, hintReads } from './fast-io/gc-hint.ts'
 export { LARGE_BODY_BYTES, Splice, type SpliceOutcome } from './fast-io/splice.ts'
+export { FastIo, isFast, setFastIo } from './fast-io/switches.ts'
 export { createOrigins, type Origins } from './origins.ts'
 export { PrincipalLimit, Rate, RateLimit } from './rate-limits.ts'
 export { requireSingleHeaders } from './refusals/doubled-header.ts'

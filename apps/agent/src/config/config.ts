@@ -1,7 +1,7 @@
 import { isAbsolute } from 'node:path'
 import { isLoopback } from '@boxoffice/kit/is-loopback'
 import { parseListenAddress } from '@boxoffice/kit/listen-address'
-import { Rate } from '@boxoffice/node-http'
+import { FastIo, Rate } from '@boxoffice/node-http'
 import { RelayPreference } from '@boxoffice/protocol'
 import { z } from 'zod'
 import { PROVIDERS, type ProviderName } from '../providers/candidates.ts'
@@ -97,6 +97,7 @@ export const AgentConfig = z
       .describe(
         'commands and WebSockets per second and burst, as JSON, e.g. {"exec_per_principal":{"per_second":20,"burst":100}}; default: not limited',
       ),
+    fastIo: FastIo.prefault({}).describe('switches of what is there only for speed, as JSON, e.g. {"splice":false}; default: all on'),
     destroyOnExit: z.boolean().default(false).describe('ends all sandboxes when the agent stops; default: they stay'),
   })
   .refine(({ tlsCert, tlsKey }) => (tlsCert === undefined) === (tlsKey === undefined), {

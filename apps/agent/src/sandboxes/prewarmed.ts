@@ -1,5 +1,6 @@
 import type { Server } from 'node:net'
 import { setImmediate } from 'node:timers/promises'
+import { isFast } from '@boxoffice/node-http'
 import { newSandboxId } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
 import type { Layout, Owner, SandboxDirectories } from '../data-dir/layout.ts'
@@ -97,6 +98,7 @@ export const createPreparedSandboxes = (options: PreparedSandboxesOptions): Prep
       }
     },
     refill() {
+      if (!isFast('prewarm')) return
       // Making them takes the processor from the sandboxes of a burst: not before it is over, unless the last ones are being taken.
       if (ready.length >= FEW) clearTimeout(timer)
       else if (timer !== undefined) return

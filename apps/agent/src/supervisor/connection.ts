@@ -1,7 +1,7 @@
 import { createHash, timingSafeEqual } from 'node:crypto'
 import type { Socket } from 'node:net'
 import { z } from 'zod'
-import { readShared } from './shared-reads.ts'
+import { readShared } from '../fast-io/shared-reads.ts'
 import type { UnprovenConnections } from './unproven-connections.ts'
 import { FRAME, FrameDecoder, type FrameSink, WIRE_VERSION, WireViolation } from './wire.ts'
 

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto'
 import type { Server, Socket } from 'node:net'
 import { BoxofficeError } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
+import { sparesInUse } from '../fast-io/spare-channels.ts'
 import type { Awake, AwakeLinks } from './awake-links.ts'
 import { ChannelConnection } from './channel.ts'
 import { ChannelWaiters } from './channel-waiters.ts'
@@ -29,8 +30,6 @@ export type SupervisorLinkOptions = {
   idleMs?: number
 }
 
-/** Idle channels that a supervisor keeps dialled while its sandbox is in use. One that knows no `spare` frame keeps them always. */
-const SPARE = 6
 /** Of a new sandbox: most run one command at once, many run no other. */
 const SPARE_AT_FIRST = 1
 const IDLE_MS = 5000
@@ -58,6 +57,8 @@ class UnixSupervisorLink implements SupervisorLink, Awake {
   #welcomed = false
   /** The supervisor keeps as many spare channels as it is told to. */
   #keepsSpares = false
+  /** How many while the sandbox is in use; a supervisor that knows no `spare` frame keeps them always. */
+  readonly #most = sparesInUse()
   /** How many it is to keep. */
   #spare = 0
   #usedAt = 0
@@ -216,18 +217,18 @@ class UnixSupervisorLink implements SupervisorLink, Awake {
   }
 
   #spareOfWelcome(): number {
-    return this.#keepsSpares ? this.#spare : SPARE
+    return this.#keepsSpares ? this.#spare : this.#most
   }
 
   /** Something is asked of the sandbox: more of it may follow. */
   #use(): void {
     this.#usedAt = performance.now()
-    if (this.#spare === SPARE) return
-    this.#spare = SPARE
+    if (this.#spare === this.#most) return
+    this.#spare = this.#most
     if (!this.#welcomed || !this.#keepsSpares) return
     // It listens before the supervisor hears that it may dial.
     this.#listener.open()
-    this.#control?.keepSpares(SPARE)
+    this.#control?.keepSpares(this.#most)
     this.#watchUse()
   }
 

@@ -4,7 +4,8 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { connect, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { expect, test } from 'vitest'
+import { setFastIo } from '@boxoffice/node-http'
+import { expect, onTestFinished, test } from 'vitest'
 import { AwakeLinks } from '../../src/supervisor/awake-links.ts'
 import type { SupervisorLink } from '../../src/supervisor/link.ts'
 import { createSupervisorLink } from '../../src/supervisor/supervisor-link.ts'
@@ -46,6 +47,14 @@ test('20 commands at once in an idle sandbox all answer', async () => {
   const ran = await Promise.all(numbers.map((i) => run(sandbox, `echo ${i}`)))
   expect(ran.map(({ stdout, code }) => [stdout, code])).toEqual(numbers.map((i) => [`${i}\n`, 0]))
   await idle(sandbox.directory)
+})
+
+test('spare channels off: one is kept while the sandbox is in use, and 20 commands at once all answer', async () => {
+  setFastIo({ spareChannels: false })
+  onTestFinished(() => setFastIo({}))
+  await using sandbox = await TestSandbox.start({}, SUPERVISOR, { idleMs: 600_000 })
+  const ran = await Promise.all(Array.from({ length: 20 }, (_, i) => run(sandbox, `echo ${i}`)))
+  expect(ran.map(({ stdout }) => stdout)).toEqual(Array.from({ length: 20 }, (_, i) => `${i}\n`))
 })
 
 test('a command that goes on keeps its own connection alone, and ends as any other', async () => {

@@ -1,6 +1,6 @@
 import { isLoopback } from '@boxoffice/kit/is-loopback'
 import { withoutSlash } from '@boxoffice/kit/without-slash'
-import { Rate } from '@boxoffice/node-http'
+import { FastIo, Rate } from '@boxoffice/node-http'
 import { BUILT_IN_PROFILES, describeIssue, Profile } from '@boxoffice/protocol'
 import { z } from 'zod'
 import { StartError } from '../host/start-error.ts'
@@ -112,6 +112,7 @@ export const BrokerConfig = z.object({
     .union([z.literal(false), z.literal('false').transform(() => false as const), z.string().min(1)], { error: 'must be a path or false' })
     .optional()
     .describe('supervisor binary that splices large uploads to agents past the broker, or false; default: the one that ships'),
+  fastIo: FastIo.prefault({}).describe('switches of what is there only for speed, as JSON, e.g. {"gc_hint":false}; default: all on'),
   maxSessions: z.coerce.number().int().min(1).default(1000).describe('live sessions of a tenant at most'),
   rateLimits: z
     .strictObject({

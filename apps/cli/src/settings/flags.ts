@@ -55,6 +55,7 @@ export const BROKER_FLAGS: readonly Flag[] = [
   broker('--oidc-claims <json>'),
   broker('--allow-private-urls'),
   broker('--relay-splice <file>'),
+  broker('--fast-io <json>'),
   broker('--shared-data-dir'),
   broker('--log-level <level>'),
 ]
@@ -90,6 +91,7 @@ export const AGENT_FLAGS: readonly Flag[] = [
   agent('--trusted-proxies <addresses>'),
   agent('--max-connections <count>'),
   ...PROVIDER_FLAGS,
+  agent('--fast-io <json>'),
   broker('--log-level <level>'),
 ]
 

@@ -1,6 +1,7 @@
 import type { Readable } from 'node:stream'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
+import { isFast } from './switches.ts'
 
 /**
  * Every read of a stream allocates a buffer of up to 64 KiB outside the JavaScript heap, where it dies at once. The engine counts
@@ -27,6 +28,7 @@ let bytes = 0
 
 /** Told of every such buffer that is passed on: of a client's body, of an archive, by the relay. */
 export const hintRead = (length: number): void => {
+  if (!isFast('gcHint')) return
   bytes += length
   if (bytes < COLLECT_EVERY_BYTES) return
   bytes = 0

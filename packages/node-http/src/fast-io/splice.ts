@@ -1,5 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import type { Socket } from 'node:net'
+import { isFast } from './switches.ts'
 
 /**
  * What came of it. `nothing`: not a byte has been taken, because this host cannot. The others say whose end broke it off; `sink`
@@ -48,7 +49,7 @@ export class Splice {
   }
 
   static get available(): boolean {
-    return running < MAX_SPLICES
+    return running < MAX_SPLICES && isFast('splice')
   }
 
   kill(): void {

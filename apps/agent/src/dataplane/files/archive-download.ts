@@ -12,7 +12,7 @@ import { BodyWriter } from '../../http/responses/body-writer.ts'
 import { cutStalledClient, DOWNLOAD_STALL_MS } from '../../http/responses/stalled-client.ts'
 import type { Channel } from '../../supervisor/link.ts'
 import type { FileStat } from '../../supervisor/payloads.ts'
-import { type ArchiveEntry, readAhead } from './archive-read-ahead.ts'
+import { type ArchiveEntry, archiveEntries } from './archive-entries.ts'
 
 const MAX_ENTRIES = 100_000
 /** Between this many the dataplane has its turn. */
@@ -39,7 +39,7 @@ export const sendArchive = async (call: Call, path: SandboxPath): Promise<void> 
   outgoing.on('drain', onDrain)
   try {
     let index = 0
-    for (const entry of readAhead(call, path, entries)) {
+    for (const entry of archiveEntries(call, path, entries)) {
       signal.throwIfAborted()
       // Directories wait for nothing, and a client that reads fast never makes them.
       if (index++ % ENTRIES_AT_ONCE === 0) await setImmediate()

@@ -1,8 +1,10 @@
 import { chown, mkdir, readFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { setImmediate } from 'node:timers/promises'
+import { isFast } from '@boxoffice/node-http'
 import { BoxofficeError, SANDBOX_ID_PATTERN } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
+import { createPrefork, type PreforkedProcess } from '../../fast-io/prefork.ts'
 import { descendantsOf, pidsWithArgumentEnd, signalPid } from '../../host/process-table.ts'
 import { closedOnTheWay } from '../../mounts/ownership.ts'
 import type { PreparedSpec, Provider, ProviderCapabilities, SandboxHandle, SandboxSpec } from '../../sandbox/provider.ts'
@@ -11,7 +13,6 @@ import { openCgroups, removeInstallGroups } from './cgroups.ts'
 import { findBubblewrap } from './detect.ts'
 import { createHostPathMap, SAME_PATHS } from './host-path-map.ts'
 import { type LocalSandbox, localSandbox } from './local-sandbox.ts'
-import { createPrefork, type PreforkedProcess } from './prefork.ts'
 import { countsApart } from './rlimits.ts'
 import { LOG_NAME } from './spawn.ts'
 import { type LocalState, stateFiles } from './state-file.ts'
@@ -84,7 +85,7 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
 
   // What holds the number of processes without a control group has to be known when bubblewrap starts, and is the profile's.
   const prefork =
-    cgroups === undefined || bwrap === undefined || byRlimit
+    cgroups === undefined || bwrap === undefined || byRlimit || !isFast('prefork')
       ? undefined
       : createPrefork(cgroups, bwrap, [...SYSTEM_PATHS, dataDirectory, dirname(hostPaths.path(stateDirectory))])
 

@@ -4,8 +4,15 @@ import type { Socket } from 'node:net'
 import { createInterface } from 'node:readline'
 import { withTimeout } from '@boxoffice/kit/with-timeout'
 import { z } from 'zod'
-import type { Cgroups } from './cgroups.ts'
-import type { Spawned } from './spawn.ts'
+
+/** Control groups by the name of a sandbox; `directories` are the parents of all of them, and may be missing for one. */
+export type Groups = {
+  readonly directories: readonly string[]
+  group(name: string): { readonly directories: readonly string[]; remove(): Promise<unknown> }
+}
+
+/** Both ids as the host has them. `supervisorPid` rejects when the sandbox could not be set up. */
+type Started = { pid: number; supervisorPid: Promise<number> }
 
 /** How a preforked process becomes the program, which reads the rest of its arguments later, and as whom it runs. */
 export type LaunchOrder = {
@@ -22,7 +29,7 @@ export type LaunchOrder = {
 /** A process that waits in the control group of its sandbox to become the first process of it. */
 export type PreforkedProcess = {
   /** With the arguments that it still lacks. */
-  run(rest: readonly string[]): Spawned
+  run(rest: readonly string[]): Started
 }
 
 export interface Prefork {
@@ -51,7 +58,7 @@ const Line = z.union([
  * of the host. The supervisor's program makes and holds them (`--prefork`), because a fork stops an agent for milliseconds, the
  * longer the larger it is.
  */
-export const createPrefork = (cgroups: Cgroups, program: string, paths: readonly string[]): Prefork => {
+export const createPrefork = (cgroups: Groups, program: string, paths: readonly string[]): Prefork => {
   const ready = new Map<string, number>()
   const making = new Map<string, () => void>()
   const starting = new Map<string, PromiseWithResolvers<number>>()
@@ -107,7 +114,7 @@ export const createPrefork = (cgroups: Cgroups, program: string, paths: readonly
     for (const handle of [child, child.stdin as Socket, child.stdout as Socket]) handle.unref()
   }
 
-  const run = (name: string, pid: number, rest: readonly string[]): Spawned => {
+  const run = (name: string, pid: number, rest: readonly string[]): Started => {
     const inner = Promise.withResolvers<number>()
     inner.promise.catch(() => {}).finally(() => starting.delete(name))
     starting.set(name, inner)

@@ -1,4 +1,5 @@
 import { type OnReadOpts, Socket, type SocketConstructorOpts } from 'node:net'
+import { isFast } from '@boxoffice/node-http'
 
 /** What Node reads at once. */
 const READ_BYTES = 64 * 1024
@@ -18,7 +19,7 @@ type Owner = { _handle?: SocketConstructorOpts['handle'] | null }
 export const readShared = (accepted: Socket, received: (chunk: Buffer) => void): Socket => {
   const owner = accepted as unknown as Owner
   const handle = owner._handle
-  if (handle === undefined || handle === null) {
+  if (handle === undefined || handle === null || !isFast('sharedReads')) {
     accepted.on('data', received)
     accepted.resume()
     return accepted

@@ -1,12 +1,11 @@
 import { hintRead } from '@boxoffice/node-http'
+import { readAhead } from '../../fast-io/read-ahead.ts'
 import { readFile, statFile } from '../../files/files.ts'
 import type { ListEntry } from '../../files/listing.ts'
 import { below, type SandboxPath } from '../../files/paths.ts'
 import type { Call } from '../../http/call.ts'
 import type { FileStat } from '../../supervisor/payloads.ts'
 
-/** Fewer than a supervisor keeps spare channels: other requests find one. */
-const AHEAD = 4
 /** A supervisor sends as much with one write. */
 const SMALL_FILE_BYTES = 64 * 1024
 
@@ -14,20 +13,12 @@ const SMALL_FILE_BYTES = 64 * 1024
 export type Ahead = { stat: FileStat | undefined; content: Buffer }
 export type ArchiveEntry = { entry: ListEntry; path: SandboxPath; ahead: Promise<Ahead> | undefined }
 
-/** The entries of a listing in their order. Links and small files are read a few entries ahead: each takes a round trip. */
-export function* readAhead(call: Call, directory: SandboxPath, entries: readonly ListEntry[]): Generator<ArchiveEntry> {
-  const window: ArchiveEntry[] = []
-  for (const entry of entries) {
-    const path = below(directory, entry.path)
-    const ahead = isSmall(entry) ? readEntry(call, entry, path) : undefined
-    // An archive that fails leaves some behind that nobody waits for.
-    ahead?.catch(() => {})
-    window.push({ entry, path, ahead })
-    const first = window.length > AHEAD ? window.shift() : undefined
-    if (first !== undefined) yield first
-  }
-  yield* window
-}
+/** The entries of a listing in their order. Links and small files are read a few entries ahead. */
+export const archiveEntries = (call: Call, directory: SandboxPath, entries: readonly ListEntry[]): Iterable<ArchiveEntry> =>
+  readAhead(
+    entries.values().map((entry) => ({ entry, path: below(directory, entry.path) })),
+    ({ entry, path }) => (isSmall(entry) ? readEntry(call, entry, path) : undefined),
+  )
 
 const isSmall = ({ type, size }: ListEntry): boolean => type === 'symlink' || (type === 'file' && size <= SMALL_FILE_BYTES)
 

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { duplexPair } from 'node:stream'
 import { afterEach, beforeEach, expect, test } from 'vitest'
-import { readShared } from '../../src/supervisor/shared-reads.ts'
+import { readShared } from '../../src/fast-io/shared-reads.ts'
 import { until } from '../support/processes.ts'
 
 let server: Server
