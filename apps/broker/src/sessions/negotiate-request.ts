@@ -1,7 +1,8 @@
 import type { Actor, RelayPreference, Scope } from '@boxoffice/protocol'
-import type { Wanted } from '../domain/capabilities.ts'
+import { readWanted, type Wanted } from '../domain/capabilities.ts'
 import type { LabelQuota } from '../domain/creation.ts'
 import type { SandboxOverrides } from '../domain/sandbox-overrides.ts'
+import { threadScope } from '../domain/scope.ts'
 import type { AgentRecord } from '../store/store.ts'
 import type { Repeatable } from './idempotency.ts'
 
@@ -36,3 +37,23 @@ export type NegotiateRequest = {
   /** Of new sessions with the label at most so many live ones per tenant; counted with the creation. */
   labelQuota?: LabelQuota | null
 }
+
+/** A request by the broker itself for the session of a thread: what `fields` leave out is as the session and its profile have it. */
+export const internalRequest = (
+  threadId: string,
+  fields: Pick<NegotiateRequest, 'mode' | 'labels' | 'wait'> & Partial<NegotiateRequest>,
+): NegotiateRequest => ({
+  scope: threadScope(threadId),
+  shape: 'full',
+  actor: undefined,
+  wanted: readWanted(undefined),
+  sandboxHint: null,
+  provider: null,
+  profile: null,
+  overrides: null,
+  relay: null,
+  onMismatch: 'warn',
+  members: null,
+  repeatable: null,
+  ...fields,
+})

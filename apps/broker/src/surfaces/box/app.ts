@@ -10,9 +10,10 @@ import type { Env } from '../../http/env.ts'
 import type { Metrics } from '../../http/metrics.ts'
 import { requestIdOf } from '../../http/request-id.ts'
 import { surfaceApp } from '../../http/surface-app.ts'
+import type { BoxCaller } from './box-sessions.ts'
 import type { Callers } from './callers.ts'
 import { toBoxRefusal } from './errors.ts'
-import type { BoxCaller, BoxService } from './service.ts'
+import type { BoxService } from './service.ts'
 
 export type BoxAppOptions = { box: BoxService; callers: Callers; addressOf: AddressOf; metrics: Metrics; log: Log }
 

@@ -4,7 +4,7 @@ import { BoxofficeError, newRequestId, requestIdFrom } from '@boxoffice/protocol
 import { Credential } from '../../access/credential.ts'
 import { hashKey, hasRight, type Principal, type Principals, ROOT_TENANT } from '../../access/principals.ts'
 import { authenticate, countFailures, credentialOf, type HeaderOf } from '../../http/auth.ts'
-import type { BoxCaller } from './service.ts'
+import type { BoxCaller } from './box-sessions.ts'
 
 /** Whoever holds the control token, or is this program's own parent. */
 const BOX_OPERATOR = {

@@ -1,4 +1,4 @@
-import { type BoxofficeError, ERRORS, type ErrorCode } from '@boxoffice/protocol'
+import { BoxofficeError, ERRORS, type ErrorCode } from '@boxoffice/protocol'
 
 /** What a refusal is called on the Box surface [2-42]. */
 export type BoxRefusal = { status: number; code: string; message: string }
@@ -40,3 +40,7 @@ export function toBoxRefusal(error: BoxofficeError): BoxRefusal {
   if (ERRORS[code].status < 500) return { status: 400, code: 'validation_error', message }
   return { status: 500, code: 'internal_error', message }
 }
+
+/** 400 for one field of a request. */
+export const invalid = (field: string, message: string): BoxofficeError =>
+  new BoxofficeError('INVALID_REQUEST', message, { details: { field } })

@@ -1,8 +1,9 @@
 import { fromUnknown } from '@boxoffice/protocol'
 import { z } from 'zod'
 import type { Log } from '../../host/log.ts'
+import type { BoxCaller } from './box-sessions.ts'
 import { toBoxRefusal } from './errors.ts'
-import type { BoxCaller, BoxService } from './service.ts'
+import type { BoxService } from './service.ts'
 
 /**
  * Action RPC of the Box surface [2-40], over a WebSocket (one text message each) and over standard input and output (one line each):

@@ -6,40 +6,25 @@ import {
   type ManagedProcess,
   PROCESS_LIMITS,
   ProcessId,
-  type Profile,
   StartProcessRequest,
 } from '@boxoffice/protocol'
 import type { z } from 'zod'
-import type { Principal } from '../../access/principals.ts'
 import type { Placement } from '../../agents/placement.ts'
-import type { BoxSettings, Pipeline } from '../../config/box.ts'
-import { imageRefused, type MayNameImage } from '../../config/images.ts'
 import type { DataplaneClient } from '../../dataplane/client.ts'
-import type { Origin } from '../../domain/audit-entry.ts'
 import { noSession } from '../../domain/refusals.ts'
-import { threadScope } from '../../domain/scope.ts'
-import { DEFAULT_SCOPE_TEMPLATE } from '../../domain/scope-catalog.ts'
-import { renderScope } from '../../domain/scope-template.ts'
 import type { PlacedSession, Session } from '../../domain/session.ts'
 import type { Log } from '../../host/log.ts'
-import type { SessionService } from '../../sessions/service.ts'
 import type { AgentRecord } from '../../store/store.ts'
+import { type BoxCaller, BoxSessions, type BoxSessionsOptions } from './box-sessions.ts'
 import { type BoxErrorEntry, ErrorRing } from './error-ring.ts'
-import { toBoxRefusal } from './errors.ts'
+import { invalid, toBoxRefusal } from './errors.ts'
 import { ProcessRecords } from './process-records.ts'
 import { BoxSpec } from './spec.ts'
 import { type BoxExecResult, RAW_OUTPUT_BYTES, toBoxExec, toBoxSession, toProcessFields } from './views.ts'
-import { requireCompatible, timeoutOf, wantedOf } from './wanted.ts'
+import { timeoutOf } from './wanted.ts'
 import type { WorkspaceQuota } from './workspace-quota.ts'
 
-/** Who asks, and what its request is called in the audit log. */
-export type BoxCaller = { principal: Principal; origin: Origin }
-
-export type BoxServiceOptions = {
-  settings: BoxSettings
-  mayNameImage: MayNameImage
-  profiles: ReadonlyMap<string, Profile>
-  sessions: SessionService
+export type BoxServiceOptions = BoxSessionsOptions & {
   dataplane: DataplaneClient
   placement: Placement
   agents: { list(): Promise<AgentRecord[]> }
@@ -48,10 +33,6 @@ export type BoxServiceOptions = {
   now: () => number
 }
 
-/** Marks the sessions of this surface; the number of live ones is limited [2-35]. */
-const BOX_LABEL = { key: 'langbot.box', value: 'true' } as const
-const WAIT_SECONDS = 60
-const MAX_LISTED = 1000
 /** The command in the log; names of the environment only, never values [2-130]. */
 const LOGGED_COMMAND = 400
 
@@ -61,6 +42,7 @@ const LOGGED_COMMAND = 400
  */
 export class BoxService {
   readonly #options: BoxServiceOptions
+  readonly #sessions: BoxSessions
   readonly #errors = new ErrorRing()
   readonly #processes: ProcessRecords
   /** By tenant and Box session. */
@@ -68,6 +50,7 @@ export class BoxService {
 
   constructor(options: BoxServiceOptions) {
     this.#options = options
+    this.#sessions = new BoxSessions(options)
     this.#processes = new ProcessRecords(options.dataplane)
   }
 
@@ -88,8 +71,8 @@ export class BoxService {
     const spec = read(BoxSpec, data)
     if (spec.cmd.trim() === '') throw invalid('cmd', 'cmd must not be empty')
     // Only who may use the session waits for its other commands.
-    const { id, session } = await this.#ensure(caller, spec)
-    const { max_execs } = this.#profile()
+    const { id, session } = await this.#sessions.ensure(caller, spec)
+    const { max_execs } = this.#sessions.profile()
     const key = JSON.stringify([caller.principal.tenant, id])
     const before = this.#commands.unfinished(key)
     if (before >= max_execs) {
@@ -100,7 +83,7 @@ export class BoxService {
     }
     return this.#commands.run(key, async () => {
       // Also where a client has just ended all of its sessions: what waited does not make them again.
-      if (before > 0 && (await this.#find(caller, id))?.id !== session.id)
+      if (before > 0 && (await this.#sessions.find(caller, id))?.id !== session.id)
         throw noSession('the Box session ended before the command began; run it again in a new one')
       return this.#run(caller, spec, { id, session })
     })
@@ -108,7 +91,7 @@ export class BoxService {
 
   async #run(caller: BoxCaller, spec: BoxSpec, { id, session }: { id: string; session: PlacedSession }): Promise<BoxExecResult> {
     const { dataplane, settings, log, quota } = this.#options
-    const seconds = timeoutOf(spec, this.#profile())
+    const seconds = timeoutOf(spec, this.#sessions.profile())
     log.info(
       {
         request_id: caller.origin.requestId,
@@ -121,7 +104,7 @@ export class BoxService {
       'box exec',
     )
     await quota.requireRoom(session)
-    using _use = this.#inUse(caller, session)
+    using _use = this.#sessions.inUse(caller, session)
     const result = await dataplane
       .session(session.id)
       .exec({
@@ -149,21 +132,21 @@ export class BoxService {
   }
 
   async createSession(caller: BoxCaller, data: unknown) {
-    const { id, session } = await this.#ensure(caller, read(BoxSpec, data))
+    const { id, session } = await this.#sessions.ensure(caller, read(BoxSpec, data))
     return toBoxSession(id, session)
   }
 
   async getSession(caller: BoxCaller, id: string) {
-    const session = await this.#require(caller, id)
+    const session = await this.#sessions.require(caller, id)
     return { ...toBoxSession(id, session), ...toProcessFields(await this.#processes.of(session)) }
   }
 
   async listSessions(caller: BoxCaller) {
-    return (await this.#list(caller)).map((session) => toBoxSession(session.scope.id, session))
+    return (await this.#sessions.list(caller)).map((session) => toBoxSession(session.scope.id, session))
   }
 
   async deleteSession(caller: BoxCaller, id: string): Promise<{ deleted: string }> {
-    const session = await this.#require(caller, id)
+    const session = await this.#sessions.require(caller, id)
     await this.#options.sessions.release(caller.principal, session.id, { keepWorkspace: false }, caller.origin)
     this.#processes.forget(session.id)
     return { deleted: id }
@@ -171,21 +154,21 @@ export class BoxService {
 
   async startProcess(caller: BoxCaller, id: string, data: unknown): Promise<ManagedProcess> {
     const request = read(StartProcessRequest, data)
-    const session = await this.#require(caller, id)
+    const session = await this.#sessions.require(caller, id)
     this.#processes.changes(session.id)
     const process = await this.#options.dataplane.session(session.id).processes.start(request)
-    await this.#touch(caller, session)
+    await this.#sessions.touch(caller, session)
     return process
   }
 
   async getProcess(caller: BoxCaller, id: string, processId: string): Promise<ManagedProcess> {
-    const session = await this.#require(caller, id)
+    const session = await this.#sessions.require(caller, id)
     return this.#options.dataplane.session(session.id).processes.get(read(ProcessId, processId))
   }
 
   async stopProcess(caller: BoxCaller, id: string, processId: string): Promise<{ stopped: string }> {
     const process = await this.getProcess(caller, id, processId)
-    const session = await this.#require(caller, id)
+    const session = await this.#sessions.require(caller, id)
     this.#processes.changes(session.id)
     await this.#options.dataplane.session(session.id).processes.stop(process.process_id)
     return { stopped: process.process_id }
@@ -193,12 +176,12 @@ export class BoxService {
 
   /** The session that a socket wants to attach to [2-66]. */
   attachable(caller: BoxCaller, id: string): Promise<PlacedSession> {
-    return this.#require(caller, id)
+    return this.#sessions.require(caller, id)
   }
 
   async status(caller: BoxCaller) {
     const { settings } = this.#options
-    const [backend, live] = await Promise.all([this.backend(), this.#list(caller)])
+    const [backend, live] = await Promise.all([this.backend(), this.#sessions.list(caller)])
     const processes = await Promise.all(live.map((session) => this.#processes.of(session).catch(() => [])))
     return {
       available: backend.available,
@@ -245,117 +228,14 @@ export class BoxService {
 
   /** Ends the caller's Box sessions, once [2-27]. */
   async shutdown(caller: BoxCaller): Promise<{ closed: number }> {
-    const live = await this.#list(caller)
+    const live = await this.#sessions.list(caller)
     await Promise.all(live.map((session) => this.#drop(caller, session)))
     return { closed: live.length }
   }
 
-  /** The session that a request means, made if there is none, with what the request names [2-20]. */
-  async #ensure(caller: BoxCaller, spec: BoxSpec): Promise<{ id: string; session: PlacedSession }> {
-    const { sessions, settings, mayNameImage } = this.#options
-    const pipeline = this.#pipeline(spec.pipeline_uuid)
-    const template = spec.scope_template ?? pipeline?.['box-session-id-template'] ?? DEFAULT_SCOPE_TEMPLATE
-    const id = spec.session_id ?? renderScope(template, spec.variables ?? {})
-    const live = await this.#find(caller, id)
-    const wanted = wantedOf(spec, this.#profile(), settings, pipeline, live)
-    if (live !== undefined) requireCompatible(id, spec, live, wanted)
-    // Where the profile holds its image, that of the request counts for nothing.
-    const { image } = wanted.profile
-    if (spec.image !== undefined && image !== null && !mayNameImage(image)) throw invalid('image', imageRefused('image', image))
-    const { session } = await sessions.negotiate(
-      caller.principal,
-      {
-        scope: threadScope(id),
-        mode: 'ensure',
-        shape: 'full',
-        actor: undefined,
-        wanted: { capabilities: null, unknown: [] },
-        sandboxHint: null,
-        provider: null,
-        profile: settings.profile,
-        overrides: wanted.overrides,
-        relay: null,
-        labels: {
-          [BOX_LABEL.key]: BOX_LABEL.value,
-          'langbot.session_id': id,
-          ...(spec.session_id === undefined ? { scope_template: template } : {}),
-        },
-        needsImage: spec.image !== undefined,
-        onMismatch: 'warn',
-        members: null,
-        wait: WAIT_SECONDS,
-        repeatable: null,
-        labelQuota: { ...BOX_LABEL, max: settings.maxSessions },
-      },
-      caller.origin,
-    )
-    // Somebody else may have made it meanwhile, differently.
-    if (live === undefined) requireCompatible(id, spec, session, wanted)
-    return { id, session }
-  }
-
-  async #find({ principal }: BoxCaller, id: string): Promise<PlacedSession | undefined> {
-    const filter = { state: null, scopeType: 'thread', scopeId: id, label: null, limit: 1, after: null }
-    const [found] = await this.#options.sessions.list(principal, filter)
-    return found as PlacedSession | undefined
-  }
-
-  async #require(caller: BoxCaller, id: string): Promise<PlacedSession> {
-    const found = await this.#find(caller, id)
-    if (found === undefined) throw noSession(`there is no Box session "${id.slice(0, 256)}"; create it, or run a command in it`)
-    return found
-  }
-
-  /** Live ones of this surface that the caller may use. */
-  #list({ principal }: BoxCaller): Promise<Session[]> {
-    return this.#options.sessions.list(principal, {
-      state: null,
-      scopeType: 'thread',
-      scopeId: null,
-      label: BOX_LABEL,
-      limit: MAX_LISTED,
-      after: null,
-    })
-  }
-
-  /** Keeps a session from its TTL while a command runs, and counts it as used at the end [2-22]. */
-  #inUse(caller: BoxCaller, session: PlacedSession): Disposable {
-    const ttl = this.#options.settings.sessionTtlSec
-    const touch = () => void this.#touch(caller, session)
-    const timer = ttl > 0 ? setInterval(touch, Math.min(30_000, (ttl * 1000) / 3)) : undefined
-    return {
-      [Symbol.dispose]: () => {
-        clearInterval(timer)
-        touch()
-      },
-    }
-  }
-
-  /** It may have ended meanwhile, which is no failure of what was done with it. */
-  async #touch({ principal }: BoxCaller, session: Session): Promise<void> {
-    await this.#options.sessions.heartbeat(principal, session.id).catch(() => {})
-  }
-
-  async #drop({ principal, origin }: BoxCaller, session: Session): Promise<void> {
+  #drop(caller: BoxCaller, session: Session): Promise<void> {
     this.#processes.forget(session.id)
-    await this.#options.sessions.release(principal, session.id, { keepWorkspace: false }, origin).catch((thrown: unknown) => {
-      if (!(thrown instanceof BoxofficeError && thrown.code === 'BINDING_NOT_FOUND')) throw thrown
-    })
-  }
-
-  #pipeline(uuid: string | undefined): Pipeline | null {
-    if (uuid === undefined) return null
-    const { pipelines } = this.#options.settings
-    const found = pipelines.find((pipeline) => pipeline.uuid === uuid)
-    if (found === undefined) throw invalid('pipeline_uuid', `pipeline_uuid: there is no pipeline "${uuid}" in box.pipelines`)
-    return found
-  }
-
-  #profile(): Profile {
-    const { profiles, settings } = this.#options
-    const profile = profiles.get(settings.profile)
-    if (profile === undefined) throw new Error(`profile ${settings.profile} was checked at the start`)
-    return profile
+    return this.#sessions.drop(caller, session)
   }
 }
 
@@ -364,8 +244,6 @@ function read<T>(schema: z.ZodType<T>, data: unknown): T {
   if (parsed.success) return parsed.data
   throw invalid(parsed.error.issues[0]?.path.join('.') || 'body', describeIssues(parsed.error))
 }
-
-const invalid = (field: string, message: string): BoxofficeError => new BoxofficeError('INVALID_REQUEST', message, { details: { field } })
 
 const queryIdOf = (data: unknown): string | null => {
   const id = typeof data === 'object' && data !== null && 'query_id' in data ? data.query_id : null

@@ -7,10 +7,11 @@ import type { DataplaneClient } from '../../dataplane/client.ts'
 import type { LineSocket } from '../../dataplane/line-socket.ts'
 import type { Log } from '../../host/log.ts'
 import { holderOf } from '../../http/auth.ts'
+import type { BoxCaller } from './box-sessions.ts'
 import type { Callers } from './callers.ts'
 import { toBoxRefusal } from './errors.ts'
 import { answerRpc } from './rpc.ts'
-import type { BoxCaller, BoxService } from './service.ts'
+import type { BoxService } from './service.ts'
 
 export type BoxSocketsOptions = { box: BoxService; callers: Callers; dataplane: DataplaneClient; corsOrigins: readonly string[]; log: Log }
 

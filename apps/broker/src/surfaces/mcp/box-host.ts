@@ -8,10 +8,9 @@ import type { Placement } from '../../agents/placement.ts'
 import type { McpServerConfig } from '../../config/mcp-server.ts'
 import type { DataplaneClient } from '../../dataplane/client.ts'
 import type { Origin } from '../../domain/audit-entry.ts'
-import { readWanted } from '../../domain/capabilities.ts'
 import type { Session } from '../../domain/session.ts'
 import type { Log } from '../../host/log.ts'
-import type { NegotiateRequest } from '../../sessions/negotiate-request.ts'
+import { internalRequest, type NegotiateRequest } from '../../sessions/negotiate-request.ts'
 import type { SessionService } from '../../sessions/service.ts'
 import type { AgentRecord, Store } from '../../store/store.ts'
 import type { McpHost, ServerBox } from './host.ts'
@@ -203,26 +202,15 @@ export class BoxHost implements McpHost {
   #request(config: McpServerConfig, around: Around, signal: AbortSignal): NegotiateRequest {
     const { sessionId } = placeOf(config)
     const overrides = sandboxOf(config, this.#groups.get(sessionId)?.values() ?? [], around)
-    return {
-      scope: { type: 'thread', id: sessionId },
+    return internalRequest(sessionId, {
       mode: 'ensure',
-      shape: 'full',
-      actor: undefined,
-      wanted: readWanted(undefined),
-      sandboxHint: null,
-      provider: null,
       profile: 'default',
-      relay: null,
       overrides,
       labels: { surface: 'mcp' },
-      onMismatch: 'warn',
-      members: null,
-      repeatable: null,
-      labelQuota: null,
       needsImage: config.box.image !== null,
       reserved: around.reserved,
       wait: signal.aborted ? 0 : Math.ceil(config.box.startup_timeout_sec),
-    }
+    })
   }
 }
 

@@ -4,9 +4,8 @@ import { BoxofficeError, type ExecResult } from '@boxoffice/protocol'
 import type { Principal } from '../../access/principals.ts'
 import type { DataplaneClient } from '../../dataplane/client.ts'
 import type { Origin } from '../../domain/audit-entry.ts'
-import { readWanted } from '../../domain/capabilities.ts'
 import type { Log } from '../../host/log.ts'
-import type { NegotiateRequest } from '../../sessions/negotiate-request.ts'
+import { internalRequest, type NegotiateRequest } from '../../sessions/negotiate-request.ts'
 import type { SessionService } from '../../sessions/service.ts'
 import type { Step } from './step.ts'
 import { closedOutcome, type StepOutcome, type StepResult, toExecRequest, toLostOutcome, toOutcome } from './step-result.ts'
@@ -121,24 +120,8 @@ export class Steps {
   }
 
   #request(id: string, mode: 'get' | 'create_only'): NegotiateRequest {
-    return {
-      scope: { type: 'thread', id: PREFIX + id },
-      mode,
-      shape: 'full',
-      actor: undefined,
-      wanted: readWanted(undefined),
-      sandboxHint: null,
-      provider: null,
-      profile: mode === 'get' ? null : this.#options.profile,
-      relay: null,
-      overrides: mode === 'get' ? null : { profile: { end_grace_seconds: END_GRACE } },
-      labelQuota: null,
-      labels: { surface: 'sbs' },
-      onMismatch: 'warn',
-      members: null,
-      wait: START_WAIT,
-      repeatable: null,
-    }
+    const made = mode === 'get' ? {} : { profile: this.#options.profile, overrides: { profile: { end_grace_seconds: END_GRACE } } }
+    return internalRequest(PREFIX + id, { mode, labels: { surface: 'sbs' }, wait: START_WAIT, ...made })
   }
 
   #log(sessionId: string, event: string, more: Record<string, unknown>): void {
