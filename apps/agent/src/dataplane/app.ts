@@ -15,14 +15,12 @@ import { createDataplaneMetrics } from '../http/metrics.ts'
 import { Query } from '../http/query.ts'
 import { AnswerBudget } from '../http/responses/answer-budget.ts'
 import { refuse } from '../http/responses/respond.ts'
-import { createRouter, parseTarget, type Route } from '../http/router.ts'
+import { createRouter, parseTarget } from '../http/router.ts'
 import type { UploadQuotas } from '../http/upload-limit.ts'
 import type { Sandbox, SandboxDirectory } from '../sandbox/sandbox.ts'
 import { createSocketServer } from '../ws/upgrade.ts'
-import { execRoutes } from './exec.ts'
-import { fileRoutes } from './files/routes.ts'
-import { answerPing, livenessRoutes } from './liveness.ts'
-import { processRoutes } from './processes.ts'
+import { answerPing } from './liveness.ts'
+import { dataplaneRoutes } from './routes.ts'
 
 export type DataplaneOptions = {
   sandboxes: SandboxDirectory
@@ -57,9 +55,6 @@ export interface Dataplane {
   /** Closes the sockets with 1001 and waits until they are gone. Requests in flight are the server's to drain. */
   close(): Promise<void>
 }
-
-/** Every route below `/sandboxes/{sandbox_id}/v1/`; sockets are beside them (`ws/upgrade.ts`). */
-export const dataplaneRoutes: readonly Route[] = [...execRoutes, ...fileRoutes, ...processRoutes, ...livenessRoutes]
 
 export const createDataplane = (options: DataplaneOptions): Dataplane => {
   const { log, access, limits, answers = new AnswerBudget() } = options

@@ -1,5 +1,12 @@
-import { BoxofficeError, EXEC_ID_PATTERN, ExecRequest, type ExecSummary, LIMITS, Signal } from '@boxoffice/protocol'
-import { z } from 'zod'
+import {
+  BoxofficeError,
+  type DetachedExec,
+  EXEC_ID_PATTERN,
+  ExecRequest,
+  type ExecSummary,
+  LIMITS,
+  SignalRequest,
+} from '@boxoffice/protocol'
 import { toExitFields } from '../exec/exit.ts'
 import { parseMeta } from '../exec/meta.ts'
 import { assertCommandSize } from '../exec/start.ts'
@@ -43,7 +50,7 @@ const postExec = async (call: Call): Promise<void> => {
   if (request.detach === true) {
     const ended = await run.started
     run.leave()
-    return sendJson(outgoing, 202, { exec_id: run.execId, state: ended ? 'exited' : 'running' })
+    return sendJson(outgoing, 202, { exec_id: run.execId, state: ended ? 'exited' : 'running' } satisfies DetachedExec)
   }
   const result = await (sandbox.profile.workspace_quota_mb === 0 ? run.result : resultWithin(sandbox, run))
   answer?.hold(bytesOf(result))
@@ -134,14 +141,6 @@ const getOutput = async (call: Call): Promise<void> => {
   })
   outgoing.end(bytes)
 }
-
-/** `kill_after_seconds`: what is left then gets KILL, by the supervisor, whether the client is still there or not. */
-export const SignalRequest = z
-  .object({ signal: Signal, kill_after_seconds: z.number().min(0).max(60).optional() })
-  .refine(({ signal, kill_after_seconds }) => kill_after_seconds === undefined || signal === 'TERM', {
-    path: ['kill_after_seconds'],
-    message: 'goes with the signal TERM only',
-  })
 
 const postSignal = async ({ sandbox, incoming, outgoing, id, signal }: Call): Promise<void> => {
   const { signal: name, kill_after_seconds: killAfter } = parse(SignalRequest, await readJson(incoming, SIGNAL_BODY_BYTES))

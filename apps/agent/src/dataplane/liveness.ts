@@ -1,5 +1,5 @@
 import { withTimeout } from '@boxoffice/kit/with-timeout'
-import { BoxofficeError, EXEC_ID_PATTERN } from '@boxoffice/protocol'
+import { BoxofficeError, EXEC_ID_PATTERN, type ExecStateResponse } from '@boxoffice/protocol'
 import type { Call } from '../http/call.ts'
 import { sendJson, sendNothing } from '../http/responses/respond.ts'
 import type { Route } from '../http/router.ts'
@@ -7,7 +7,7 @@ import type { Sandbox } from '../sandbox/sandbox.ts'
 import type { SupervisorLink } from '../supervisor/link.ts'
 import { ProcessRecord } from '../supervisor/payloads.ts'
 
-type ExecState = 'running' | 'exited' | 'missing' | 'unknown'
+type ExecState = ExecStateResponse['state']
 
 /** The answer is out within a second, with what is left of it for the way. */
 const STATE_WITHIN_MS = 800
@@ -20,7 +20,7 @@ export const answerPing = ({ outgoing }: Pick<Call, 'outgoing'>): void => sendNo
 /** Never waits for a sandbox that sleeps or stands still: its execs are `unknown`, and it is not woken. */
 const getState = async ({ sandbox, outgoing, id }: Call): Promise<void> => {
   const state = await withTimeout(stateOf(sandbox, id), STATE_WITHIN_MS, () => 'unknown' as const)
-  sendJson(outgoing, 200, { exec_id: id, state })
+  sendJson(outgoing, 200, { exec_id: id, state } satisfies ExecStateResponse)
 }
 
 /** What is asked and not answered yet, by link and exec. */

@@ -33,7 +33,7 @@ import { createAttachments } from './attachments.ts'
 import { ClientSocket } from './client-socket.ts'
 import type { SocketKind } from './frames.ts'
 import { ProcessSocket } from './processes/process-socket.ts'
-import { leaseOf, lineServer, processIn } from './processes/process-upgrade.ts'
+import { leaseOf, lineServer, PROCESS_SOCKET, processIn } from './processes/process-upgrade.ts'
 import type { SocketSession } from './session/socket-session.ts'
 
 export type SocketServerOptions = {
@@ -57,6 +57,8 @@ export interface SocketServer {
 }
 
 const KINDS: Readonly<Record<string, SocketKind>> = { 'exec/ws': 'exec', 'shell/ws': 'shell' }
+/** The paths of all sockets, as `Route.path`. */
+export const socketPaths: readonly string[] = [...Object.keys(KINDS), PROCESS_SOCKET]
 
 export const createSocketServer = (options: SocketServerOptions): SocketServer => {
   const { auth, origins, keys, revocations, metrics, access, log, now, limits } = options

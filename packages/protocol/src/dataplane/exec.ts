@@ -106,4 +106,20 @@ export const ExecSummary = z.object({
   attached: z.number().int(),
 })
 export type ExecSummary = z.infer<typeof ExecSummary>
+/** `POST D/exec` with `detach`: the process is there. */
+export const DetachedExec = z.object({ exec_id: z.string(), state: z.enum(['running', 'exited']) })
+export type DetachedExec = z.infer<typeof DetachedExec>
+
+/** `GET D/execs/{id}/state`; `unknown` where the sandbox does not say so in time. */
+export const ExecStateResponse = z.object({ exec_id: z.string(), state: z.enum(['running', 'exited', 'missing', 'unknown']) })
+export type ExecStateResponse = z.infer<typeof ExecStateResponse>
+
+/** `POST D/execs/{id}/signal`. What is left after `kill_after_seconds` gets KILL, by the supervisor, whether the client is still there or not. */
+export const SignalRequest = z
+  .object({ signal: Signal, kill_after_seconds: z.number().min(0).max(60).optional() })
+  .refine(({ signal, kill_after_seconds }) => kill_after_seconds === undefined || signal === 'TERM', {
+    path: ['kill_after_seconds'],
+    message: 'goes with the signal TERM only',
+  })
+
 export const ListExecsResponse = z.object({ execs: z.array(ExecSummary) })

@@ -24,7 +24,7 @@ const offset = z.union([z.number().int().nonnegative(), z.literal('end')])
 const dimension = z
   .number()
   .int()
-  .transform((n) => Math.min(1000, Math.max(1, n)))
+  .overwrite((n) => Math.min(1000, Math.max(1, n)))
 
 export const AuthFrame = z.object({ type: z.literal('auth'), token: z.string() })
 

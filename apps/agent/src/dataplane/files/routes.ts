@@ -1,4 +1,4 @@
-import { BoxofficeError, LIMITS, MkdirRequest, MoveRequest } from '@boxoffice/protocol'
+import { BoxofficeError, LIMITS, MkdirRequest, type MkdirResponse, MoveRequest, type MoveResponse } from '@boxoffice/protocol'
 import { fileCall, statFile } from '../../files/files.ts'
 import { notRoot } from '../../files/paths.ts'
 import { parse, readJson } from '../../http/body.ts'
@@ -41,7 +41,7 @@ const mkdir = async (call: Call): Promise<void> => {
     path === ''
       ? { created: false }
       : await fileCall(sandbox, { op: 'mkdir', root, path, parents: body.parents ?? true }, { given, signal })
-  sendJson(outgoing, 200, { path: shown, created: created === true })
+  sendJson(outgoing, 200, { path: shown, created: created === true } satisfies MkdirResponse)
 }
 
 const move = async (call: Call): Promise<void> => {
@@ -53,7 +53,7 @@ const move = async (call: Call): Promise<void> => {
   await sandbox.ready(signal)
   const fields = { op: 'move', root: from.root, from: from.path, to: to.path, overwrite: body.overwrite ?? false }
   await fileCall(sandbox, fields, { given: from.given, to: to.given, signal })
-  sendJson(outgoing, 200, { from: from.shown, to: to.shown })
+  sendJson(outgoing, 200, { from: from.shown, to: to.shown } satisfies MoveResponse)
 }
 
 export const fileRoutes: readonly Route[] = [

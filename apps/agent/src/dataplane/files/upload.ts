@@ -1,7 +1,7 @@
 import { IncomingMessage } from 'node:http'
 import type { Readable } from 'node:stream'
 import { canDetach, detachRequest, hintRead, LARGE_BODY_BYTES } from '@boxoffice/node-http'
-import { BoxofficeError } from '@boxoffice/protocol'
+import { type ArchiveUploadResponse, BoxofficeError, type UploadResponse } from '@boxoffice/protocol'
 import busboy from 'busboy'
 import { statFile, type WriteOptions, writeFile } from '../../files/files.ts'
 import { notRoot, type SandboxPath } from '../../files/paths.ts'
@@ -41,14 +41,14 @@ export const upload = async (call: Call): Promise<void> => {
   if (options === undefined) {
     const { files, bytes } = await receiveArchive(sandbox, path, { body, limit, fits, signal })
     if (lease !== undefined) lease.bytes = bytes
-    return sendJson(outgoing, 200, { path: path.shown, size: bytes, created: true, files })
+    return sendJson(outgoing, 200, { path: path.shown, size: bytes, created: true, files } satisfies ArchiveUploadResponse)
   }
   const size = multipart ? undefined : announced
   const result = await store(sandbox, path, { body, limit, fits, options: { ...options, ...(size === undefined ? {} : { size }) } })
   if (lease !== undefined) lease.bytes = result.size
   // What was spliced has not passed through here, so nobody knows where the next request begins.
   if (result.spliced) outgoing.setHeader('Connection', 'close')
-  sendJson(outgoing, 200, { path: path.shown, size: result.size, created: result.created })
+  sendJson(outgoing, 200, { path: path.shown, size: result.size, created: result.created } satisfies UploadResponse)
 }
 
 const writeOptions = async (call: Call, path: SandboxPath): Promise<WriteOptions> => {

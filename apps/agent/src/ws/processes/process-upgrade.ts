@@ -5,7 +5,9 @@ import type { AttachLease, LeaseHolder } from '../../sandbox/managed-processes.t
 import type { Sandbox } from '../../sandbox/sandbox.ts'
 import { type LineStart, nextStart, startAt } from './line-start.ts'
 
-const ROUTE = /^processes\/([^/]+)\/ws$/
+/** The path of a managed process's socket. */
+export const PROCESS_SOCKET = 'processes/:id/ws'
+const ROUTE = new RegExp(`^${PROCESS_SOCKET.replace(':id', '([^/]+)')}$`)
 /** Control frames and a line's newline come on top. */
 const MAX_MESSAGE_BYTES = PROCESS_LIMITS.lineBytes + 1024
 
