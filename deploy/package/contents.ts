@@ -5,8 +5,8 @@ import { join } from 'node:path'
 import { ROOT } from './stage.ts'
 
 const NEEDED = ['package.json', 'README.md', 'LICENSE']
-/** Nobody needs these to run it, and some were never meant for others. */
-const UNWANTED = /(^|\/)(tests?|bench|target|node_modules|\.[^/]+)(\/|$)|\.(ts|map|tgz|pem|key|sqlite|log)$|\.(test|spec)\./
+/** Nobody needs these to run it, and some were never meant for others. Declarations are for programs in TypeScript. */
+const UNWANTED = /(^|\/)(tests?|bench|target|node_modules|\.[^/]+)(\/|$)|(?<!\.d)\.ts$|\.(map|tgz|pem|key|sqlite|log)$|\.(test|spec)\./
 const SECRETS =
   /-----BEGIN [A-Z ]*PRIVATE KEY-----|\bbxo_[A-Za-z0-9_-]{20,}|\bnpm_[A-Za-z0-9]{36}\b|_authToken|\bgh[opsu]_[A-Za-z0-9]{36}\b/
 

@@ -3,6 +3,7 @@ import { mkdirSync, mkdtempSync, rmSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join, relative, resolve } from 'node:path'
 import { PLATFORMS, ROOT, stageProgram, stageSupervisor } from './stage.ts'
+import { stageLibraries } from './stage-libraries.ts'
 
 export type Tarball = { name: string; path: string; files: readonly string[]; bytes: number }
 
@@ -12,7 +13,7 @@ type Packed = { name: string; filename: string; files: { path: string }[]; size:
 export const builtSupervisor = (platform: (typeof PLATFORMS)[number]): string =>
   join(ROOT, 'packages/supervisor/prebuilt', platform, 'supervisor')
 
-/** Makes what is published in `directory`, with `npm pack`: `boxoffice`, and the supervisor of each platform. */
+/** Makes what is published in `directory`, with `npm pack`: the supervisor of each platform, `boxoffice`, and the packages that programs import. */
 export function packRelease(directory: string, binaryOf = builtSupervisor): Tarball[] {
   const staging = mkdtempSync(join(tmpdir(), 'boxoffice-release-'))
   try {
@@ -24,7 +25,8 @@ export function packRelease(directory: string, binaryOf = builtSupervisor): Tarb
       return supervisor
     })
     mkdirSync(directory, { recursive: true })
-    return [program, ...supervisors].map((source) => npmPack(source, directory))
+    const libraries = stageLibraries(join(staging, 'libraries'))
+    return [...supervisors, program, ...libraries].map((source) => npmPack(source, directory))
   } finally {
     rmSync(staging, { recursive: true, force: true })
   }

@@ -12,9 +12,13 @@ export const PLATFORMS = ['linux-x64', 'linux-arm64'] as const
 
 const shared = (): Pick<Manifest, 'version' | 'license'> => ({ version: VERSION, license: readManifest(ROOT).license })
 
+/** What a package that starts supervisors depends on, where its platform has one. */
+export const supervisorsOf = (): Record<string, string> =>
+  Object.fromEntries(PLATFORMS.map((platform) => [supervisorPackage(platform), VERSION]))
+
 export const supervisorPackage = (platform: string): string => `@boxoffice/supervisor-${platform}`
 
-export const writeManifest = (directory: string, manifest: Manifest): void =>
+export const writeManifest = (directory: string, manifest: object): void =>
   writeFileSync(join(directory, 'package.json'), `${JSON.stringify(manifest, null, 2)}\n`)
 
 /** The parts of the command line, for who copies what they need. */
@@ -50,7 +54,7 @@ export function stageProgram(directory: string): Manifest {
     type: 'module',
     bin,
     dependencies: dependenciesOf(parts),
-    optionalDependencies: Object.fromEntries(PLATFORMS.map((platform) => [supervisorPackage(platform), VERSION])),
+    optionalDependencies: supervisorsOf(),
   }
   writeManifest(directory, manifest)
   return manifest

@@ -1,7 +1,6 @@
-import type { ChildProcess } from 'node:child_process'
-import { execFileSync } from 'node:child_process'
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { chmodSync, mkdtempSync, rmSync } from 'node:fs'
+import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
@@ -9,10 +8,23 @@ import { VERSION } from '../../packages/kit/src/version.ts'
 import { BareMachine } from './bare-machine.ts'
 import { findingsOf } from './contents.ts'
 import { packRelease } from './release.ts'
-import { ROOT, supervisorPackage } from './stage.ts'
+import { PLATFORMS, ROOT, supervisorPackage } from './stage.ts'
 
 /** From the command to the line that says ready, on a machine that does nothing else. */
 const READY_WITHIN_MS = 15_000
+
+/** A wrong type has to be found, or nothing has types. */
+const PROGRAM = `import { connect } from '@boxoffice/client'
+import { mountExec } from '@boxoffice/mcp'
+
+declare const process: { env: Record<string, string>; stdout: { write(text: string): void } }
+const client = connect(process.env.BOXOFFICE_URL!, { apiKey: process.env.BOXOFFICE_API_KEY! })
+await using session = await client.session('from-a-program')
+const { stdout } = await session.exec('echo from a program')
+// @ts-expect-error
+const wrong: number = stdout
+process.stdout.write(typeof mountExec === 'function' ? stdout : 'no mountExec')
+`
 
 type Ready = { broker_url: string; api_key: string; isolation: string; pid: number }
 
@@ -38,9 +50,9 @@ export async function published(): Promise<void> {
       say(`packed ${name}: ${files.length} files, ${(bytes / 1024 ** 2).toFixed(1)} MiB, and nothing in it that should not be`)
     }
     const machine = new BareMachine(directory)
-    const own = ['boxoffice', supervisorPackage(`${process.platform}-${process.arch}`)]
+    const notOurs = PLATFORMS.map(supervisorPackage).filter((name) => name !== supervisorPackage(`${process.platform}-${process.arch}`))
     began = Date.now()
-    const chosen = tarballs.filter(({ name }) => own.includes(name)).map(({ path }) => path)
+    const chosen = tarballs.filter(({ name }) => !notOurs.includes(name)).map(({ path }) => path)
     machine.run('npm', ['install', '--no-audit', '--no-fund', '--loglevel=error', ...chosen])
     say(`installed on a bare machine in ${seconds(began)}`)
     const version = machine.run('npx', ['boxoffice', '--version']).trim()
@@ -80,15 +92,46 @@ const useIt = async (machine: BareMachine): Promise<void> => {
     const output = machine.run('npx', ['boxoffice', 'exec', '--', 'sh', '-c', 'echo $((6 * 7))'], env)
     if (output !== '42\n') throw new Error(`the command in a sandbox says ${JSON.stringify(output)}`)
     say('a command ran in a sandbox')
+    useLibraries(machine, env)
     process.kill(ready.pid, 'SIGTERM')
     const [code] = await ended
     if (code !== 0) throw new Error(`up ended with ${code}`)
     pid = undefined
     say('it stopped')
   } finally {
-    if (pid !== undefined) process.kill(pid, 'SIGKILL')
-    if (up.exitCode === null && up.signalCode === null) up.kill('SIGKILL')
+    if (pid !== undefined) await stop(pid, up, ended)
+    else if (up.exitCode === null && up.signalCode === null) up.kill('SIGKILL')
   }
+}
+
+/** After a failure: it takes away its sandboxes and mounts, where it still can. */
+const stop = async (pid: number, up: ChildProcess, ended: Promise<unknown>): Promise<void> => {
+  const patience = setTimeout(() => void spawn('kill', ['-KILL', `${pid}`, `${up.pid}`]), 30_000)
+  if (up.exitCode === null) process.kill(pid, 'SIGTERM')
+  await ended
+  clearTimeout(patience)
+}
+
+const useLibraries = (machine: BareMachine, env: Record<string, string>): void => {
+  writeFileSync(join(machine.project, 'program.mts'), PROGRAM)
+  const output = machine.run('node', ['--disable-warning=ExperimentalWarning', 'program.mts'], env)
+  if (output !== 'from a program\n') throw new Error(`the program says ${JSON.stringify(output)}`)
+  const options = [
+    '--noEmit',
+    '--strict',
+    '--skipLibCheck',
+    '--module',
+    'nodenext',
+    '--target',
+    'es2024',
+    '--lib',
+    'es2024,esnext.disposable,dom',
+  ]
+  execFileSync(join(ROOT, 'node_modules/.bin/tsc'), [...options, '--types', '', 'program.mts'], {
+    cwd: machine.project,
+    stdio: ['ignore', 'inherit', 'inherit'],
+  })
+  say('a program used the client, and its types')
 }
 
 const readyOf = async (up: ChildProcess): Promise<Ready> => {

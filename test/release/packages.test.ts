@@ -24,15 +24,20 @@ test('what is published is JavaScript of one version, with the supervisor of eac
     expect(findingsOf(path)).toEqual([])
     return JSON.parse(execFileSync('tar', ['-xzOf', path, 'package/package.json'], { encoding: 'utf8' })) as Record<string, unknown>
   })
+  const library = (name: string) => ({ name: `@boxoffice/${name}`, version: VERSION, exports: expect.any(Object) })
   expect(manifests).toMatchObject([
+    { name: '@boxoffice/supervisor-linux-x64', version: VERSION, os: ['linux'], cpu: ['x64'] },
+    { name: '@boxoffice/supervisor-linux-arm64', version: VERSION, os: ['linux'], cpu: ['arm64'] },
     {
       name: 'boxoffice',
       version: VERSION,
       dependencies: { 'better-sqlite3': expect.stringMatching(/^\d+\.\d+\.\d+$/), ws: expect.any(String), dockerode: expect.any(String) },
       optionalDependencies: { '@boxoffice/supervisor-linux-x64': VERSION, '@boxoffice/supervisor-linux-arm64': VERSION },
     },
-    { name: '@boxoffice/supervisor-linux-x64', version: VERSION, os: ['linux'], cpu: ['x64'] },
-    { name: '@boxoffice/supervisor-linux-arm64', version: VERSION, os: ['linux'], cpu: ['arm64'] },
+    library('kit'),
+    library('protocol'),
+    { ...library('client'), exports: { '.': { types: './dist/index.d.ts', default: './dist/index.js' } } },
+    { ...library('mcp'), dependencies: { '@boxoffice/client': VERSION } },
   ])
 })
 
