@@ -1,20 +1,17 @@
 import type { MountSet } from '@boxoffice/protocol'
-import {
-  type ActiveSession,
-  type EndedSession,
-  type EndReason,
-  type FailedSession,
-  type IdleSession,
-  type LiveSession,
-  type Placed,
-  type PlacedSession,
-  type ProvisioningSession,
-  placedOf,
-  type ReasonDetails,
-  type Session,
-  type SuspendedSession,
-  type SuspendMode,
-  type TerminatedSession,
+import { acknowledge, fail, terminate } from './ended-session.ts'
+import type {
+  ActiveSession,
+  EndedSession,
+  IdleSession,
+  LiveSession,
+  Placed,
+  PlacedSession,
+  ProvisioningSession,
+  ReasonDetails,
+  Session,
+  SuspendedSession,
+  SuspendMode,
 } from './session.ts'
 
 /**
@@ -275,65 +272,3 @@ function withActivity(session: ActiveSession | IdleSession, at: number, busy: bo
   const next = { ...session, state, busy, lastActivityAt }
   return state === session.state && busy === session.busy ? next : rearm(next)
 }
-
-const placementOf = (session: Session): Placed | null => {
-  const placed = placedOf(session)
-  if (placed === null) return null
-  const { agentId, sandboxId, provider, isolation, generation, activatedAt } = placed
-  return { agentId, sandboxId, provider, isolation, generation, activatedAt }
-}
-
-const baseOf = (session: Session) => {
-  const { id, tenant, scope, profile, labels, relay, shape, createdBy, createdAt, hardExpiresAt, leaseExpiresAt, revision, agentId } =
-    session
-  const { providerPreference, needsImage, mounts, lastActivityAt, dueAt, fence, hasGrants } = session
-  return {
-    id,
-    tenant,
-    scope,
-    profile,
-    labels,
-    relay,
-    shape,
-    createdBy,
-    createdAt,
-    hardExpiresAt,
-    leaseExpiresAt,
-    revision,
-    agentId,
-    providerPreference,
-    needsImage,
-    mounts,
-    lastActivityAt,
-    dueAt,
-    fence,
-    hasGrants,
-    busy: false,
-    placed: placementOf(session),
-  }
-}
-
-const terminate = (session: LiveSession, reason: EndReason, now: number, keepWorkspace = false): TerminatedSession => ({
-  ...baseOf(session),
-  state: 'terminated',
-  reason,
-  endedAt: now,
-  keepWorkspace,
-})
-
-const acknowledge = (session: EndedSession, keepWorkspace: boolean, now: number): TerminatedSession => ({
-  ...baseOf(session),
-  state: 'terminated',
-  reason: 'released',
-  endedAt: now,
-  keepWorkspace,
-})
-
-const fail = (session: LiveSession, reason: string, now: number, details: ReasonDetails | null = null): FailedSession => ({
-  ...baseOf(session),
-  state: 'failed',
-  reason,
-  reasonDetails: details,
-  endedAt: now,
-  keepWorkspace: false,
-})
