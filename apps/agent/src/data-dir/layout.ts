@@ -31,10 +31,10 @@ export interface Layout {
   directoriesOf(sandboxId: string): SandboxDirectories
   makeDirectories(sandboxId: string, gid: number): Promise<SandboxDirectories>
   /** Directories and workspace of a sandbox that nobody has asked for yet. Throws where they could not become those of one. */
-  prepare(sandboxId: string, owner: Owner): Promise<SandboxDirectories>
+  prewarm(sandboxId: string, owner: Owner): Promise<SandboxDirectories>
   /** They become those of the sandbox. */
-  usePrepared(sandboxId: string): SandboxDirectories
-  removePrepared(sandboxId: string): Promise<void>
+  usePrewarmed(sandboxId: string): SandboxDirectories
+  removePrewarmed(sandboxId: string): Promise<void>
   workspaceOf(name: string): string
   makeWorkspace(name: string, owner: Owner): Promise<void>
   /** Who owns a workspace that is there; undefined when it is not. */
@@ -53,14 +53,15 @@ export const isRoot = (): boolean => process.getuid?.() === 0
 export const createLayout = async (dataDirectory: string): Promise<Layout> => {
   const sandboxes = join(dataDirectory, 'sandboxes')
   const workspaces = join(dataDirectory, 'workspaces')
-  const prepared = join(dataDirectory, 'prepared')
-  await removeTree(prepared)
+  // The name is that of earlier agents too: what they left there goes.
+  const prewarmed = join(dataDirectory, 'prepared')
+  await removeTree(prewarmed)
   const mode = isRoot() ? 0o711 : 0o700
-  for (const directory of [sandboxes, workspaces, prepared]) {
+  for (const directory of [sandboxes, workspaces, prewarmed]) {
     await mkdir(directory, { recursive: true })
     await chmod(directory, mode)
   }
-  const movable = [sandboxes, workspaces].every((parent) => canMove(prepared, parent))
+  const movable = [sandboxes, workspaces].every((parent) => canMove(prewarmed, parent))
   const socketRoot = await shortName(dataDirectory)
 
   const below = (parent: string, sandboxId: string): SandboxDirectories => {
@@ -87,8 +88,8 @@ export const createLayout = async (dataDirectory: string): Promise<Layout> => {
       make(directories, gid)
       return directories
     },
-    async prepare(sandboxId, owner) {
-      if (!movable) throw new Error(`a directory of ${dataDirectory} is mounted: what is prepared cannot be moved there`)
+    async prewarm(sandboxId, owner) {
+      if (!movable) throw new Error(`a directory of ${dataDirectory} is mounted: what is prewarmed cannot be moved there`)
       const directories = below('prepared', sandboxId)
       make(directories, owner.gid)
       // Each of these takes the better part of a millisecond: others have their turn between them.
@@ -99,7 +100,7 @@ export const createLayout = async (dataDirectory: string): Promise<Layout> => {
       await setImmediate()
       return directories
     },
-    usePrepared(sandboxId) {
+    usePrewarmed(sandboxId) {
       const { root } = below('prepared', sandboxId)
       const directories = directoriesOf(sandboxId)
       renameSync(join(root, 'workspace'), workspaceOf(sandboxId))
@@ -122,9 +123,9 @@ export const createLayout = async (dataDirectory: string): Promise<Layout> => {
       const names = (await readdir(root)).filter((name) => name !== RECORD_NAME)
       await Promise.all(names.map((name) => rm(join(root, name), { recursive: true, force: true })))
     },
-    removePrepared: (sandboxId) => removeTree(below('prepared', sandboxId).root),
+    removePrewarmed: (sandboxId) => removeTree(below('prepared', sandboxId).root),
     async close() {
-      await removeTree(prepared)
+      await removeTree(prewarmed)
       if (socketRoot !== dataDirectory) await rm(socketRoot, { force: true })
     },
     removeWorkspace: (name) => removeTree(workspaceOf(name)),

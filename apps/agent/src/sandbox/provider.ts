@@ -48,7 +48,7 @@ export type SandboxSpec = {
 }
 
 /** What is known of a sandbox before anybody asks for it; paths as they will be in its SandboxSpec. */
-export type PreparedSpec = Pick<SandboxSpec, 'linkDirectory' | 'supervisorPath' | 'uid' | 'gid'> & {
+export type PrewarmSpec = Pick<SandboxSpec, 'linkDirectory' | 'supervisorPath' | 'uid' | 'gid'> & {
   /** What becomes the directory around the link's: all that is there until then. */
   directory: string
 }
@@ -91,8 +91,8 @@ export interface SandboxEngine {
 
 /** What of a `create` takes time and needs no profile, done before anybody asks for the sandbox. */
 export interface Prewarm {
-  prepare(id: SandboxId, spec: PreparedSpec): Promise<void>
-  /** Ends what `prepare` left, where no `create` has taken it. */
+  make(id: SandboxId, spec: PrewarmSpec): Promise<void>
+  /** Ends what `make` left, where no `create` has taken it. */
   discard(id: SandboxId): void
 }
 

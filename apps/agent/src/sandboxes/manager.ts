@@ -21,7 +21,7 @@ import { createSupervisorLink } from '../supervisor/supervisor-link.ts'
 import { LiveSandbox } from './live-sandbox.ts'
 import { createPlanner, type PlannerOptions } from './planner.ts'
 import { createPool, type Pool } from './pool.ts'
-import { createPreparedSandboxes } from './prewarmed.ts'
+import { createPrewarmedSandboxes } from './prewarmed.ts'
 import { profileHash } from './profile-hash.ts'
 import { createProvision, type ProvisionOptions, workspaceDirectory } from './provision.ts'
 import { recordOf, reportOf } from './reports.ts'
@@ -246,9 +246,9 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
 
   const planner = createPlanner(options)
 
-  const prepared = createPreparedSandboxes(options)
+  const prewarmed = createPrewarmedSandboxes(options)
 
-  const provision = createProvision({ ...options, planner, prepared, live, destroy, closing: closing.signal })
+  const provision = createProvision({ ...options, planner, prewarmed, live, destroy, closing: closing.signal })
 
   const workspaces = createWorkspaces({
     layout,
@@ -282,7 +282,7 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
   const settle = async (): Promise<void> => {
     closing.abort(new BoxofficeError('BACKEND_UNAVAILABLE', 'the agent is stopping'))
     await pool.close()
-    await prepared.close()
+    await prewarmed.close()
     await Promise.allSettled([
       ...[...provisioning.values()].map(({ record }) => record),
       ...[...ending.values()].map(({ ending: { ended } }) => ended),

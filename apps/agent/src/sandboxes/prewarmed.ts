@@ -9,7 +9,7 @@ import type { Provider } from '../sandbox/provider.ts'
 import { listenForSupervisor } from '../supervisor/link-listener.ts'
 
 /** What of a sandbox needs neither a session nor a profile. */
-export type Prepared = {
+export type Prewarmed = {
   id: string
   owner: Owner
   directories: SandboxDirectories
@@ -17,10 +17,10 @@ export type Prepared = {
   server: Server
 }
 
-type Begun = Pick<Prepared, 'id' | 'owner'> & { provider: Provider; server: Server | undefined }
+type Begun = Pick<Prewarmed, 'id' | 'owner'> & { provider: Provider; server: Server | undefined }
 type Ready = Begun & { server: Server }
 
-export type PreparedSandboxesOptions = {
+export type PrewarmedSandboxesOptions = {
   provider: () => Provider
   layout: Layout
   uids: Uids
@@ -33,9 +33,9 @@ export type PreparedSandboxesOptions = {
  * and what the provider can do ahead. A new file or directory takes ext4 half a millisecond and more, and a sandbox has six.
  * No program of theirs runs, and nothing is known of them outside; one that is never asked for leaves nothing.
  */
-export interface PreparedSandboxes {
+export interface PrewarmedSandboxes {
   /** One that is ready, its workspace included, or undefined: then everything is made when it is needed. */
-  take(): Prepared | undefined
+  take(): Prewarmed | undefined
   /** Makes up the number again, in the background. */
   refill(): void
   close(): Promise<void>
@@ -45,23 +45,23 @@ const READY = 16
 const FEW = 3
 const QUIET_MS = 50
 
-export const createPreparedSandboxes = (options: PreparedSandboxesOptions): PreparedSandboxes => {
+export const createPrewarmedSandboxes = (options: PrewarmedSandboxesOptions): PrewarmedSandboxes => {
   const { layout, uids, supervisorPath, log } = options
   const ready: Ready[] = []
   let timer: NodeJS.Timeout | undefined
   let work: Promise<void> | undefined
   let closed = false
 
-  const prepare = async (): Promise<Ready> => {
+  const prewarm = async (): Promise<Ready> => {
     const provider = options.provider()
     const id = newSandboxId()
     const owner = uids.allot()
     let server: Server | undefined
     try {
-      const { root: directory, socketPath } = await layout.prepare(id, owner)
+      const { root: directory, socketPath } = await layout.prewarm(id, owner)
       server = await listenForSupervisor(socketPath)
       const { link: linkDirectory } = layout.directoriesOf(id)
-      await provider.prewarm?.prepare(id, { directory, linkDirectory, supervisorPath, ...owner })
+      await provider.prewarm?.make(id, { directory, linkDirectory, supervisorPath, ...owner })
       return { id, owner, provider, server }
     } catch (error) {
       await discard({ id, owner, provider, server })
@@ -72,16 +72,16 @@ export const createPreparedSandboxes = (options: PreparedSandboxesOptions): Prep
   const discard = async ({ id, owner, provider, server }: Begun): Promise<void> => {
     provider.prewarm?.discard(id)
     server?.close()
-    await layout.removePrepared(id)
+    await layout.removePrewarmed(id)
     uids.free(owner.uid)
   }
 
   const fill = async (): Promise<void> => {
     try {
-      for (; ready.length < READY && !closed; await setImmediate()) ready.push(await prepare())
+      for (; ready.length < READY && !closed; await setImmediate()) ready.push(await prewarm())
     } catch (err) {
       // Nobody waits for it: what keeps it from being made is told to whoever asks for a sandbox.
-      log.debug({ err }, 'no sandbox could be prepared')
+      log.debug({ err }, 'no sandbox could be prewarmed')
     }
   }
 
@@ -90,10 +90,10 @@ export const createPreparedSandboxes = (options: PreparedSandboxesOptions): Prep
       const one = ready.shift()
       if (one === undefined) return undefined
       try {
-        return { id: one.id, owner: one.owner, server: one.server, directories: layout.usePrepared(one.id) }
+        return { id: one.id, owner: one.owner, server: one.server, directories: layout.usePrewarmed(one.id) }
       } catch (err) {
-        log.warn({ err, sandbox_id: one.id }, 'a prepared sandbox cannot be used')
-        discard(one).catch((cause: unknown) => log.warn({ err: cause, sandbox_id: one.id }, 'a prepared sandbox could not be removed'))
+        log.warn({ err, sandbox_id: one.id }, 'a prewarmed sandbox cannot be used')
+        discard(one).catch((cause: unknown) => log.warn({ err: cause, sandbox_id: one.id }, 'a prewarmed sandbox could not be removed'))
         return undefined
       }
     },

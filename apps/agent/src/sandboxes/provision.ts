@@ -10,7 +10,7 @@ import type { EndReason } from '../sandbox/end.ts'
 import type { Provider } from '../sandbox/provider.ts'
 import type { LiveSandbox } from './live-sandbox.ts'
 import { assertPossible, type Planner } from './planner.ts'
-import type { PreparedSandboxes } from './prewarmed.ts'
+import type { PrewarmedSandboxes } from './prewarmed.ts'
 import { imageOf, profileHash } from './profile-hash.ts'
 
 /** `workspace`: the scope's, to mount; `keptAs`: its name, for a workspace of the sandbox's own. */
@@ -29,7 +29,7 @@ export type ProvisionOptions = {
   provider: () => Provider
   planner: Planner
   capacity: Capacity
-  prepared: PreparedSandboxes
+  prewarmed: PrewarmedSandboxes
   layout: Layout
   uids: Uids
   /** On the host; below the data directory, so that running sandboxes keep theirs over an upgrade. */
@@ -58,13 +58,13 @@ export const createProvision = (options: ProvisionOptions): ((plan: Plan) => Pro
     // A sandbox that is made anew takes the room of its earlier making.
     using _admitted = again === null ? options.capacity.admit() : null
     const hosted = plan.workspace !== null
-    // What is prepared has a workspace and a user of its own, and nothing of the host.
+    // What is prewarmed has a workspace and a user of its own, and nothing of the host.
     const plain = again === null && workspace === null && !hosted && plan.mounts.length === 0 && asked.user === null
-    const prepared = plain ? options.prepared.take() : undefined
-    const id = again?.file.sandbox_id ?? prepared?.id ?? newSandboxId()
+    const prewarmed = plain ? options.prewarmed.take() : undefined
+    const id = again?.file.sandbox_id ?? prewarmed?.id ?? newSandboxId()
     const managed = workspace ?? id
     const existing = hosted || workspace === null ? undefined : await layout.ownerOf(managed)
-    const { uid, gid } = again?.owner ?? prepared?.owner ?? (await planner.owner(plan, asked, existing))
+    const { uid, gid } = again?.owner ?? prewarmed?.owner ?? (await planner.owner(plan, asked, existing))
     uids.claim(uid)
     const file: SandboxFile = {
       sandbox_id: id,
@@ -83,9 +83,9 @@ export const createProvision = (options: ProvisionOptions): ((plan: Plan) => Pro
       provider: provider.name,
       stopped: false,
     }
-    const directories = prepared?.directories ?? (await layout.makeDirectories(id, gid))
-    if (prepared === undefined && existing === undefined && !hosted) await layout.makeWorkspace(file.workspace, { uid, gid })
-    const sandbox = options.live(file, provider, prepared?.server)
+    const directories = prewarmed?.directories ?? (await layout.makeDirectories(id, gid))
+    if (prewarmed === undefined && existing === undefined && !hosted) await layout.makeWorkspace(file.workspace, { uid, gid })
+    const sandbox = options.live(file, provider, prewarmed?.server)
     const signal = AbortSignal.any([closing, AbortSignal.timeout(asked.provision_timeout_seconds * 1000)])
     try {
       await sandbox.prepare()
@@ -114,7 +114,7 @@ export const createProvision = (options: ProvisionOptions): ((plan: Plan) => Pro
         ? error
         : new BoxofficeError('BACKEND_UNAVAILABLE', startFailure(error, signal), { cause: error })
     } finally {
-      options.prepared.refill()
+      options.prewarmed.refill()
     }
   }
 }

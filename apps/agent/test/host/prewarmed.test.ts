@@ -7,7 +7,7 @@ import { createLayout } from '../../src/data-dir/layout.ts'
 import { createUids } from '../../src/data-dir/uids.ts'
 import { createLocalProvider } from '../../src/providers/local/local.ts'
 import type { Provider } from '../../src/sandbox/provider.ts'
-import { createPreparedSandboxes } from '../../src/sandboxes/prewarmed.ts'
+import { createPrewarmedSandboxes } from '../../src/sandboxes/prewarmed.ts'
 import { processesWith } from '../support/processes.ts'
 import { run } from './support/exec.ts'
 import { Host, type OpenProvider, silent } from './support/host.ts'
@@ -43,7 +43,7 @@ const groupsOf = ({ installId }: Host): string[] => {
 }
 
 // Whoever is not root prepares less.
-describe.runIf(process.getuid?.() === 0)('what is prepared', () => {
+describe.runIf(process.getuid?.() === 0)('what is prewarmed', () => {
   test('becomes the next sandboxes, each with a user of its own, and is made up again', async () => {
     await using host = await begin()
     expect(await names(host)).toEqual([])
@@ -107,7 +107,7 @@ describe.runIf(process.getuid?.() === 0)('what is prepared', () => {
     const discarded: string[] = []
     const tried: { id: string; uid: number; socket: string }[] = []
     const prewarm = {
-      async prepare(id: string, { uid, directory: at }: { uid: number; directory: string }) {
+      async make(id: string, { uid, directory: at }: { uid: number; directory: string }) {
         tried.push({ id, uid, socket: join(at, 'link', 'link.sock') })
         expect(existsSync(join(at, 'link', 'link.sock'))).toBe(true)
         throw new Error('no room')
@@ -115,14 +115,14 @@ describe.runIf(process.getuid?.() === 0)('what is prepared', () => {
       discard: (id: string) => discarded.push(id),
     }
     const provider = { prewarm } as unknown as Provider
-    const prepared = createPreparedSandboxes({ provider: () => provider, layout, uids, supervisorPath: '/none', log: silent })
-    prepared.refill()
+    const prewarmed = createPrewarmedSandboxes({ provider: () => provider, layout, uids, supervisorPath: '/none', log: silent })
+    prewarmed.refill()
     await expect.poll(() => tried.length).toBe(1)
     await expect.poll(() => readdir(join(directory, 'prepared'))).toEqual([])
     expect(discarded).toEqual(tried.map(({ id }) => id))
     expect(readFileSync('/proc/net/unix', 'utf8')).not.toContain(tried[0]?.socket)
-    expect(prepared.take()).toBeUndefined()
-    await prepared.close()
+    expect(prewarmed.take()).toBeUndefined()
+    await prewarmed.close()
     await layout.close()
     expect((await readdir(directory)).sort()).toEqual(['sandboxes', 'workspaces'])
     await rm(directory, { recursive: true })

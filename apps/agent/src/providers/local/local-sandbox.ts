@@ -57,7 +57,7 @@ export const localSandbox = ({ state: initial, isolation, group, files, bootId, 
   const start = async (first: boolean, launch?: () => Spawned): Promise<SandboxHandle> => {
     // The file is there before the process is, so that a crash in between leaves something to find it by.
     state = { ...state, boot_id: bootId, stopped: false, monitor: null, supervisor: null }
-    if (first) await files.usePrepared(state.id, directory)
+    if (first) await files.usePrewarmed(state.id, directory)
     await (first ? files.create(state) : files.save(state))
     const { pid, supervisorPid } = launch === undefined ? await startHere() : await startBy(launch).catch(startAgain)
     const [monitor, supervisor] = await Promise.all([nameProcess(pid), nameProcess(supervisorPid)])

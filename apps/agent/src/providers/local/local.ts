@@ -7,7 +7,7 @@ import type { Logger } from 'pino'
 import { createPrefork, type PreforkedProcess } from '../../fast-io/prefork.ts'
 import { descendantsOf, pidsWithArgumentEnd, signalPid } from '../../host/process-table.ts'
 import { closedOnTheWay } from '../../mounts/ownership.ts'
-import type { PreparedSpec, Provider, ProviderCapabilities, SandboxHandle, SandboxSpec } from '../../sandbox/provider.ts'
+import type { PrewarmSpec, Provider, ProviderCapabilities, SandboxHandle, SandboxSpec } from '../../sandbox/provider.ts'
 import { bubblewrapArguments, DEVICES, generateEtc, NAMESPACES, preforkArguments, SYSTEM_PATHS, sandboxArguments } from './bubblewrap.ts'
 import { openCgroups, removeInstallGroups } from './cgroups.ts'
 import { findBubblewrap } from './detect.ts'
@@ -138,7 +138,7 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
     return sandbox
   }
 
-  const preforkProcess = async (id: string, spec: PreparedSpec): Promise<void> => {
+  const preforkProcess = async (id: string, spec: PrewarmSpec): Promise<void> => {
     if (prefork === undefined) return
     const order = { namespaces: NAMESPACES, devices: DEVICES, arguments: preforkArguments(pathsOf(id, spec)) }
     await prefork.make(id, spec.supervisorPath, { ...order, ...idsOf(spec), log: join(spec.directory, LOG_NAME) })
@@ -218,8 +218,8 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
       inside: async (handle) => sandboxes.get(handle.id)?.inside(),
     },
     prewarm: {
-      async prepare(id, spec) {
-        await files.prepare(spec.directory)
+      async make(id, spec) {
+        await files.prewarm(spec.directory)
         await preforkProcess(id, spec)
       },
       discard: (id) => prefork?.drop(id),

@@ -32,7 +32,7 @@ export const LocalState = z.object({
 export type LocalState = z.infer<typeof LocalState>
 
 const SUFFIX = '.json'
-const PREPARED_NAME = 'local.json'
+const PREWARMED_NAME = 'local.json'
 
 export type StateFiles = ReturnType<typeof stateFiles>
 
@@ -43,13 +43,13 @@ export const stateFiles = (directory: string) => {
     async create(state: LocalState): Promise<void> {
       writeInPlace(pathOf(state.id), JSON.stringify(state))
     },
-    /** An empty file in a directory that is prepared, which `usePrepared` makes a sandbox's. */
-    async prepare(directory: string): Promise<void> {
-      writeInPlace(join(directory, PREPARED_NAME), '')
+    /** An empty file in a directory that is prewarmed, which `usePrewarmed` makes a sandbox's. */
+    async prewarm(directory: string): Promise<void> {
+      writeInPlace(join(directory, PREWARMED_NAME), '')
     },
     /** Where it cannot be moved, a new one is made. */
-    async usePrepared(id: string, directory: string): Promise<void> {
-      const path = join(directory, PREPARED_NAME)
+    async usePrewarmed(id: string, directory: string): Promise<void> {
+      const path = join(directory, PREWARMED_NAME)
       if (!existsSync(path)) return
       try {
         renameSync(path, pathOf(id))
