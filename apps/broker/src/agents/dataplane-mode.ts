@@ -6,23 +6,23 @@ import { relayPath, sandboxBase } from './endpoint.ts'
 export type DataplaneMode = 'direct' | 'relay'
 export type DataplaneUrls = { http_base_url: string; ws_base_url: string; mode: DataplaneMode }
 
-/** What two wishes come to; undefined when one says always and the other never. */
-export function modeOf(wanted: RelayPreference, agent: RelayPreference): DataplaneMode | undefined {
-  const wishes = [wanted, agent]
-  if (!wishes.includes('always')) return 'direct'
-  return wishes.includes('never') ? undefined : 'relay'
+/** The mode that two preferences make; undefined when one says always and the other never. */
+export function modeOf(requested: RelayPreference, agent: RelayPreference): DataplaneMode | undefined {
+  const preferences = [requested, agent]
+  if (!preferences.includes('always')) return 'direct'
+  return preferences.includes('never') ? undefined : 'relay'
 }
 
-/** For who asks by a request, before anything is given: 503 when the agent's setting does not allow what is wanted. */
-export function requireMode(wanted: RelayPreference, agent: AgentRecord): DataplaneMode {
-  const mode = modeOf(wanted, agent.relay)
+/** For who asks by a request, before anything is given: 503 when the agent's setting does not allow what is requested. */
+export function requireMode(requested: RelayPreference, agent: AgentRecord): DataplaneMode {
+  const mode = modeOf(requested, agent.relay)
   if (mode !== undefined) return mode
   throw new BoxofficeError(
     'BACKEND_UNAVAILABLE',
-    wanted === 'never'
+    requested === 'never'
       ? 'relay: the agent of this session cannot be reached directly; ask with "auto" or "always"'
       : 'relay: the agent of this session is reached directly only; ask with "auto" or "never"',
-    { retryAfter: 5, details: { relay: wanted, agent_relay: agent.relay } },
+    { retryAfter: 5, details: { relay: requested, agent_relay: agent.relay } },
   )
 }
 

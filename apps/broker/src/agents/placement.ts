@@ -5,7 +5,7 @@ import type { AgentSilence } from './silence.ts'
 
 const NONE: ReadonlySet<string> = new Set()
 
-export type Wishes = {
+export type PlacementPreferences = {
   except?: ReadonlySet<string>
   preferred?: readonly string[]
   provider?: string | null
@@ -37,17 +37,17 @@ export class Placement {
    * The first available one of `preferred`, else the available agent with the fewest live sessions; leaving out `except`, and
    * with `provider` all that have another one, and with `relay` those that cannot be reached so. 503 when there is none, saying why.
    */
-  choose(wishes: Wishes = {}): Promise<AgentRecord> {
-    return this.#choose(wishes, () => {})
+  choose(preferences: PlacementPreferences = {}): Promise<AgentRecord> {
+    return this.#choose(preferences, () => {})
   }
 
   /** Chooses an agent for a session that `write` writes; until that has ended, the agent counts as having it. */
-  async place<T>(wishes: Wishes, write: (agent: AgentRecord) => Promise<T>): Promise<T> {
+  async place<T>(preferences: PlacementPreferences, write: (agent: AgentRecord) => Promise<T>): Promise<T> {
     const count = ({ id }: AgentRecord, by: number): void => {
       this.#pending.set(id, (this.#pending.get(id) ?? 0) + by)
       if (this.#pending.get(id) === 0) this.#pending.delete(id)
     }
-    const agent = await this.#choose(wishes, (chosen) => count(chosen, 1))
+    const agent = await this.#choose(preferences, (chosen) => count(chosen, 1))
     try {
       return await write(agent)
     } finally {
@@ -57,7 +57,7 @@ export class Placement {
 
   /** `chosen` is called in the turn of the choice, so that the next choice sees what it counts. */
   async #choose(
-    { except = NONE, preferred = [], provider = null, relay = null, needsImage = false, reserved }: Wishes,
+    { except = NONE, preferred = [], provider = null, relay = null, needsImage = false, reserved }: PlacementPreferences,
     chosen: (agent: AgentRecord) => void,
   ): Promise<AgentRecord> {
     const agents = (await this.#store.agents.list()).filter((agent) => !except.has(agent.id) && agent.provider.reserved === reserved)

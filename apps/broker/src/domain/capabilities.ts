@@ -3,10 +3,10 @@ import { BoxofficeError, CAPABILITIES, CAPABILITY_ALIASES, Capability } from '@b
 export type Capabilities = readonly Capability[]
 
 /** What a request asks for; null: everything that policy allows. `unknown` are names that mean nothing here [C-56]. */
-export type Wanted = { capabilities: Capabilities | null; unknown: readonly string[] }
+export type RequestedCapabilities = { capabilities: Capabilities | null; unknown: readonly string[] }
 
 /** Reads names and their aliases; absent is everything, `[]` nothing. */
-export function readWanted(names: readonly string[] | undefined): Wanted {
+export function readRequested(names: readonly string[] | undefined): RequestedCapabilities {
   if (names === undefined) return EVERYTHING
   const read = names.map((name) => ({ name, capability: Capability.safeParse(CAPABILITY_ALIASES[name] ?? name).data }))
   const known = new Set(read.map(({ capability }) => capability))
@@ -15,7 +15,7 @@ export function readWanted(names: readonly string[] | undefined): Wanted {
     unknown: [...new Set(read.flatMap(({ name, capability }) => (capability === undefined ? [name] : [])))],
   }
 }
-const EVERYTHING: Wanted = { capabilities: null, unknown: [] }
+const EVERYTHING: RequestedCapabilities = { capabilities: null, unknown: [] }
 
 /** What is in both. Gives `a` itself where nothing is missing, which is nearly always. */
 export const intersect = (a: Capabilities, b: Capabilities): Capabilities => (isWithin(a, b) ? a : a.filter((one) => b.includes(one)))
@@ -23,14 +23,14 @@ export const unite = (a: Capabilities, b: Capabilities): Capabilities =>
   isWithin(b, a) ? a : CAPABILITIES.filter((one) => a.includes(one) || b.includes(one))
 export const isWithin = (a: Capabilities, b: Capabilities): boolean => a === b || a.every((one) => b.includes(one))
 
-/** A grant that covers another wish too; null is everything, undefined no wish. */
+/** A grant that covers another request too; null is everything, undefined no request. */
 export const widest = (granted: Capabilities | null, asks: Capabilities | null | undefined): Capabilities | null => {
   if (asks === undefined) return granted
   return granted === null || asks === null ? null : unite(granted, asks)
 }
 
 /** 403 when a request asks for something and gets nothing of it, also for names that mean nothing here; a part of it is granted [4-75]. */
-export function requireSome({ capabilities, unknown }: Wanted, allowed: Capabilities): void {
+export function requireSome({ capabilities, unknown }: RequestedCapabilities, allowed: Capabilities): void {
   if (capabilities === null || capabilities.some((one) => allowed.includes(one))) return
   const refused = [...capabilities, ...unknown]
   if (refused.length === 0) return

@@ -2,7 +2,7 @@ import type { Profile, Revocations } from '@boxoffice/protocol'
 import { CAPABILITIES } from '@boxoffice/protocol'
 import type { Decision } from '../access/authorizer.ts'
 import type { Identity } from '../access/principals.ts'
-import { type Capabilities, intersect, isWithin, requireSome, unite, type Wanted, widest } from '../domain/capabilities.ts'
+import { type Capabilities, intersect, isWithin, type RequestedCapabilities, requireSome, unite, widest } from '../domain/capabilities.ts'
 import type { LiveSession } from '../domain/session.ts'
 import type { GrantRecord } from '../store/session-store.ts'
 import type { Store } from '../store/store.ts'
@@ -42,25 +42,25 @@ export class Grants {
   }
 
   /** 403 when nothing of what is asked for could be granted in a session of this profile. */
-  requirePossible(wanted: Wanted, profile: Profile, { principal, decision }: Omit<Asked, 'actor'>): void {
-    requireSome(wanted, intersect(this.#policy(profile, decision), keyAllows(principal)))
+  requirePossible(requested: RequestedCapabilities, profile: Profile, { principal, decision }: Omit<Asked, 'actor'>): void {
+    requireSome(requested, intersect(this.#policy(profile, decision), keyAllows(principal)))
   }
 
   /**
    * The grant that a session is made with; null where that is everything. Saved with the session, it is there before another
    * request of the same actor, which may ask for more, can come to the session.
    */
-  first(session: LiveSession, { principal, actor, decision }: Asked, { capabilities }: Wanted): GrantRecord | null {
+  first(session: LiveSession, { principal, actor, decision }: Asked, { capabilities }: RequestedCapabilities): GrantRecord | null {
     if (capabilities === null) return null
     const carried = this.#policy(session.profile, decision)
     return { ...this.#unrecorded(session, actor, principal.id), capabilities, carried }
   }
 
   /** A token with what is asked for now; the actor's grant covers it from now on. `isNew`: no token of the session is out yet. */
-  async negotiate(session: LiveSession, asked: Asked, wanted: Wanted, isNew: boolean): Promise<Issuance> {
+  async negotiate(session: LiveSession, asked: Asked, requested: RequestedCapabilities, isNew: boolean): Promise<Issuance> {
     const policy = this.#policy(session.profile, asked.decision)
-    requireSome(wanted, intersect(policy, keyAllows(asked.principal)))
-    return this.#evaluate(session, asked, policy, { asks: wanted.capabilities, isNew })
+    requireSome(requested, intersect(policy, keyAllows(asked.principal)))
+    return this.#evaluate(session, asked, policy, { asks: requested.capabilities, isNew })
   }
 
   /**

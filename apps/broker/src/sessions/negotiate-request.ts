@@ -1,5 +1,5 @@
 import type { Actor, RelayPreference, Scope } from '@boxoffice/protocol'
-import { readWanted, type Wanted } from '../domain/capabilities.ts'
+import { readRequested, type RequestedCapabilities } from '../domain/capabilities.ts'
 import type { LabelQuota } from '../domain/creation.ts'
 import type { SandboxOverrides } from '../domain/sandbox-overrides.ts'
 import { threadScope } from '../domain/scope.ts'
@@ -13,7 +13,7 @@ export type NegotiateRequest = {
   shape: 'mvp' | 'full'
   /** Undefined: the caller itself. */
   actor: Actor | undefined
-  wanted: Wanted
+  requested: RequestedCapabilities
   sandboxHint: string | null
   /** Null: any. */
   provider: string | null
@@ -46,7 +46,7 @@ export const internalRequest = (
   scope: threadScope(threadId),
   shape: 'full',
   actor: undefined,
-  wanted: readWanted(undefined),
+  wanted: readRequested(undefined),
   sandboxHint: null,
   provider: null,
   profile: null,

@@ -98,7 +98,7 @@ export class Negotiator {
       const session = await this.#save(negotiation, found.session, issuance, token)
       if (session === undefined) continue
       this.#options.grants.tell(session, issuance)
-      const warnings = [...found.warnings, ...request.wanted.unknown.map((name) => `unknown_capability:${name}`)]
+      const warnings = [...found.warnings, ...request.requested.unknown.map((name) => `unknown_capability:${name}`)]
       const agent = await agentOf(this.#options.store.agents, session)
       return { session, agent, token, relay: request.relay, warnings, replayed: negotiation.replayed }
     }
@@ -156,7 +156,7 @@ export class Negotiator {
     if (request.mode === 'get') throw noSession('this scope has no session; call with mode "ensure" to create one')
     if (request.repeatable && (recorded || made !== undefined)) throw keyOfEndedSession(request.repeatable.key)
     const profile = negotiation.profile ?? this.#profile('default', request.overrides)
-    grants.requirePossible(request.wanted, profile, { principal, decision: access })
+    grants.requirePossible(request.requested, profile, { principal, decision: access })
     const session = await maker.make({ principal, request, profile, decision: access, actor, origin, deadline })
     // Somebody else was first, perhaps with the scope too.
     if (session === undefined) return undefined
@@ -177,7 +177,7 @@ export class Negotiator {
     const { store, grants, members } = this.#options
     if (request.members !== null) await members.set(principal, session, request.members, origin)
     if (request.relay !== null) requireMode(request.relay, await agentOf(store.agents, session))
-    return grants.negotiate(session, { principal, actor, decision: access }, request.wanted, session.id === made)
+    return grants.negotiate(session, { principal, actor, decision: access }, request.requested, session.id === made)
   }
 
   #sign(session: PlacedSession, { actor, capabilities, notBefore }: Issuance): IssuedToken {

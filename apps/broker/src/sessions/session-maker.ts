@@ -110,8 +110,8 @@ export class SessionMaker {
     if (!(await effects.workspaceIsFree(workspaceIdOf(principal.tenant, request.scope), deadline))) throw stillEnding(request.scope)
     const preferred = await store.workspaces.holders(workspaceIdOf(principal.tenant, request.scope))
     const { provider, relay, needsImage = false, reserved } = request
-    const wishes = { preferred, provider, relay, needsImage, reserved }
-    const { session, created } = await placement.place(wishes, async (agent) => {
+    const preferences = { preferred, provider, relay, needsImage, reserved }
+    const { session, created } = await placement.place(preferences, async (agent) => {
       const session = newSession(principal, request, profile, { agentId: agent.id, brokerId, now: now() })
       const terms = {
         claimFor: decision.access === 'claimable' ? principal.id : null,
@@ -123,7 +123,7 @@ export class SessionMaker {
         idempotency: request.repeatable && recordOf(principal, request.repeatable, session.id, session.createdAt),
         audit: [sessionEntry('sandbox.session.create', origin, session, { ts: session.createdAt })],
         events: eventsOf(null, session, session.createdAt),
-        grant: grants.first(session, { principal, actor, decision }, request.wanted),
+        grant: grants.first(session, { principal, actor, decision }, request.requested),
       }
       const created = await provisioner.create(session, () => store.sessions.create(session, terms, written), isCreated)
       return { session, created }

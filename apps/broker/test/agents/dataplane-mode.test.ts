@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest'
 import { modeOf } from '../../src/agents/dataplane-mode.ts'
 import { startTestBroker } from '../support/test-broker.ts'
 
-const WISHES: readonly RelayPreference[] = ['auto', 'always', 'never']
+const PREFERENCES: readonly RelayPreference[] = ['auto', 'always', 'never']
 
 /** By what the request wants, then by the agent's setting; `none` is 503. */
 const TABLE: Record<RelayPreference, Record<RelayPreference, 'direct' | 'relay' | 'none'>> = {
@@ -12,8 +12,8 @@ const TABLE: Record<RelayPreference, Record<RelayPreference, 'direct' | 'relay' 
   never: { auto: 'direct', always: 'none', never: 'direct' },
 }
 
-describe.each(WISHES)('[2.3] relay: %s', (wanted) => {
-  test.each(WISHES)('at an agent with %s', async (setting) => {
+describe.each(PREFERENCES)('[2.3] relay: %s', (wanted) => {
+  test.each(PREFERENCES)('at an agent with %s', async (setting) => {
     const expected = TABLE[wanted][setting]
     expect(modeOf(wanted, setting) ?? 'none').toBe(expected)
     const broker = await startTestBroker()

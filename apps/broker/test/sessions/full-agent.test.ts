@@ -68,12 +68,12 @@ test('[2-03] a session with an image of its client’s is not moved from a full 
 
   // The wish is in the row, for a broker that takes the session over.
   const second = await images.startAgent({ heartbeat: false, images: true })
-  const wishes: boolean[] = []
+  const needs: boolean[] = []
   second.hooks.create = async () => {
     await using store = await openSqliteStore(join(images.dataDir, 'broker.db'))
-    wishes.push(...(await store.sessions.provisioning()).map(({ needsImage }) => needsImage))
+    needs.push(...(await store.sessions.provisioning()).map(({ needsImage }) => needsImage))
     return undefined
   }
   expect((await create('b')).status).toBe(201)
-  expect([second.sandboxes.size, without.sandboxes.size, wishes]).toEqual([1, 0, [true]])
+  expect([second.sandboxes.size, without.sandboxes.size, needs]).toEqual([1, 0, [true]])
 })

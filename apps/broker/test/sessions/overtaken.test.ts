@@ -41,7 +41,7 @@ const request = (scope: NegotiateRequest['scope']): NegotiateRequest => ({
   mode: 'ensure',
   shape: 'mvp',
   actor: undefined,
-  wanted: { capabilities: null, unknown: [] },
+  requested: { capabilities: null, unknown: [] },
   sandboxHint: null,
   provider: null,
   profile: null,

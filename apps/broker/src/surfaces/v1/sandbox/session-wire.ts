@@ -10,7 +10,7 @@ import {
 } from '@boxoffice/protocol'
 import { z } from 'zod'
 import type { DataplaneOf, DataplaneUrls } from '../../../agents/dataplane-mode.ts'
-import { readWanted } from '../../../domain/capabilities.ts'
+import { readRequested } from '../../../domain/capabilities.ts'
 import { threadOf, threadScope } from '../../../domain/scope.ts'
 import { DEFAULT_SCOPE_TEMPLATE } from '../../../domain/scope-catalog.ts'
 import { renderScope } from '../../../domain/scope-template.ts'
@@ -50,7 +50,7 @@ export const toNegotiateRequest = (body: WireNegotiateRequest, wait: number, rep
   mode: body.mode === 'attach_only' ? 'get' : body.mode,
   shape: body.scope === undefined || body.thread_id !== undefined ? 'mvp' : 'full',
   actor: body.actor,
-  wanted: readWanted(body.requested_capabilities),
+  requested: readRequested(body.requested_capabilities),
   sandboxHint: body.sandbox_hint ?? null,
   provider: body.provider_preference === undefined || body.provider_preference === 'auto' ? null : body.provider_preference,
   profile: body.profile ?? null,

@@ -10,7 +10,7 @@ import {
 } from '@boxoffice/protocol'
 import { z } from 'zod'
 import type { DataplaneOf } from '../../../agents/dataplane-mode.ts'
-import { readWanted } from '../../../domain/capabilities.ts'
+import { readRequested } from '../../../domain/capabilities.ts'
 import { decodeCursor, pageOf } from '../../../http/cursor.ts'
 import { waitSeconds } from '../../../http/prefer.ts'
 import { type AnyRoute, defineRoute } from '../../../http/route.ts'
@@ -152,7 +152,7 @@ const mountsAreOperators = (): BoxofficeError =>
 const toRefresh = ({ actor, requested_capabilities: names }: RefreshRequest, movesLease: boolean) => ({
   actor,
   movesLease,
-  requested: readWanted(names).capabilities,
+  requested: readRequested(names).capabilities,
 })
 
 function idempotencyKey(key: string | undefined): string | null {
