@@ -15,7 +15,7 @@ beforeEach(async () => {
   const token = { current: async () => plane.token, renew: async () => plane.token, renewInMs: () => 600_000 }
   exec = createExec(
     createDataplane({
-      ways: { current: way, worked: () => {}, failed: async () => false } as never,
+      endpoints: { current: way, worked: () => {}, failed: async () => false } as never,
       token: token as never,
       WebSocket,
       reconnectWindowMs: 30_000,

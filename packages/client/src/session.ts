@@ -7,12 +7,12 @@ import {
   NegotiateResponse,
   RefreshResponse,
 } from '@boxoffice/protocol'
+import { createEndpoints, type Endpoint } from './base/endpoints.ts'
 import { BoxofficeError, isCode } from './base/errors.ts'
 import type { Fetch } from './base/http.ts'
 import { type OptionNames, refuseUnknown } from './base/known-options.ts'
 import { createSessionToken } from './base/session-token.ts'
 import type { WebSocketConstructor } from './base/socket.ts'
-import { createWays, type Way } from './base/ways.ts'
 import type { ControlPlane } from './control/control-plane.ts'
 import { type EventsOptions, followEvents, type SessionEvent } from './control/events.ts'
 import { createDataplane, type Dataplane } from './dataplane/dataplane.ts'
@@ -43,7 +43,7 @@ const RELEASE: OptionNames<ReleaseOptions> = { keepWorkspace: true, signal: true
 /** For whom and with what tokens are renewed. */
 type Renewal = { actor?: Actor | undefined; capabilities?: readonly Capability[] | undefined }
 /** And how to go through the relay, where that is wanted. */
-type Wishes = Renewal & { relayed?: (() => Promise<Way>) | undefined }
+type RelayRenewal = Renewal & { relayed?: (() => Promise<Endpoint>) | undefined }
 
 /** A thread's sandbox, and the right to use it. It holds no timer and no connection: those belong to the runs and shells that it starts. */
 export class Session {
@@ -71,7 +71,7 @@ export class Session {
     negotiated: MvpNegotiateResponse,
     details: SessionDetails,
     runtime: SessionRuntime,
-    { actor, capabilities, relayed }: Wishes = {},
+    { actor, capabilities, relayed }: RelayRenewal = {},
   ) {
     const { controlPlane, fetch, WebSocket, reconnectWindowMs, signal } = runtime
     this.id = negotiated.session_id
@@ -85,7 +85,7 @@ export class Session {
     this.#controlPlane = controlPlane
     this.#reconnectWindowMs = reconnectWindowMs
     this.#dataplane = createDataplane({
-      ways: createWays({ negotiated: wayOf(negotiated), relayed, onChange: ({ mode }) => this.onModeChange?.(mode) }),
+      endpoints: createEndpoints({ negotiated: endpointOf(negotiated), relayed, onChange: ({ mode }) => this.onModeChange?.(mode) }),
       token: createSessionToken(negotiated, () =>
         controlPlane.json(
           `${path(this.id)}/refresh`,
@@ -103,9 +103,9 @@ export class Session {
     this.processes = new Processes(this.#dataplane)
   }
 
-  /** The way that is used now: as negotiated, or the relay since the direct one led nowhere. Undefined if an MVP broker did not say. */
+  /** The mode that is used now: as negotiated, or the relay since the direct one led nowhere. Undefined if an MVP broker did not say. */
   get mode(): SessionDetails['mode'] {
-    return this.#dataplane.ways.current.mode
+    return this.#dataplane.endpoints.current.mode
   }
 
   /** What was granted, which may be less than was asked for; undefined if an MVP broker did not say. */
@@ -173,16 +173,16 @@ export const sessionFrom = (
   return new Session(answer, details, runtime, { ...renewal, relayed })
 }
 
-const wayOf = (answer: MvpNegotiateResponse): Way => ({
+const endpointOf = (answer: MvpNegotiateResponse): Endpoint => ({
   httpBaseUrl: answer.sandbox.http_base_url,
   wsBaseUrl: answer.sandbox.ws_base_url,
   mode: NegotiateResponse.safeParse(answer).data?.dataplane.mode,
 })
 
 /** The scope may have another session by now, and that would be another sandbox. */
-const relayOf = (session: MvpNegotiateResponse, answer: MvpNegotiateResponse): Way => {
-  const way = wayOf(answer)
-  if (answer.session_id === session.session_id && way.mode === 'relay') return way
+const relayOf = (session: MvpNegotiateResponse, answer: MvpNegotiateResponse): Endpoint => {
+  const endpoint = endpointOf(answer)
+  if (answer.session_id === session.session_id && endpoint.mode === 'relay') return endpoint
   throw new BoxofficeError('INVALID_RESPONSE', `the broker has no relay for ${session.session_id}`)
 }
 

@@ -2,13 +2,13 @@ import { ExecResult as WireExecResult } from '@boxoffice/protocol'
 import { z } from 'zod'
 import { ALSO_BUSY, retrying } from '../base/backoff.ts'
 import { toBase64 } from '../base/base64.ts'
+import { isDeadEnd } from '../base/endpoints.ts'
 import { BoxofficeError, ExecError, isCode, SilenceError } from '../base/errors.ts'
 import { type ExecResult, toExecResult } from '../base/exec-result.ts'
 import { readJson } from '../base/http.ts'
 import { type OptionNames, refuseUnknown } from '../base/known-options.ts'
 import { Liveness, type Sign, type Watch } from '../base/liveness.ts'
 import { anySignal } from '../base/signals.ts'
-import { isDeadEnd } from '../base/ways.ts'
 import type { Dataplane } from '../dataplane/dataplane.ts'
 import { endRemotely } from '../dataplane/end-remotely.ts'
 import { Attachment, type Target } from '../stream/attachment.ts'
@@ -100,11 +100,11 @@ export const createExec = (dataplane: Dataplane): Exec => {
       })
     }
     const watched = async (): Promise<ExecResult> => {
-      const way = dataplane.ways.current
+      const endpoint = dataplane.endpoints.current
       try {
         return await liveness.watch(attempt, signal)
       } catch (error) {
-        if (error instanceof SilenceError && !error.final) await dataplane.ways.failed(way, error.certain)
+        if (error instanceof SilenceError && !error.final) await dataplane.endpoints.failed(endpoint, error.certain)
         throw error
       }
     }
@@ -181,7 +181,7 @@ const signOf = async (
     // `missing` is one whose request has not come yet, or not whole; `exited` one whose answer is due.
     return state === 'exited' || (state === 'missing' && !isSending) ? 'answered' : 'going'
   } catch (error) {
-    if (!(error instanceof BoxofficeError) || isDeadEnd(dataplane.ways.current, error)) throw error
+    if (!(error instanceof BoxofficeError) || isDeadEnd(dataplane.endpoints.current, error)) throw error
     // The agent is older than this question, or is asked too much; whatever else it refuses, it refuses the command too.
     return isCode(error, 'NOT_FOUND') || isCode(error, 'RATE_LIMITED') ? 'going' : 'answered'
   }

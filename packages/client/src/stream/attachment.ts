@@ -137,7 +137,7 @@ export class Attachment {
     let fellBack = false
     for (;;) {
       this.#life.signal.throwIfAborted()
-      const way = this.#dataplane.ways.current
+      const endpoint = this.#dataplane.endpoints.current
       const { token, exit, drop, reachedReady } = await this.#attempt(refused)
       if (exit !== undefined) return exit
       this.#life.signal.throwIfAborted()
@@ -146,8 +146,8 @@ export class Attachment {
         attempt = 0
         renewed = false
         failingSince = performance.now()
-      } else if (!fellBack && way.mode !== 'relay' && this.#dataplane.ways.current.mode === 'relay') {
-        // Another way has a window of its own.
+      } else if (!fellBack && endpoint.mode !== 'relay' && this.#dataplane.endpoints.current.mode === 'relay') {
+        // Another endpoint has a window of its own.
         fellBack = true
         failingSince = performance.now()
       }
@@ -175,12 +175,12 @@ export class Attachment {
       token = await (refused === undefined ? tokens.current() : tokens.renew(refused))
     } catch (error) {
       if (!isCode(error, 'CONNECTION_FAILED')) throw error
-      return { drop: { code: 1006, reason: error.message, url: this.#dataplane.ways.current.httpBaseUrl }, reachedReady: false }
+      return { drop: { code: 1006, reason: error.message, url: this.#dataplane.endpoints.current.httpBaseUrl }, reachedReady: false }
     }
-    const way = this.#dataplane.ways.current
+    const endpoint = this.#dataplane.endpoints.current
     const ended = await this.#connect(token)
-    if (ended.drop !== undefined && !ended.reachedReady && leadsNowhere(way, ended.drop))
-      await this.#dataplane.ways.failed(way, ended.drop.unopened === true || way.mode === 'relay')
+    if (ended.drop !== undefined && !ended.reachedReady && leadsNowhere(endpoint, ended.drop))
+      await this.#dataplane.endpoints.failed(endpoint, ended.drop.unopened === true || endpoint.mode === 'relay')
     return { token, ...ended }
   }
 
@@ -189,17 +189,17 @@ export class Attachment {
     const { promise, resolve } = Promise.withResolvers<Ended>()
     let reachedReady = false
     this.#hasAsked = true
-    const way = this.#dataplane.ways.current
+    const endpoint = this.#dataplane.endpoints.current
     const leave = () => connection.close()
     const connection = openConnection({
       WebSocket: this.#dataplane.WebSocket,
-      url: way.wsBaseUrl + this.#target.route,
+      url: endpoint.wsBaseUrl + this.#target.route,
       token,
       start: this.#startFrame(),
       handlers: {
         ready: (frame, ready) => {
           reachedReady = true
-          this.#dataplane.ways.worked(way)
+          this.#dataplane.endpoints.worked(endpoint)
           this.#onConnected(frame, ready)
         },
         output: (stream, bytes) => this[stream].push(bytes),

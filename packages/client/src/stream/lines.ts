@@ -107,15 +107,15 @@ export class Lines implements AsyncIterable<string> {
     let fellBack = false
     let rejected: string | undefined
     while (this.#ended === undefined) {
-      const { ways, reconnectWindowMs: windowMs } = this.#dataplane
-      const way = ways.current
+      const { endpoints, reconnectWindowMs: windowMs } = this.#dataplane
+      const endpoint = endpoints.current
       try {
         const { token, drop, wasReady } = await this.#attempt(rejected)
         if (this.#ended !== undefined) return
         if (drop.code === CLOSE.done) return this.#end()
         if (token !== undefined) rejected = undefined
         if (wasReady) {
-          ways.worked(way)
+          endpoints.worked(endpoint)
           this.#takeover = true
           this.#refusals = 0
           attempt = 0
@@ -124,9 +124,9 @@ export class Lines implements AsyncIterable<string> {
         } else {
           // A browser does not tell why an upgrade was refused; the same question over HTTP does.
           if (drop.unopened) await this.#whyRefused()
-          if (token !== undefined && leadsNowhere(way, drop)) await ways.failed(way, drop.unopened === true)
-          // Another way has a window of its own; the next ones have not, or two that lead nowhere would be tried for ever.
-          if (!fellBack && ways.current !== way) {
+          if (token !== undefined && leadsNowhere(endpoint, drop)) await endpoints.failed(endpoint, drop.unopened === true)
+          // Another endpoint has a window of its own; the next ones have not, or two that lead nowhere would be tried for ever.
+          if (!fellBack && endpoints.current !== endpoint) {
             fellBack = true
             failingSince = performance.now()
           }
@@ -146,13 +146,13 @@ export class Lines implements AsyncIterable<string> {
 
   /** One token and one connection, to its end. A broker that does not answer counts as a drop like any other. */
   async #attempt(rejected: string | undefined): Promise<{ token?: string; drop: Drop; wasReady: boolean }> {
-    const { token: tokens, ways } = this.#dataplane
+    const { token: tokens, endpoints } = this.#dataplane
     let token: string
     try {
       token = await (rejected === undefined ? tokens.current() : tokens.renew(rejected))
     } catch (error) {
       if (!isCode(error, 'CONNECTION_FAILED')) throw error
-      return { drop: { code: LOST, reason: error.message, url: ways.current.httpBaseUrl }, wasReady: false }
+      return { drop: { code: LOST, reason: error.message, url: endpoints.current.httpBaseUrl }, wasReady: false }
     }
     return { token, ...(await this.#connect(token)) }
   }
@@ -175,7 +175,7 @@ export class Lines implements AsyncIterable<string> {
   }
 
   #connect(token: string): Promise<{ drop: Drop; wasReady: boolean }> {
-    const { ways } = this.#dataplane
+    const { endpoints } = this.#dataplane
     const search = new URLSearchParams({ takeover: String(this.#takeover) })
     if (this.#run !== undefined) {
       search.set('run', this.#run)
@@ -187,7 +187,7 @@ export class Lines implements AsyncIterable<string> {
     const leave = (): void => connection.close(CLOSE.done)
     const connection = openLineConnection({
       dataplane: this.#dataplane,
-      url: `${ways.current.wsBaseUrl}/processes/${encodeURIComponent(this.processId)}/ws?${search}`,
+      url: `${endpoints.current.wsBaseUrl}/processes/${encodeURIComponent(this.processId)}/ws?${search}`,
       token,
       handlers: {
         ready: (frame, ready) => {

@@ -1,7 +1,7 @@
 import { CLOSE, type ErrorCode } from '@boxoffice/protocol'
 import { backoffMs } from '../base/backoff.ts'
+import { type Endpoint, isAgentAway } from '../base/endpoints.ts'
 import { BoxofficeError, ConnectionError, isCode } from '../base/errors.ts'
-import { isAgentAway, type Way } from '../base/ways.ts'
 
 /** How a connection ended without the process's exit. */
 export type Drop = {
@@ -26,9 +26,9 @@ export type DropHistory = {
 
 export type NextStep = { type: 'fail'; error: BoxofficeError } | { type: 'renew' } | { type: 'reconnect'; delayMs: number }
 
-/** Whether a drop says that this way to the sandbox leads nowhere. */
-export const leadsNowhere = (way: Way, { code, error }: Drop): boolean =>
-  error === undefined ? code === 1006 : way.mode === 'relay' && isAgentAway(error)
+/** Whether a drop says that this endpoint of the sandbox leads nowhere. */
+export const leadsNowhere = (endpoint: Endpoint, { code, error }: Drop): boolean =>
+  error === undefined ? code === 1006 : endpoint.mode === 'relay' && isAgentAway(error)
 
 /** What close codes mean when no `error` frame says it [C-37]. */
 const MEANING: Record<number, { code: ErrorCode; message: string }> = {
