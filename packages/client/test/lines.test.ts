@@ -84,7 +84,7 @@ test('[2-68] of a long line that a lost connection took along the rest goes in m
   lines.detach()
 })
 
-test('[2-64] who leaves while a token is on its way keeps no seat', async () => {
+test('[2-64] who leaves while a token is on its way keeps no lease', async () => {
   await using server = await LineServer.start()
   const token = Promise.withResolvers<string>()
   const gone = Promise.withResolvers<void>()

@@ -39,9 +39,9 @@ const postExec = async (call: Call): Promise<void> => {
   }
   const run = await runExec(sandbox, request, { signal, admit })
   // The client's end of the connection closes before the answer is out: it has gone [C-29].
-  const gone = (): void => run.leave()
-  outgoing.on('close', gone)
-  if (outgoing.destroyed) gone()
+  const clientAborted = (): void => run.leave()
+  outgoing.on('close', clientAborted)
+  if (outgoing.destroyed) clientAborted()
   let denied: BoxofficeError | undefined
   call.onSessionEnd((reason) => {
     denied ??= reason

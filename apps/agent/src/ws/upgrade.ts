@@ -162,9 +162,9 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
       ...{ requires: undefined, token: undefined, claims: undefined },
     }
     const aborter = new AbortController()
-    const gone = (): void => aborter.abort()
-    socket.on('close', gone)
-    socket.on('error', gone)
+    const clientAborted = (): void => aborter.abort()
+    socket.on('close', clientAborted)
+    socket.on('error', clientAborted)
     try {
       const admitted = await admit(request, aborter.signal, caller)
       const { kind, target, claims, processId } = admitted
@@ -204,8 +204,8 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
       if (error.code === 'INTERNAL') log.error({ err: error.cause ?? error, request_id: requestId }, 'upgrade failed')
       refuseUpgrade(socket, error, requestId)
     } finally {
-      socket.off('close', gone)
-      socket.off('error', gone)
+      socket.off('close', clientAborted)
+      socket.off('error', clientAborted)
     }
   }
 

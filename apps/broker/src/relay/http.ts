@@ -35,19 +35,19 @@ const REASON_WITHIN_MS = 5000
  */
 export async function forward(exchange: Exchange): Promise<void> {
   const { outgoing, authorized, connections } = exchange
-  // Gone while it was being admitted.
+  // The client left while it was being admitted.
   if (outgoing.destroyed) return
-  const gone = new Gone(outgoing)
-  const pooled = connections.kept(authorized.agent) ?? (await dialing(() => connections.dial(authorized.agent), gone))
-  if (gone.aborted) return pooled.connection.destroy()
+  const client = new ClientAbort(outgoing)
+  const pooled = connections.kept(authorized.agent) ?? (await dialing(() => connections.dial(authorized.agent), client))
+  if (client.aborted) return pooled.connection.destroy()
   await new Promise<void>((resolve, reject) => {
-    gone.forwarding = new Forwarding(exchange, pooled, { resolve, reject })
-    gone.forwarding.send()
+    client.forwarding = new Forwarding(exchange, pooled, { resolve, reject })
+    client.forwarding.send()
   })
 }
 
 /** Follows the client's connection: ends the request to the agent with it, and no new one begins. */
-class Gone {
+class ClientAbort {
   forwarding: Forwarding | undefined
   aborted = false
 
@@ -108,7 +108,7 @@ class Forwarding {
     this.#stream(chunked)
   }
 
-  /** The client is gone. */
+  /** The client is client. */
   abort(): void {
     this.#splice?.kill()
     if (!this.#over) this.#pooled.connection.destroy()

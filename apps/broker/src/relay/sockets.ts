@@ -120,8 +120,8 @@ export function createRelaySockets(options: RelaySocketsOptions): RelaySockets {
   const serve = async (request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> => {
     const requestId = requestIdFrom(request.headers['x-request-id'])
     const aborter = new AbortController()
-    const gone = (): void => aborter.abort()
-    socket.on('close', gone).on('error', gone)
+    const clientAborted = (): void => aborter.abort()
+    socket.on('close', clientAborted).on('error', clientAborted)
     try {
       await open(request, socket, head, requestId, aborter.signal)
     } catch (thrown) {
@@ -130,7 +130,7 @@ export function createRelaySockets(options: RelaySocketsOptions): RelaySockets {
       if (error.code === 'INTERNAL') log.error({ err: error.cause ?? error, request_id: requestId }, 'an upgrade failed')
       refuseUpgrade(socket, error, requestId)
     } finally {
-      socket.off('close', gone).off('error', gone)
+      socket.off('close', clientAborted).off('error', clientAborted)
     }
   }
 

@@ -57,7 +57,7 @@ export class SigningKeys {
     return { keys: this.#keys.map(({ jwk }) => jwk) }
   }
 
-  /** Whether a key is one of these; those of other brokers are known since the last look. */
+  /** Whether a key is one of these; those of other brokers are known since keys were last read. */
   has(kid: string): boolean {
     return this.#keys.some((key) => key.kid === kid)
   }

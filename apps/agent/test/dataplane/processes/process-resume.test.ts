@@ -121,7 +121,7 @@ describe('a client that comes back to a managed process', () => {
     expect(await LineClient.refused(plane, 'p', { query: '?stdout_offset=5' })).toEqual({ status: 400, code: 'INVALID_REQUEST' })
     expect(await LineClient.refused(plane, 'p', { query: '?run=p.p.0' })).toEqual({ status: 409, code: 'PROCESS_NOT_RUNNING' })
     expect(await LineClient.refused(plane, 'p', { query: '?takeover=perhaps' })).toEqual({ status: 400, code: 'INVALID_REQUEST' })
-    // The seat is free.
+    // The lease is free.
     const client = await LineClient.open(plane, 'p')
     client.send('x')
     expect(await client.got(1)).toEqual(['x'])
