@@ -1,5 +1,5 @@
 import type { Actor, RelayPreference, Scope } from '@boxoffice/protocol'
-import { readRequested, type RequestedCapabilities } from '../domain/capabilities.ts'
+import { type RequestedCapabilities, readRequested } from '../domain/capabilities.ts'
 import type { LabelQuota } from '../domain/creation.ts'
 import type { SandboxOverrides } from '../domain/sandbox-overrides.ts'
 import { threadScope } from '../domain/scope.ts'
@@ -46,7 +46,7 @@ export const internalRequest = (
   scope: threadScope(threadId),
   shape: 'full',
   actor: undefined,
-  wanted: readRequested(undefined),
+  requested: readRequested(undefined),
   sandboxHint: null,
   provider: null,
   profile: null,
