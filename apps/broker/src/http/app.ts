@@ -82,14 +82,14 @@ async function serve(c: Context<Env>, route: AnyRoute, options: AppOptions, addr
     if (principal !== null && route.auth !== 'key') requireOperator(principal)
     if (limited !== undefined) throw limited
     const answer = await route.handle({
-      principal: principal as never,
+      principal,
       credential: known.credential,
       body,
       rawBody,
       query,
       id: c.req.param('id') ?? '',
       header,
-      reauthenticate: async () => (await authorize(route, header, address, options.principals)).principal as never,
+      reauthenticate: async () => (await authorize(route, header, address, options.principals)).principal,
       origin: { requestId, tenant: principal?.tenant ?? null, caller: principal?.id ?? null, actor: principal?.id ?? null, ip: address },
     })
     response = answerResponse(answer, requestId, c)

@@ -1,5 +1,6 @@
 import { markAuthenticated, tokenOf } from '@boxoffice/node-http'
 import { BoxofficeError, type SessionTokenClaims } from '@boxoffice/protocol'
+import type { ProgressCallback } from '@modelcontextprotocol/client'
 import { createMcpHandler, type JSONRPCRequest, Server, type ServerCapabilities, type ServerContext } from '@modelcontextprotocol/server'
 import type { Hono } from 'hono'
 import { z } from 'zod'
@@ -124,13 +125,13 @@ function serverOf(runtime: McpServerRuntime, connected: Connected): Server {
   })
   const forward = async (method: string, { _meta, ...params }: Record<string, unknown>, { mcpReq }: ServerContext) => {
     const progressToken = (_meta as { progressToken?: string | number } | undefined)?.progressToken
-    const onprogress = (progress: Record<string, unknown>): void => {
-      void mcpReq.notify({ method: 'notifications/progress', params: { ...progress, progressToken } } as never).catch(() => {})
+    const onprogress: ProgressCallback = (progress) => {
+      void mcpReq.notify({ method: 'notifications/progress', params: { ...progress, progressToken } }).catch(() => {})
     }
     return client.request({ method, params }, AnyResult, {
       signal: mcpReq.signal,
       timeout: REQUEST_TIMEOUT_MS,
-      ...(progressToken === undefined ? {} : { onprogress: onprogress as never }),
+      ...(progressToken !== undefined && { onprogress }),
     })
   }
   const call = async (method: string, params: Record<string, unknown>, context: ServerContext) => {
