@@ -35,6 +35,11 @@ export const installedVersion = (name: string, from: string): string => {
 const LEFT_OUT =
   /(^|\/)(deps|src\/.*\.(c|cpp|h|hpp|lzz)|node_modules|test|tests|docs|example|examples|\.github)(\/|$)|\.(d\.[cm]?ts|map|md|markdown|gyp)$/
 
+/** Stay whatever they end with: to pass a package on without its license is not allowed. */
+const LICENSES = /(^|\/)(licen[cs]e|copying|notice)[^/]*$/i
+
+const isNeeded = (path: string): boolean => LICENSES.test(path) || !LEFT_OUT.test(path)
+
 /**
  * Copies every package that `manifests` need, and what those need, into one `node_modules` as npm lays it out: at the top, and
  * below the one that needs it where another version is at the top already. Gives the versions at the top.
@@ -65,7 +70,7 @@ export function copyDependencies(packages: readonly { directory: string; manifes
 /** Without its scripts: what they would build is there. */
 const copyPackage = (source: string, target: string): Manifest => {
   mkdirSync(dirname(target), { recursive: true })
-  cpSync(source, target, { recursive: true, filter: (path) => path === source || !LEFT_OUT.test(path.slice(source.length + 1)) })
+  cpSync(source, target, { recursive: true, filter: (path) => path === source || isNeeded(path.slice(source.length + 1)) })
   const { scripts: _scripts, devDependencies: _dev, ...manifest } = readManifest(source)
   writeFileSync(join(target, 'package.json'), JSON.stringify(manifest, null, 2))
   return manifest
