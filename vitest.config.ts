@@ -1,4 +1,5 @@
 import { defineConfig } from 'vitest/config'
+import { readRequirements } from './test/requirements/pages.ts'
 
 // Timeouts are guards against hanging, not expectations: two shared cores can be slow.
 const DATAPLANE = 'apps/agent/test/dataplane/**/*.test.ts'
@@ -10,6 +11,8 @@ const PATIENT = { poll: { timeout: 60_000 } }
 
 export default defineConfig({
   test: {
+    // A test that shows a requirement has its number as a tag; one that docs/requirements does not have is an error.
+    tags: [...readRequirements().keys()].map((name) => ({ name })),
     projects: [
       {
         test: {

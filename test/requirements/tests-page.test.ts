@@ -36,6 +36,12 @@ test('a test is listed with each line that it or a group around it cites, under 
   ])
 })
 
+test('a tag cites as a title does', () => {
+  const shown = showing([file('a.test.ts', { ...ran('states'), tags: ['4-90', '2.5'] }, { ...ran('[4-90] ends'), tags: ['4-90'] })])
+  expect(shown.get('4-90')).toMatchObject({ runs: 2, passed: 2 })
+  expect([...(shown.get('2.5')?.titles.get('a.test.ts') ?? [])]).toEqual(['states'])
+})
+
 test('of many tests in one file some are named, the rest is counted', () => {
   const many = Array.from({ length: 8 }, (_, i) => ran(`[4-90] case ${i}`))
   const page = testsPage([line('4-90', 'access.md', 'S')], showing([file('a.test.ts', ...many)]))

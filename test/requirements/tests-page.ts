@@ -2,8 +2,11 @@ import { citedIn, numbersIn, sectionsIn } from './citations.ts'
 import type { Requirement } from './pages.ts'
 
 /** What vitest's JSON says of a file of tests; `name` is its path in the repository. */
-export type FileReport = { name: string; assertionResults: { title: string; ancestorTitles: string[]; status: string }[] }
-/** The tests that cite a requirement, by file, and how often they ran: on several providers, directly and through the relay. */
+export type FileReport = { name: string; assertionResults: { title: string; ancestorTitles: string[]; tags?: string[]; status: string }[] }
+/**
+ * The tests that cite a requirement, by file, and how often they ran: on several providers, directly and through the relay. A test cites
+ * by its tags and by brackets in its title; those of the groups around it count as its own.
+ */
 export type Shown = { titles: Map<string, Set<string>>; runs: number; passed: number }
 
 /** More tests of one file than this are counted, not listed. */
@@ -12,8 +15,8 @@ const LISTED = 5
 export const showing = (files: readonly FileReport[]): Map<string, Shown> => {
   const shown = new Map<string, Shown>()
   for (const { name, assertionResults } of files)
-    for (const { title, ancestorTitles, status } of assertionResults)
-      for (const id of new Set([...ancestorTitles, title].flatMap(citedIn))) {
+    for (const { title, ancestorTitles, tags = [], status } of assertionResults)
+      for (const id of new Set([...tags, ...[...ancestorTitles, title].flatMap(citedIn)])) {
         const by = shown.get(id) ?? { titles: new Map<string, Set<string>>(), runs: 0, passed: 0 }
         shown.set(id, by)
         by.titles.set(name, (by.titles.get(name) ?? new Set()).add(textOf(title)))
@@ -28,8 +31,8 @@ export const testsPage = (requirements: readonly Requirement[], shown: ReadonlyM
   [
     '# Tests of each requirement',
     '',
-    'Written by `npm test` from a whole run, after it has passed. A number links to its line; a test is listed with each line that its title',
-    'cites. Most of them run on several providers, directly and through the relay.',
+    'Written by `npm test` from a whole run, after it has passed. A number links to its line; a test is listed with each line that its tags or',
+    'its title cite. Most of them run on several providers, directly and through the relay.',
     '',
     ...[...Map.groupBy(requirements, ({ page }) => page)].flatMap(([page, lines]) => [
       `## [${page.replace(/\.md$/, '')}](${page})`,

@@ -29,7 +29,7 @@ const upgrade = async (headers: readonly string[], path = '/exec/ws'): Promise<{
   return { socket, text: String(first) }
 }
 
-describe('[C-36, 4-135] a WebSocket before it is authenticated', () => {
+describe('a WebSocket before it is authenticated', { tags: ['C-36', '4-135'] }, () => {
   test.each([
     ['fragments of 12 KiB', 12 * 1024],
     ['a fragment of 1 MiB', 1024 * 1024 - 1],
@@ -60,7 +60,7 @@ describe('[C-36, 4-135] a WebSocket before it is authenticated', () => {
   })
 })
 
-describe('[C-38, 4-57] refused before the upgrade', () => {
+describe('refused before the upgrade', { tags: ['C-38', '4-57'] }, () => {
   test('without a credential an unknown id is 404', async () => {
     const unknown = dp.wsBase.replace(/[^/]+\/v1$/, 'unknown_0123456789abcdef/v1')
     expect(unknown).not.toBe(dp.wsBase)

@@ -67,7 +67,7 @@ test('the table has every route', () => {
   expect(Object.keys(ROUTES).sort()).toEqual([...routes].sort())
 })
 
-describe('[4-105, C-39, C-56] each route with each single capability, and with none', () => {
+describe('each route with each single capability, and with none', { tags: ['4-105', 'C-39', 'C-56'] }, () => {
   const methods = routes.flatMap((route) => (route.startsWith('GET ') ? [route, route.replace('GET', 'HEAD')] : [route]))
   const cells = methods.flatMap((name) => GRANTS.map((capability) => [name, capability] as const))
 
@@ -88,7 +88,7 @@ describe('[4-105, C-39, C-56] each route with each single capability, and with n
   })
 })
 
-describe('[4-105, C-56] each way to start on a socket', () => {
+describe('each way to start on a socket', { tags: ['4-105', 'C-56'] }, () => {
   const starts: [string, 'exec' | 'shell', Record<string, unknown>][] = [
     ['an exec', 'exec', { command: 'true' }],
     ['a program', 'exec', { argv: ['true'] }],

@@ -38,7 +38,7 @@ const actor = async (claims: Partial<SessionTokenClaims> = {}): Promise<{ sub: s
   return { sub, token: await dp.sign({ sub, ...claims }) }
 }
 
-describe('[C-27] a socket and the end of its token', () => {
+describe('a socket and the end of its token', { tags: ['C-27'] }, () => {
   test('work that starts needs a token in date', async () => {
     const socket = await connect('exec', await dp.sign({ exp: seconds() - 3 }))
     await new Promise((resolve) => setTimeout(resolve, 3000))
@@ -53,7 +53,7 @@ describe('[C-27] a socket and the end of its token', () => {
   })
 })
 
-describe('[C-28, C-30, 4-37] a session that ends', () => {
+describe('a session that ends', { tags: ['C-28', 'C-30', '4-37'] }, () => {
   test('a process that ignores TERM is killed after 5 s, within 7 s its socket has the exit, the error and 4410', async () => {
     const own = await TestDataplane.start()
     try {
@@ -133,7 +133,7 @@ describe('[C-28, C-30, 4-37] a session that ends', () => {
   })
 })
 
-describe('[C-57] rights that are narrowed', () => {
+describe('rights that are narrowed', { tags: ['C-57'] }, () => {
   test('tokens issued before lose them from a warm cache too, later ones and those of others do not', async () => {
     const before = seconds() - 10
     const { sub, token } = await actor({ iat: before })
@@ -214,7 +214,7 @@ describe('[C-57] rights that are narrowed', () => {
     })
   })
 
-  test('[C-30] a revoked token closes 4401, and what another token uses goes on', async () => {
+  test('a revoked token closes 4401, and what another token uses goes on', { tags: ['C-30'] }, async () => {
     const { sub, token } = await actor({ jti: 'one-of-two' })
     const [mine, theirs] = [await connect('shell', token), await connect('shell', dp.token)]
     mine.start({ argv: ['sh', '-c', 'echo up; read x; echo got $x'], shell_id: `tokens-${sub}` })
@@ -229,7 +229,7 @@ describe('[C-57] rights that are narrowed', () => {
   })
 })
 
-describe('[C-23, 2.5] a token of an earlier incarnation', () => {
+describe('a token of an earlier incarnation', { tags: ['C-23', '2.5'] }, () => {
   test('HTTP 410 with its reason, a header 410, a frame error and 4410', async () => {
     const token = await dp.sign({ gen: 0 })
     const response = await dp.post('/exec', { command: 'true' }, { token })

@@ -17,7 +17,7 @@ const connect = (): Promise<TestSocket> => ended(new TestSocket(`${dp.wsBase}/ex
 /** A socket without any credential. */
 const anonymous = (path = '/exec/ws'): Promise<TestSocket> => ended(new TestSocket(dp.wsBase + path)).opened()
 
-describe('[C-38, 4-56] opening', () => {
+describe('opening', { tags: ['C-38', '4-56'] }, () => {
   test('with a header: auth_ok at once', async () => {
     const socket = await connect()
     expect(await socket.frame('auth_ok')).toMatchObject({
@@ -74,7 +74,7 @@ describe('[C-38, 4-56] opening', () => {
     expect(socket.errorCode).toBe('UNAUTHENTICATED')
   })
 
-  test('[C-69] a foreign origin is refused, the same origin is not; cookies and queries never authenticate', async () => {
+  test('a foreign origin is refused, the same origin is not; cookies and queries never authenticate', { tags: ['C-69'] }, async () => {
     expect(
       (await new TestSocket(`${dp.wsBase}/exec/ws`, 'json', { token: dp.token, origin: 'http://evil.example' }).refused()).status,
     ).toBe(403)
@@ -89,22 +89,26 @@ describe('[C-38, 4-56] opening', () => {
     expect((await new TestSocket(`${dp.wsBase}/v1/exec/ws`, 'json', { token: dp.token }).refused()).status).toBe(404)
   })
 
-  test('[4-56] no auth for 5 s: error and 4401', async () => {
+  test('no auth for 5 s: error and 4401', { tags: ['4-56'], timeout: 120_000 }, async () => {
     const socket = await anonymous()
     const started = performance.now()
     expect((await socket.closed).code).toBe(4401)
     expect(socket.errorCode).toBe('UNAUTHENTICATED')
     expect(performance.now() - started).toBeGreaterThan(4500)
-  }, 120_000)
-
-  test.each(['start', 'stdin', 'resize', 'signal', 'close'])('[4-124] %s before auth: 4401 and nothing starts', async (type) => {
-    const socket = await anonymous()
-    socket.send({ type, command: 'touch /tmp/never', data: 'x', signal: 'TERM', cols: 1, rows: 1 })
-    expect((await socket.closed).code).toBe(4401)
-    expect(socket.errorCode).toBe('UNAUTHENTICATED')
   })
 
-  test('[4-128, C-68] ping is answered before auth, but not without end', async () => {
+  test.each(['start', 'stdin', 'resize', 'signal', 'close'])(
+    '%s before auth: 4401 and nothing starts',
+    { tags: ['4-124'] },
+    async (type) => {
+      const socket = await anonymous()
+      socket.send({ type, command: 'touch /tmp/never', data: 'x', signal: 'TERM', cols: 1, rows: 1 })
+      expect((await socket.closed).code).toBe(4401)
+      expect(socket.errorCode).toBe('UNAUTHENTICATED')
+    },
+  )
+
+  test('ping is answered before auth, but not without end', { tags: ['4-128', 'C-68'] }, async () => {
     const socket = await anonymous()
     socket.send({ type: 'ping', id: 7, ts: 'then' })
     expect(await socket.frame('pong')).toEqual({ type: 'pong', id: 7, ts: 'then' })
@@ -112,7 +116,7 @@ describe('[C-38, 4-56] opening', () => {
     expect((await socket.closed).code).toBe(4429)
   })
 
-  test('[4-105] exec needs exec, shell needs shell: one does not grant the other', async () => {
+  test('exec needs exec, shell needs shell: one does not grant the other', { tags: ['4-105'] }, async () => {
     for (const [kind, caps, closes] of [
       ['exec', ['shell', 'fs_read', 'fs_write'], true],
       ['shell', ['exec'], true],

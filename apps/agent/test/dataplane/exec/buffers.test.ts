@@ -36,7 +36,8 @@ const ask = async (request: object): Promise<{ socket: Socket; status: number; t
   return { socket, status: Number(text.slice(9, 12)), text }
 }
 
-test('[C-63] 34 clients that do not read answers of 192 MiB: what does not fit the budget is 429 and has not run', {
+test('34 clients that do not read answers of 192 MiB: what does not fit the budget is 429 and has not run', {
+  tags: ['C-63'],
   timeout: 180_000,
 }, async () => {
   await dp.exec({ command: 'true' })
@@ -57,7 +58,7 @@ test('[C-63] 34 clients that do not read answers of 192 MiB: what does not fit t
   await until('the budget is free', () => dp.answers.held === 0)
 })
 
-test('[C-63] a large answer is complete, in pieces, and says whether it is lossy', { timeout: 120_000 }, async () => {
+test('a large answer is complete, in pieces, and says whether it is lossy', { tags: ['C-63'], timeout: 120_000 }, async () => {
   const bytes = 4 * MiB
   const twice = { command: `head -c ${bytes} /dev/zero; head -c ${bytes} /dev/zero >&2`, max_output_bytes: bytes }
   const nul = await dp.post('/exec', twice)

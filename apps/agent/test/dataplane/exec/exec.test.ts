@@ -14,7 +14,7 @@ afterAll(() => dp[Symbol.asyncDispose]())
 const marker = (): string => `3${Math.floor(Math.random() * 1e7)}.${process.pid}`
 
 describe('POST /exec', () => {
-  test('[4-100] answers output and exit, byte for byte', async () => {
+  test('answers output and exit, byte for byte', { tags: ['4-100'] }, async () => {
     expect(await dp.exec({ command: 'echo hi' })).toMatchObject({
       stdout: 'hi\n',
       stderr: '',
@@ -33,11 +33,11 @@ describe('POST /exec', () => {
     expect(await dp.exec({ command: "printf 'a\\n\\n'" })).toMatchObject({ stdout: 'a\n\n' })
   })
 
-  test('[4-101] a non-zero exit is a result', async () => {
+  test('a non-zero exit is a result', { tags: ['4-101'] }, async () => {
     expect(await dp.exec({ command: 'echo e >&2; exit 3' })).toMatchObject({ exit_code: 3, stderr: 'e\n', reason: 'exited' })
   })
 
-  test('[C-63] argv runs without a shell, cmd is its name elsewhere', async () => {
+  test('argv runs without a shell, cmd is its name elsewhere', { tags: ['C-63'] }, async () => {
     expect(await dp.exec({ argv: ['/bin/echo', '$HOME', 'a b'] })).toMatchObject({ stdout: '$HOME a b\n' })
     expect(await dp.exec({ cmd: ['/bin/echo', 'x'] })).toMatchObject({ stdout: 'x\n' })
     expect(await dp.exec({ command: 'echo $0', shell: '/bin/sh' })).toMatchObject({ stdout: '/bin/sh\n' })
@@ -74,8 +74,8 @@ describe('POST /exec', () => {
   })
 })
 
-describe('[C-31, C-33] how it ended', () => {
-  test('[4-102, C-65] timed out: output so far, 124, nothing of its tree lives', async () => {
+describe('how it ended', { tags: ['C-31', 'C-33'] }, () => {
+  test('timed out: output so far, 124, nothing of its tree lives', { tags: ['4-102', 'C-65'] }, async () => {
     const id = marker()
     const started = performance.now()
     const result = await dp.exec({
@@ -118,7 +118,7 @@ describe('[C-31, C-33] how it ended', () => {
     }
   })
 
-  test('[C-66] the exit comes with the main process, though a background child holds stdout', async () => {
+  test('the exit comes with the main process, though a background child holds stdout', { tags: ['C-66'] }, async () => {
     const started = performance.now()
     expect(await dp.exec({ command: 'sleep 90 & echo done' })).toMatchObject({ stdout: 'done\n', exit_code: 0 })
     expect(performance.now() - started).toBeLessThan(60_000)
@@ -144,7 +144,7 @@ describe('[C-31, C-33] how it ended', () => {
 })
 
 describe('output', () => {
-  test('[C-34] bytes that are not UTF-8 are replaced and said so; base64 is exact', async () => {
+  test('bytes that are not UTF-8 are replaced and said so; base64 is exact', { tags: ['C-34'] }, async () => {
     expect(await dp.exec({ command: "printf 'a\\377b'" })).toMatchObject({ stdout: 'a\ufffdb', lossy: true, stdout_bytes: 3 })
     expect(await dp.exec({ command: "printf 'a\\377b'", encoding: 'base64' })).toMatchObject({
       stdout: Buffer.from([97, 255, 98]).toString('base64'),
@@ -197,7 +197,7 @@ describe('output', () => {
   })
 })
 
-describe('[4-100] refusals', () => {
+describe('refusals', { tags: ['4-100'] }, () => {
   const refusals: [string, unknown, number, string][] = [
     ['nothing to run', {}, 400, 'INVALID_REQUEST'],
     ['both', { command: 'a', argv: ['a'] }, 400, 'INVALID_REQUEST'],
@@ -223,12 +223,12 @@ describe('[4-100] refusals', () => {
     expect([response.status, ((await response.json()) as { error: { code: string } }).error.code]).toEqual([status, code])
   })
 
-  test('[C-63] the longest command runs', async () => {
+  test('the longest command runs', { tags: ['C-63'] }, async () => {
     const response = await dp.post('/exec', { command: `:${' '.repeat(128 * 1024 - 2)}` })
     expect(await response.json()).toMatchObject({ exit_code: 0, reason: 'exited' })
   })
 
-  test('[C-80] malformed JSON, another type, a body beyond 20 MiB', async () => {
+  test('malformed JSON, another type, a body beyond 20 MiB', { tags: ['C-80'] }, async () => {
     const send = (body: string, type: string): Promise<Response> =>
       dp.fetch('/exec', { method: 'POST', body, headers: { 'Content-Type': type } })
     expect((await send('{', 'application/json')).status).toBe(400)

@@ -12,7 +12,7 @@ afterAll(() => dp[Symbol.asyncDispose]())
 /** A number that no other test or run uses: it marks processes in the machine's list. */
 const marker = (): string => `3${Math.floor(Math.random() * 1e7)}.${process.pid}`
 
-describe('[C-29] a client that goes away', () => {
+describe('a client that goes away', { tags: ['C-29'] }, () => {
   /** Sends a request, and cuts it when the process runs. */
   const abandon = async (body: Record<string, unknown>, id: string): Promise<void> => {
     const sent = request(`${dp.base}/exec`, {
@@ -109,7 +109,7 @@ describe('execs', () => {
     expect((await old.arrayBuffer()).byteLength).toBe(1024 * 1024)
   })
 
-  test('[C-64] at most max_execs at once; joining one that runs is not another', async () => {
+  test('at most max_execs at once; joining one that runs is not another', { tags: ['C-64'] }, async () => {
     const own = await TestDataplane.start({ profile: { max_execs: 3 } })
     try {
       for (let i = 0; i < 3; i++)
@@ -125,7 +125,7 @@ describe('execs', () => {
   })
 })
 
-describe('[C-28] the session ends while it runs', () => {
+describe('the session ends while it runs', { tags: ['C-28'] }, () => {
   test.each([
     ['released', 'released'],
     ['hard_ttl', 'expired'],
@@ -150,7 +150,7 @@ describe('[C-28] the session ends while it runs', () => {
   })
 })
 
-test('[C-64] after an agent restart everything is found again', async () => {
+test('after an agent restart everything is found again', { tags: ['C-64'] }, async () => {
   const own = await TestDataplane.start()
   try {
     await own.post('/exec', { command: 'echo before; sleep 0.5; echo after', exec_id: 'kept', detach: true })

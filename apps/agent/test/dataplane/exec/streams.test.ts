@@ -21,7 +21,7 @@ const connect = (kind: 'exec' | 'shell' = 'exec', encoding: Encoding = 'binary',
 const sha256 = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('hex')
 const MiB = 1024 * 1024
 
-describe('[4-134, C-35] flow control', () => {
+describe('flow control', { tags: ['4-134', 'C-35'] }, () => {
   test.each(['binary', 'json'] as const)(
     '%s: `yes` that nobody reads stops; memory is flat; every byte comes afterwards',
     async (encoding) => {

@@ -105,7 +105,7 @@ describe('archives', () => {
   })
 })
 
-describe('[4-103, C-61] links in archives', () => {
+describe('links in archives', { tags: ['4-103', 'C-61'] }, () => {
   /** What a Python virtual environment has. */
   const VENV =
     'mkdir -p venv/bin venv/lib/python3/site-packages && cd venv && ln -s lib lib64 && ln -s /usr/bin/python3 bin/python3 && ln -s python3 bin/python && echo "home = /usr/bin" > pyvenv.cfg && echo x > lib/python3/site-packages/six.py'
@@ -180,7 +180,7 @@ test('what is read ahead of its turn comes in order and whole: small files, link
   expect(found).toEqual((await Promise.all(expected)).flat())
 })
 
-test('[4-104] a directory goes down as tar with its links as links', async () => {
+test('a directory goes down as tar with its links as links', { tags: ['4-104'] }, async () => {
   await dp.exec({ command: 'mkdir -p linked && ln -s one linked/link' })
   const bytes = Buffer.from(await (await dp.download('linked', {}, { archive: 'tar' })).arrayBuffer())
   expect(bytes.toString('latin1')).toContain('link')

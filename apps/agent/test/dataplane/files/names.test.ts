@@ -32,7 +32,7 @@ const found = async (directory: string): Promise<string> => {
 const archiveOf = async (path: string): Promise<Uint8Array<ArrayBuffer>> =>
   new Uint8Array(await (await dp.download(path, {}, { archive: 'tar' })).arrayBuffer())
 
-describe('[3.8] a name that is not UTF-8', () => {
+describe('a name that is not UTF-8', { tags: ['3.8'] }, () => {
   test('is listed, and taken by every call', { timeout: 120_000 }, async () => {
     await dp.exec({
       command: `mkdir -p calls/$(printf '\\377\\376') && cd calls && echo one > $(printf 'caf\\351') && echo two > $(printf '\\377\\376/caf\\351')`,
@@ -73,7 +73,7 @@ describe('[3.8] a name that is not UTF-8', () => {
   })
 })
 
-describe('[4-104, 4-103] an archive with names that are not UTF-8', () => {
+describe('an archive with names that are not UTF-8', { tags: ['4-104', '4-103'] }, () => {
   test('goes down byte for byte, and up again', { timeout: 120_000 }, async () => {
     await dp.exec({
       command: [

@@ -10,7 +10,7 @@ afterAll(() => dp[Symbol.asyncDispose]())
 
 const envelopeOf = async (response: Response): Promise<ErrorEnvelope> => ErrorEnvelope.parse(await response.json())
 
-describe('[4-160] every refusal is the envelope', () => {
+describe('every refusal is the envelope', { tags: ['4-160'] }, () => {
   const errors: [string, () => Promise<Response>, number, string][] = [
     ['no token', () => fetch(`${dp.base}/exec`, { method: 'POST' }), 401, 'UNAUTHENTICATED'],
     ['another scheme', () => fetch(`${dp.base}/exec`, { headers: { Authorization: 'Basic x' } }), 401, 'UNAUTHENTICATED'],
@@ -75,30 +75,30 @@ describe('[4-160] every refusal is the envelope', () => {
     expect(JSON.stringify(envelope)).not.toContain(dp.token)
   })
 
-  test('[C-42] the hint about /v1', async () => {
+  test('the hint about /v1', { tags: ['C-42'] }, async () => {
     expect((await envelopeOf(await dp.fetch('/v1/exec', { method: 'POST' }))).detail).toContain('already ends in /v1')
   })
 
-  test('[C-80] 405 has Allow; HEAD works where GET does; a trailing slash is tolerated', async () => {
+  test('405 has Allow; HEAD works where GET does; a trailing slash is tolerated', { tags: ['C-80'] }, async () => {
     expect((await dp.fetch('/files', { method: 'PUT' })).headers.get('Allow')).toBe('GET, HEAD, DELETE')
     expect((await dp.fetch('/execs', { method: 'HEAD' })).status).toBe(200)
     expect((await dp.fetch('/execs/')).status).toBe(200)
   })
 
-  test('[4-163] a well-formed request id is kept, another is replaced', async () => {
+  test('a well-formed request id is kept, another is replaced', { tags: ['4-163'] }, async () => {
     expect((await dp.fetch('/execs', { headers: { 'X-Request-Id': 'req_test1' } })).headers.get('X-Request-Id')).toBe('req_test1')
     expect((await dp.fetch('/execs', { headers: { 'X-Request-Id': 'a b' } })).headers.get('X-Request-Id')).toMatch(/^req_[0-9a-f-]{36}$/)
   })
 })
 
-test('[4-55] either header', async () => {
+test('either header', { tags: ['4-55'] }, async () => {
   expect((await fetch(`${dp.base}/execs`, { headers: { 'X-Api-Key': dp.token } })).status).toBe(200)
   expect((await fetch(`${dp.base}/execs`, { headers: { Authorization: `bearer ${dp.token}` } })).status).toBe(200)
   expect((await dp.fetch('/execs', { headers: { 'X-Api-Key': dp.token } })).status).toBe(200)
   expect((await dp.fetch('/execs', { headers: { 'X-Api-Key': 'bxo_key_of_the_control_plane' } })).status).toBe(200)
 })
 
-test('[C-69] only a listed origin gets CORS headers', async () => {
+test('only a listed origin gets CORS headers', { tags: ['C-69'] }, async () => {
   const preflight = (origin: string): Promise<Response> =>
     fetch(`${dp.base}/exec`, {
       method: 'OPTIONS',
@@ -113,7 +113,7 @@ test('[C-69] only a listed origin gets CORS headers', async () => {
   expect((await dp.fetch('/execs', { headers: { Origin: 'https://evil.example' } })).headers.get('Access-Control-Allow-Origin')).toBeNull()
 })
 
-describe('[C-44] the aliases', () => {
+describe('the aliases', { tags: ['C-44'] }, () => {
   test('execute, upload, download', async () => {
     expect(await (await dp.post('/execute', { command: 'echo hi', timeout_secs: 5 })).json()).toMatchObject({
       stdout: 'hi\n',

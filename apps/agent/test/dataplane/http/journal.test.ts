@@ -22,7 +22,7 @@ const until = async (holds: () => boolean) => {
 }
 const hashOf = (token: string) => createHash('sha256').update(token).digest('base64url')
 
-describe('who comes to the dataplane [C-72]', () => {
+describe('who comes to the dataplane', { tags: ['C-72'] }, () => {
   test('a token is told once per part of the dataplane, over HTTP and over sockets', async () => {
     for (let i = 0; i < 3; i++) await plane.exec({ command: 'true' })
     await plane.fetch('/execs')
@@ -92,7 +92,7 @@ describe('how processes end', () => {
     ])
   })
 
-  test('[C-53] a stop that ends what runs in the background is told as that', async () => {
+  test('a stop that ends what runs in the background is told as that', { tags: ['C-53'] }, async () => {
     await plane.post('/exec', { command: 'sleep 600', exec_id: 'background', detach: true })
     await plane.sandbox.link.call('shutdown', { cause: 'stopped', grace_ms: 1000 })
     await until(() => exits().length === 1)

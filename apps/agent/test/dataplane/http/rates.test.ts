@@ -32,7 +32,7 @@ const expectRefused = async (response: Response, limit: string): Promise<void> =
   expect(error).toMatchObject({ code: 'RATE_LIMITED', retryable: true, details: { limit }, message: expect.stringContaining(limit) })
 }
 
-describe('[C-58] exec', () => {
+describe('exec', { tags: ['C-58'] }, () => {
   beforeEach(() => start({ execPerPrincipal: TWICE, execPerTenant: THRICE }))
 
   test('counts starts over HTTP, the alias and sockets together, by actor and by tenant', async () => {
@@ -61,7 +61,7 @@ describe('[C-58] exec', () => {
   })
 })
 
-describe('[C-58] ws_open', () => {
+describe('ws_open', { tags: ['C-58'] }, () => {
   beforeEach(() => start({ wsOpenPerPrincipal: TWICE }))
 
   test('is refused before the upgrade where the token is in the header, else with error and 4429; a renewal costs nothing', async () => {
@@ -86,7 +86,7 @@ describe('[C-58] ws_open', () => {
   })
 })
 
-describe('[C-58] the buckets', () => {
+describe('the buckets', { tags: ['C-58'] }, () => {
   beforeEach(() => start({}))
 
   test('are off unless they are set', async () => {

@@ -31,7 +31,7 @@ const withControl = async (id: string, query = ''): Promise<LineClient> => {
 }
 
 describe('a client that comes back to a managed process', () => {
-  test('[2-65] the process outlives it; the next one goes on with the first line that nobody got', async () => {
+  test('the process outlives it; the next one goes on with the first line that nobody got', { tags: ['2-65'] }, async () => {
     await start('while read x; do while [ ! -e "$x" ]; do sleep 0.05; done; echo "got $x"; done')
     const answer = (name: string): Promise<void> => writeFile(join(plane.sandbox.workspacePath, name), '')
     await answer('one')
@@ -49,7 +49,7 @@ describe('a client that comes back to a managed process', () => {
     expect([...first.lines, ...second.lines]).toEqual(['got one', 'got two', 'got three'])
   })
 
-  test('[4.5] nobody attached: the process is not held up, and the next client is told what it missed', async () => {
+  test('nobody attached: the process is not held up, and the next client is told what it missed', { tags: ['4.5'] }, async () => {
     await start('seq 1 400000; echo done > finished; exec cat')
     await eventually(async () => expect(await readFile(join(plane.sandbox.workspacePath, 'finished'), 'utf8')).toBe('done\n'))
     const client = await withControl('p')
@@ -61,7 +61,7 @@ describe('a client that comes back to a managed process', () => {
     expect(client.lines.slice(0, -1)).toEqual(numbers(Number(first), 400_000))
   })
 
-  test('[3.4] a client that reads slowly gets every line once', async () => {
+  test('a client that reads slowly gets every line once', { tags: ['3.4'] }, async () => {
     await start('read go; seq 1 300000; exec cat')
     const client = await withControl('p')
     client.send('go')
@@ -74,7 +74,10 @@ describe('a client that comes back to a managed process', () => {
     expect(await client.got(300_000)).toEqual(numbers(1, 300_000))
   })
 
-  test('[3.4] a client whose connection drops goes on at its offset: no line twice, none left out', async () => {
+  test('a client whose connection drops goes on at its offset: no line twice, none left out', {
+    tags: ['3.4'],
+    timeout: 120_000,
+  }, async () => {
     await start('read go; seq 1 400000; exec cat')
     const lines: string[] = []
     let run: string | undefined
@@ -91,9 +94,9 @@ describe('a client that comes back to a managed process', () => {
       expect(round).toBeLessThan(20)
     }
     expect(lines).toEqual(numbers(1, 400_000))
-  }, 120_000)
+  })
 
-  test('[3.4] what a process still wrote while its client was away is for that client, with the end of it', async () => {
+  test('what a process still wrote while its client was away is for that client, with the end of it', { tags: ['3.4'] }, async () => {
     const script = 'echo one; while [ ! -e go ]; do sleep 0.05; done; rm go; seq 2 1000; printf last'
     for (const restart of ['never', 'always']) {
       await start(script, { restart })
@@ -111,7 +114,7 @@ describe('a client that comes back to a managed process', () => {
     await plane.fetch('/processes/p', { method: 'DELETE' })
   })
 
-  test('[3.4] an offset or run that is not there is refused before the upgrade', async () => {
+  test('an offset or run that is not there is refused before the upgrade', { tags: ['3.4'] }, async () => {
     await start('exec cat')
     for (const run of ['p.p.0', 'p.other.0', 'x'])
       expect(await LineClient.refused(plane, 'p', { query: `?run=${run}&stdout_offset=0` })).toEqual({
@@ -127,7 +130,7 @@ describe('a client that comes back to a managed process', () => {
     expect(await client.got(1)).toEqual(['x'])
   })
 
-  test('[3.4] control frames say how much of stdin the process has, and take the rest of a torn line', async () => {
+  test('control frames say how much of stdin the process has, and take the rest of a torn line', { tags: ['3.4'] }, async () => {
     await start('exec cat')
     const client = await withControl('p')
     client.send('hello')
@@ -143,7 +146,7 @@ describe('a client that comes back to a managed process', () => {
     expect(await client.closed).toMatchObject({ code: 4400 })
   })
 
-  test('[3.4] what a client wrote before it left reaches the process before what the next one writes', async () => {
+  test('what a client wrote before it left reaches the process before what the next one writes', { tags: ['3.4'] }, async () => {
     await start('sleep 1; exec cat')
     const first = await LineClient.open(plane, 'p')
     const long = 'a'.repeat(900_000)

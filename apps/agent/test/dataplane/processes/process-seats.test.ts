@@ -27,7 +27,7 @@ const runOf = async (client: LineClient): Promise<string> => {
 const written = (name: string): Promise<void> =>
   until(`${name} is there`, () => existsSync(join(plane.sandbox.workspacePath, name)), 20_000)
 
-test('[2-64] a client that is refused sends nobody away, also when it would take over', async () => {
+test('a client that is refused sends nobody away, also when it would take over', { tags: ['2-64'] }, async () => {
   await start('exec cat')
   const client = await open()
   const run = await runOf(client)
@@ -43,7 +43,7 @@ test('[2-64] a client that is refused sends nobody away, also when it would take
   expect(await client.got(1)).toEqual(['still mine'])
 })
 
-test('[2-68] of a line that is too long the rest is left out too: the next client begins with the next line', async () => {
+test('of a line that is too long the rest is left out too: the next client begins with the next line', { tags: ['2-68'] }, async () => {
   await start('read go; head -c 17000000 /dev/zero | tr "\\0" x; echo; echo next; touch written; exec cat')
   const client = await open()
   client.send('go')
@@ -53,7 +53,7 @@ test('[2-68] of a line that is too long the rest is left out too: the next clien
   expect(await next.got(1)).toEqual(['next'])
 })
 
-test('[2-65] where nobody knows any more who got what, a client begins with the line that is not whole yet', async () => {
+test('where nobody knows any more who got what, a client begins with the line that is not whole yet', { tags: ['2-65'] }, async () => {
   await start('echo one; printf tw; touch written; read x; echo o; exec cat')
   await written('written')
   const client = await open()

@@ -18,7 +18,7 @@ const start = async (script: string, id = 'p'): Promise<ManagedProcess> => {
 const get = (id = 'p'): Promise<ManagedProcess> => plane.process(id)
 
 describe('the socket of a managed process', () => {
-  test('[2-43] carries lines to stdin and from stdout, and closes with 1000 at the end of the process', async () => {
+  test('carries lines to stdin and from stdout, and closes with 1000 at the end of the process', { tags: ['2-43'] }, async () => {
     await start('cat')
     const client = await LineClient.open(plane, 'p')
     client.send('hello')
@@ -30,7 +30,7 @@ describe('the socket of a managed process', () => {
     expect(await client.closed).toMatchObject({ code: 1000 })
   })
 
-  test('[2-43] brings what came before the first attach, and a last line without its newline', async () => {
+  test('brings what came before the first attach, and a last line without its newline', { tags: ['2-43'] }, async () => {
     await start('echo banner; read x; printf "bye %s" "$x"')
     const client = await LineClient.open(plane, 'p')
     client.send('you')
@@ -38,7 +38,7 @@ describe('the socket of a managed process', () => {
     expect(client.lines).toEqual(['banner', 'bye you'])
   })
 
-  test('[2-67] accepts and echoes the subprotocol mcp', async () => {
+  test('accepts and echoes the subprotocol mcp', { tags: ['2-67'] }, async () => {
     await start('cat')
     const client = await LineClient.open(plane, 'p', { protocols: ['mcp'] })
     expect(client.ws.protocol).toBe('mcp')
@@ -49,7 +49,7 @@ describe('the socket of a managed process', () => {
     expect(await client.closed).toMatchObject({ code: 1003 })
   })
 
-  test('[2-68, 4-135] a JSON line of 1 MiB and one of almost 16 MiB come back whole, every character intact', async () => {
+  test('a JSON line of 1 MiB and one of almost 16 MiB come back whole, every character intact', { tags: ['2-68', '4-135'] }, async () => {
     await start('exec cat')
     const client = await LineClient.open(plane, 'p', { maxPayload: 17 * 1024 * 1024 })
     const lines = [1024 * 1024, 15 * 1024 * 1024].map((size) => JSON.stringify({ text: 'äöü€😀'.repeat(size / 14) }))
@@ -60,7 +60,7 @@ describe('the socket of a managed process', () => {
     await client.close()
   })
 
-  test('[2-68, 4-135] a longer line closes 1009, in either direction, and the process goes on', async () => {
+  test('a longer line closes 1009, in either direction, and the process goes on', { tags: ['2-68', '4-135'] }, async () => {
     await start('read go; head -c 17000000 /dev/zero | tr "\\0" x; echo; exec cat', 'out')
     const reading = await LineClient.open(plane, 'out', { maxPayload: 20 * 1024 * 1024, protocols: [SUBPROTOCOL_LINES] })
     reading.send('go')
@@ -73,13 +73,13 @@ describe('the socket of a managed process', () => {
     for (const id of ['out', 'in']) expect(await get(id)).toMatchObject({ status: 'running' })
   })
 
-  test('[2-15, 2-68] what is not UTF-8 breaks neither socket nor line', async () => {
+  test('what is not UTF-8 breaks neither socket nor line', { tags: ['2-15', '2-68'] }, async () => {
     await start("printf 'a\\377b\\n'; echo good; exec cat")
     const client = await LineClient.open(plane, 'p')
     expect(await client.got(2)).toEqual(['a\ufffdb', 'good'])
   })
 
-  test('[2-64] is one alone, unless the second takes over', async () => {
+  test('is one alone, unless the second takes over', { tags: ['2-64'] }, async () => {
     await start('exec cat')
     const first = await LineClient.open(plane, 'p', { protocols: [SUBPROTOCOL_LINES] })
     expect(await LineClient.refused(plane, 'p')).toEqual({ status: 409, code: 'ALREADY_ATTACHED' })
@@ -96,7 +96,7 @@ describe('the socket of a managed process', () => {
     expect(await third.got(1)).toEqual(['free again'])
   })
 
-  test('[2-64] of many at once one gets in', async () => {
+  test('of many at once one gets in', { tags: ['2-64'] }, async () => {
     await start('exec cat')
     const clients = Array.from({ length: 8 }, () => new LineClient(plane, 'p'))
     const results = await Promise.all(
@@ -108,14 +108,14 @@ describe('the socket of a managed process', () => {
     expect(results.filter((result) => result === 'open')).toHaveLength(1)
   })
 
-  test('[2-66] a missing process is 404, a stopped one 409, both before the upgrade', async () => {
+  test('a missing process is 404, a stopped one 409, both before the upgrade', { tags: ['2-66'] }, async () => {
     expect(await LineClient.refused(plane, 'nowhere')).toEqual({ status: 404, code: 'PROCESS_NOT_FOUND' })
     await start('exit 0')
     await eventually(async () => expect(await get()).toMatchObject({ status: 'exited' }))
     expect(await LineClient.refused(plane, 'p')).toEqual({ status: 409, code: 'PROCESS_NOT_RUNNING' })
   })
 
-  test('[2-66] needs its token before the upgrade: by header or subprotocol, never by query or frame', async () => {
+  test('needs its token before the upgrade: by header or subprotocol, never by query or frame', { tags: ['2-66'] }, async () => {
     await start('exec cat')
     expect(await LineClient.refused(plane, 'p', { token: null })).toEqual({ status: 401, code: 'UNAUTHENTICATED' })
     expect(await LineClient.refused(plane, 'p', { token: null, query: `?token=${plane.token}` })).toEqual({
@@ -128,7 +128,7 @@ describe('the socket of a managed process', () => {
     expect(await browser.got(1)).toEqual(['hello'])
   })
 
-  test('[2-69] lines are activity, and the socket is an attachment', async () => {
+  test('lines are activity, and the socket is an attachment', { tags: ['2-69'] }, async () => {
     await start('exec cat')
     const client = await LineClient.open(plane, 'p')
     expect(plane.sandbox.activity.snapshot().attached).toBe(1)
@@ -140,7 +140,7 @@ describe('the socket of a managed process', () => {
     await eventually(() => expect(plane.sandbox.activity.snapshot().attached).toBe(0))
   })
 
-  test('[C-28, C-30] ends when its session does', async () => {
+  test('ends when its session does', { tags: ['C-28', 'C-30'] }, async () => {
     await start('exec cat')
     const client = await LineClient.open(plane, 'p', { protocols: [SUBPROTOCOL_LINES] })
     const until = Date.now() / 1000 + 600
@@ -148,7 +148,7 @@ describe('the socket of a managed process', () => {
     expect(await client.closed).toMatchObject({ code: 4410, reason: 'SESSION_RELEASED' })
   })
 
-  test('[C-37] the end of the sandbox is 4503', async () => {
+  test('the end of the sandbox is 4503', { tags: ['C-37'] }, async () => {
     await start('exec cat')
     const client = await LineClient.open(plane, 'p')
     await plane.sandbox.kill()

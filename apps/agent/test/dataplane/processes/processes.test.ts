@@ -28,7 +28,7 @@ const becomes = (id: string, expected: Partial<ManagedProcess>): Promise<void> =
 const codeOf = async (response: Response): Promise<string> => ((await response.json()) as { error: { code: string } }).error.code
 
 describe('a managed process', () => {
-  test('[2-60] runs under its id with its record, which names variables and never tells their values', async () => {
+  test('runs under its id with its record, which names variables and never tells their values', { tags: ['2-60'] }, async () => {
     const made = await sh('echo "$SECRET" > seen; exec sleep 60', { env: { SECRET: 'hunter2', A: '1' }, cwd: '.' })
     expect(made).toMatchObject({
       ...{ process_id: 'default', status: 'running', command: '/bin/sh', cwd: '.', env_keys: ['A', 'SECRET'], attached: false },
@@ -42,7 +42,7 @@ describe('a managed process', () => {
     expect(JSON.stringify(await (await plane.fetch('/execs')).json())).toBe('{"execs":[]}')
   })
 
-  test('[2-60] what the agent keeps for a restart, values too, is for its own user alone', async () => {
+  test('what the agent keeps for a restart, values too, is for its own user alone', { tags: ['2-60'] }, async () => {
     await sh('exec sleep 60', { process_id: 'p1', env: { SECRET: 'hunter2' } })
     const directory = join(plane.sandbox.directory, 'processes')
     expect(await readdir(directory)).toEqual(['p1.json'])
@@ -50,7 +50,7 @@ describe('a managed process', () => {
     expect((await stat(join(directory, 'p1.json'))).mode & 0o777).toBe(0o600)
   })
 
-  test('[0-46] is one of many: p1 stops, p2 runs', async () => {
+  test('is one of many: p1 stops, p2 runs', { tags: ['0-46'] }, async () => {
     await sh('exec sleep 60', { process_id: 'p1' })
     await sh('exec sleep 60', { process_id: 'p2' })
     expect(await stop('p1')).toBe(204)
@@ -63,7 +63,7 @@ describe('a managed process', () => {
     ])
   })
 
-  test('[2-61] its exit is seen, with code and time', async () => {
+  test('its exit is seen, with code and time', { tags: ['2-61'] }, async () => {
     await sh('exit 0', { process_id: 'good' })
     await sh('echo broken >&2; exit 3', { process_id: 'bad' })
     await becomes('good', { status: 'exited', exit_code: 0, reason: 'exited' })
@@ -71,13 +71,13 @@ describe('a managed process', () => {
     expect(Date.parse((await get('bad')).exited_at ?? '')).toBeGreaterThan(0)
   })
 
-  test('[2-61] one that cannot be started says why', async () => {
+  test('one that cannot be started says why', { tags: ['2-61'] }, async () => {
     const made = await start({ command: '/nowhere/server' })
     expect(made).toMatchObject({ status: 'exited', exit_code: 127, reason: 'spawn_failed', spawn_error: { kind: 'not_found' } })
     expect(made.stderr_preview).toContain('/nowhere/server')
   })
 
-  test('[2-62] 50 MB of stderr cost the agent nothing and end in a preview of 4000 characters', async () => {
+  test('50 MB of stderr cost the agent nothing and end in a preview of 4000 characters', { tags: ['2-62'] }, async () => {
     await sh('exec sleep 60', { process_id: 'quiet' })
     const before = process.memoryUsage.rss()
     await sh('head -c 50000000 /dev/zero | tr "\\0" "x" >&2; printf "äöü TAIL" >&2; exec sleep 60', { process_id: 'loud' })
@@ -88,7 +88,7 @@ describe('a managed process', () => {
     expect(process.memoryUsage.rss() - before).toBeLessThan(20 * 1024 * 1024)
   })
 
-  test('[2-62] stderr is drained while a client that reads nothing holds back stdout', async () => {
+  test('stderr is drained while a client that reads nothing holds back stdout', { tags: ['2-62'] }, async () => {
     await sh('while :; do echo 0123456789012345678901234567890123456789; done & head -c 5000000 /dev/zero >&2; echo done > drained; wait', {
       process_id: 'p',
     })
@@ -99,7 +99,7 @@ describe('a managed process', () => {
     client.ws.terminate()
   })
 
-  test('[2-63] a running id is a conflict unless it is to be replaced', async () => {
+  test('a running id is a conflict unless it is to be replaced', { tags: ['2-63'] }, async () => {
     await sh('exec sleep 60', { process_id: 'p' })
     const second = await plane.post('/processes', { process_id: 'p', command: 'sleep', args: ['1'] })
     expect([second.status, await codeOf(second)]).toEqual([409, 'PROCESS_CONFLICT'])
@@ -112,7 +112,7 @@ describe('a managed process', () => {
     expect(await sh('exec sleep 62', { process_id: 'p' })).toMatchObject({ status: 'running' })
   })
 
-  test('[2-63] of many at once with one id exactly one starts', async () => {
+  test('of many at once with one id exactly one starts', { tags: ['2-63'] }, async () => {
     const answers = await Promise.all(
       Array.from({ length: 10 }, () =>
         plane.post('/processes', { process_id: 'p', command: 'sh', args: ['-c', 'echo x >> once; sleep 60'] }),
@@ -122,7 +122,7 @@ describe('a managed process', () => {
     await eventually(async () => expect(await readFile(join(plane.sandbox.workspacePath, 'once'), 'utf8')).toBe('x\n'))
   })
 
-  test('[3.10] a stop is stdin closed, TERM, KILL, and can be said again', async () => {
+  test('a stop is stdin closed, TERM, KILL, and can be said again', { tags: ['3.10'] }, async () => {
     await sh('cat > input; echo eof > ended', { process_id: 'polite' })
     expect(await stop('polite')).toBe(204)
     expect(await stop('polite')).toBe(204)
@@ -134,7 +134,7 @@ describe('a managed process', () => {
     expect(await get('stubborn')).toMatchObject({ status: 'exited', exit_code: 137 })
   })
 
-  test('[2-35] at most 64 run at once', async () => {
+  test('at most 64 run at once', { tags: ['2-35'] }, async () => {
     for (let i = 0; i < PROCESS_LIMITS.running; i++) await start({ process_id: `p${i}`, command: 'sleep', args: ['60'] })
     const refused = await plane.post('/processes', { process_id: 'more', command: 'sleep', args: ['60'] })
     expect([refused.status, await codeOf(refused)]).toEqual([429, 'RATE_LIMITED'])
@@ -142,7 +142,7 @@ describe('a managed process', () => {
     expect(await start({ process_id: 'more', command: 'sleep', args: ['60'] })).toMatchObject({ status: 'running' })
   })
 
-  test('[2-35] of those that have ended 256 are known, and each for 300 s', async () => {
+  test('of those that have ended 256 are known, and each for 300 s', { tags: ['2-35'] }, async () => {
     for (let i = 0; i < PROCESS_LIMITS.completed + 4; i++) {
       await start({ process_id: `p${i}`, command: 'true' })
       // On a busy machine they start faster than they end, and only so many may run.
@@ -164,7 +164,7 @@ describe('a managed process', () => {
     }
   })
 
-  test('[0-45] is work for as long as it runs, also between two starts', async () => {
+  test('is work for as long as it runs, also between two starts', { tags: ['0-45'] }, async () => {
     const { activity } = plane.sandbox
     await sh('exec sleep 60', { process_id: 'p' })
     expect(activity.snapshot().running).toBe(1)
@@ -177,7 +177,7 @@ describe('a managed process', () => {
     expect(activity.snapshot().running).toBe(0)
   })
 
-  test('[4.5] each end is told to those who follow the session', async () => {
+  test('each end is told to those who follow the session', { tags: ['4.5'] }, async () => {
     await sh('exit 7', { process_id: 'p' })
     await eventually(() =>
       expect(plane.sandbox.facts).toContainEqual({
@@ -191,7 +191,7 @@ describe('a managed process', () => {
     expect(plane.sandbox.facts).toHaveLength(1)
   })
 
-  test('[4-105] needs the capability exec, over HTTP and for its socket', async () => {
+  test('needs the capability exec, over HTTP and for its socket', { tags: ['4-105'] }, async () => {
     await sh('exec sleep 60')
     const token = await plane.sign({ caps: ['shell', 'fs_read', 'fs_write'] })
     for (const [path, method] of [
@@ -216,7 +216,7 @@ describe('a managed process', () => {
     [{ command: 'true', env: { '1A': 'x' } }, 'env'],
     [{ command: 'true', restart: 'sometimes' }, 'restart'],
     [{ command: 'true', max_restarts: -1 }, 'max_restarts'],
-  ])('[3.10] %j is refused by the name of its field', async (body, field) => {
+  ])('%j is refused by the name of its field', { tags: ['3.10'] }, async (body, field) => {
     const response = await plane.post('/processes', body)
     const { error } = (await response.json()) as { error: { code: string; message: string } }
     expect([response.status, error.code]).toEqual([400, 'INVALID_REQUEST'])
@@ -225,18 +225,18 @@ describe('a managed process', () => {
 })
 
 describe('restart policy', () => {
-  test('[4.5] on_failure starts it again until it succeeds', async () => {
+  test('on_failure starts it again until it succeeds', { tags: ['4.5'] }, async () => {
     await sh('echo run >> runs; [ "$(wc -l < runs)" -ge 3 ] && exit 0; exit 1', { process_id: 'p', restart: 'on_failure' })
     await becomes('p', { status: 'exited', restarts: 2, exit_code: 0, restarting: false })
   })
 
-  test('[4.5] always starts it again after success too, max_restarts times', async () => {
+  test('always starts it again after success too, max_restarts times', { tags: ['4.5'] }, async () => {
     await sh('echo run >> runs; exit 0', { process_id: 'p', restart: 'always', max_restarts: 2 })
     await becomes('p', { status: 'exited', restarts: 2, restarting: false })
     expect(await readFile(join(plane.sandbox.workspacePath, 'runs'), 'utf8')).toBe('run\nrun\nrun\n')
   })
 
-  test('[4.5] what was stopped stays stopped, also while it waits', async () => {
+  test('what was stopped stays stopped, also while it waits', { tags: ['4.5'] }, async () => {
     await sh('exec sleep 60', { process_id: 'runs', restart: 'always' })
     await stop('runs')
     expect(await get('runs')).toMatchObject({ status: 'exited', restarting: false })

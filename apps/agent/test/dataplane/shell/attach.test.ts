@@ -56,7 +56,7 @@ describe('attach modes', () => {
     for (const socket of [first, second, viewer]) expect((await socket.closed).code).toBe(1000)
   })
 
-  test('[C-56] exec attaches to no shell', async () => {
+  test('exec attaches to no shell', { tags: ['C-56'] }, async () => {
     const shell = await connect('shell')
     shell.start({ shell_id: 'private' })
     await shell.frame('ready')
@@ -66,7 +66,7 @@ describe('attach modes', () => {
   })
 })
 
-describe('[4-133] size of a shell', () => {
+describe('size of a shell', { tags: ['4-133'] }, () => {
   /** Says its size whenever it is told of a new one. */
   const SIZES = [
     process.execPath,

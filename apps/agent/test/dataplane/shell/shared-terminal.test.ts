@@ -23,7 +23,7 @@ const attach = async (id: string, fields: Record<string, unknown> = {}): Promise
 
 const MiB = 1024 * 1024
 
-describe('[3.5] readers of one terminal', () => {
+describe('readers of one terminal', { tags: ['3.5'] }, () => {
   /** Writes when it is told to, without an end. */
   const flood = async (id: string): Promise<TestSocket> => {
     const socket = await connect()
@@ -95,7 +95,7 @@ describe('[3.5] readers of one terminal', () => {
   })
 })
 
-describe('[3.5] the size of a shared terminal', () => {
+describe('the size of a shared terminal', { tags: ['3.5'] }, () => {
   /** Says its size at the start and whenever it is told of a new one. */
   const SIZES = [
     process.execPath,

@@ -81,7 +81,7 @@ const end = async (socket: TestSocket): Promise<void> => {
   await socket.closed
 }
 
-describe.each(['less', 'vim'] as const)('[3.5] %s after a reattach looks like a fresh one at that size', (name) => {
+describe.each(['less', 'vim'] as const)('%s after a reattach looks like a fresh one at that size', { tags: ['3.5'] }, (name) => {
   const cells = [SMALL, USUAL, LARGE].flatMap((size) => [
     { ...size, from: 0, kind: 'fixed' as const },
     { ...size, from: 0, kind: 'resized' as const },
@@ -103,7 +103,7 @@ describe.each(['less', 'vim'] as const)('[3.5] %s after a reattach looks like a 
   })
 })
 
-test('[3.5] one who joins late, with a window of the same size, sees what the first one sees', async () => {
+test('one who joins late, with a window of the same size, sees what the first one sees', { tags: ['3.5'] }, async () => {
   const first = await run('vim', USUAL)
   const late = await shell({ attach: first.socket.find('ready')?.shell_id, mode: 'viewer', stdout_offset: 'end', ...USUAL })
   const seen = new Screen(late, USUAL)

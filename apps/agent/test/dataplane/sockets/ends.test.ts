@@ -25,7 +25,7 @@ const busyAndIdle = async (own: TestDataplane): Promise<[busy: TestSocket, idle:
 }
 
 describe('ends', () => {
-  test('[C-27] a renewal keeps the socket, one of another actor does not', async () => {
+  test('a renewal keeps the socket, one of another actor does not', { tags: ['C-27'] }, async () => {
     const socket = await connect()
     await socket.frame('auth_ok')
     socket.send({ type: 'auth', token: await dp.sign({ exp: Math.floor(Date.now() / 1000) + 900 }) })
@@ -35,7 +35,9 @@ describe('ends', () => {
     expect(socket.errorCode).toBe('UNAUTHENTICATED')
   })
 
-  test('[C-28, C-30] a released session: the process dies, its exit is told, then error and 4410; an idle socket closes at once', async () => {
+  test('a released session: the process dies, its exit is told, then error and 4410; an idle socket closes at once', {
+    tags: ['C-28', 'C-30'],
+  }, async () => {
     const own = await TestDataplane.start()
     try {
       const [busy, idle] = await busyAndIdle(own)
@@ -54,7 +56,7 @@ describe('ends', () => {
     }
   })
 
-  test('[C-28] a renewal that grants less ends what needs more: 4403', async () => {
+  test('a renewal that grants less ends what needs more: 4403', { tags: ['C-28'] }, async () => {
     const socket = await connect()
     socket.start({ argv: ['sleep', '60'] })
     await socket.frame('ready')
@@ -77,7 +79,7 @@ describe('ends', () => {
     }
   })
 
-  test('[C-37] the agent goes down: 1001, and the process lives', async () => {
+  test('the agent goes down: 1001, and the process lives', { tags: ['C-37'] }, async () => {
     const own = await TestDataplane.start()
     try {
       const socket = await new TestSocket(`${own.wsBase}/exec/ws`, 'json', { token: own.token }).opened()

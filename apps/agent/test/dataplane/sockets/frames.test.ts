@@ -19,7 +19,7 @@ const connect = (kind: 'exec' | 'shell' = 'exec', encoding: Encoding = 'json'): 
 const anonymous = (path = '/exec/ws'): Promise<TestSocket> => ended(new TestSocket(dp.wsBase + path)).opened()
 
 describe.each(['json', 'base64', 'binary'] as const)('frames, %s', (encoding) => {
-  test('[4-120..4-123] auth_ok, ready, output, exit, close 1000', async () => {
+  test('auth_ok, ready, output, exit, close 1000', { tags: ['4-120', '4-121', '4-122', '4-123'] }, async () => {
     const socket = await connect('exec', encoding)
     socket.start({ command: 'echo hi', exec_id: `hi-${encoding}` })
     expect((await socket.closed).code).toBe(1000)
@@ -44,7 +44,7 @@ describe.each(['json', 'base64', 'binary'] as const)('frames, %s', (encoding) =>
     if (encoding !== 'binary') expect(socket.find('stdout')).toMatchObject({ offset: 0, bytes: 3 })
   })
 
-  test('[4-125] stdin and its end', async () => {
+  test('stdin and its end', { tags: ['4-125'] }, async () => {
     const socket = await connect('exec', encoding)
     socket.start({ command: 'cat; echo err >&2' })
     socket.stdin('a\n')
@@ -60,7 +60,7 @@ describe.each(['json', 'base64', 'binary'] as const)('frames, %s', (encoding) =>
     expect(await socket.frame('exit')).toMatchObject({ exit_code: 0 })
   })
 
-  test('[4-127] signal', async () => {
+  test('signal', { tags: ['4-127'] }, async () => {
     const socket = await connect('exec', encoding)
     socket.start({ argv: ['sleep', '60'] })
     await socket.frame('ready')
@@ -69,7 +69,7 @@ describe.each(['json', 'base64', 'binary'] as const)('frames, %s', (encoding) =>
     expect((await socket.closed).code).toBe(1000)
   })
 
-  test('[4-130] everything written before the exit precedes it', async () => {
+  test('everything written before the exit precedes it', { tags: ['4-130'] }, async () => {
     const socket = await connect('exec', encoding)
     socket.start({ command: 'seq 1 200000' })
     await socket.closed
@@ -78,7 +78,7 @@ describe.each(['json', 'base64', 'binary'] as const)('frames, %s', (encoding) =>
     expect(socket.text().endsWith('\n199999\n200000\n')).toBe(true)
   })
 
-  test('[4-135, C-36] a chunk is at most 64 KiB, and offsets count on', async () => {
+  test('a chunk is at most 64 KiB, and offsets count on', { tags: ['4-135', 'C-36'] }, async () => {
     const socket = await connect('exec', encoding)
     socket.start({ command: 'head -c 5000000 /dev/zero' })
     await socket.closed
@@ -92,7 +92,7 @@ describe.each(['json', 'base64', 'binary'] as const)('frames, %s', (encoding) =>
     expect(socket.bytes().length).toBe(5_000_000)
   })
 
-  test('[C-33] a spawn failure is an exit without ready', async () => {
+  test('a spawn failure is an exit without ready', { tags: ['C-33'] }, async () => {
     const socket = await connect('exec', encoding)
     socket.start({ argv: ['nonesuch-command'] })
     expect((await socket.closed).code).toBe(1000)
@@ -100,7 +100,7 @@ describe.each(['json', 'base64', 'binary'] as const)('frames, %s', (encoding) =>
     expect(socket.find('exit')).toMatchObject({ exit_code: 127, reason: 'spawn_failed', spawn_error: { kind: 'not_found' } })
   })
 
-  test('[4-120, 4-126, 4-133, C-67] a terminal has its size, and resize changes it', async () => {
+  test('a terminal has its size, and resize changes it', { tags: ['4-120', '4-126', '4-133', 'C-67'] }, async () => {
     const socket = await connect('shell', encoding)
     socket.start({ argv: ['sh', '-c', 'tty; stty size; read x; stty size; echo $TERM'], cols: 100, rows: 30 })
     expect(await socket.frame('ready')).toMatchObject({ size_owner: true, cols: 100, rows: 30 })
@@ -115,21 +115,21 @@ describe.each(['json', 'base64', 'binary'] as const)('frames, %s', (encoding) =>
 })
 
 describe('bytes', () => {
-  test.each(['base64', 'binary'] as const)('[4-131] %s is exact', async (encoding) => {
+  test.each(['base64', 'binary'] as const)('%s is exact', { tags: ['4-131'] }, async (encoding) => {
     const socket = await connect('exec', encoding)
     socket.start({ command: "printf '\\377\\000'" })
     await socket.closed
     expect(socket.bytes()).toEqual(Buffer.from([0xff, 0]))
   })
 
-  test('[C-34] as text, what is not UTF-8 is replaced and lossy', async () => {
+  test('as text, what is not UTF-8 is replaced and lossy', { tags: ['C-34'] }, async () => {
     const socket = await connect()
     socket.start({ command: "printf 'a\\377b'" })
     await socket.closed
     expect(socket.find('stdout')).toMatchObject({ data: 'a\ufffdb', bytes: 3, lossy: true })
   })
 
-  test('[4-132] characters across reads and across 64 KiB arrive whole', async () => {
+  test('characters across reads and across 64 KiB arrive whole', { tags: ['4-132'] }, async () => {
     const socket = await connect()
     const text = `x${'€😀ü'.repeat(60_000)}`
     socket.start({ command: 'cat; printf "\\342"; sleep 0.1; printf "\\202\\254"; printf "\\360\\237"' })
@@ -141,7 +141,7 @@ describe('bytes', () => {
   })
 })
 
-describe('[C-40] frames out of order', () => {
+describe('frames out of order', { tags: ['C-40'] }, () => {
   test.each([
     [
       'a second start',
@@ -188,7 +188,7 @@ describe('[C-40] frames out of order', () => {
     expect((await socket.closed).code).toBe(1003)
   })
 
-  test('[4-135] a message above 1 MiB, and above 16 KiB before auth: 1009', async () => {
+  test('a message above 1 MiB, and above 16 KiB before auth: 1009', { tags: ['4-135'] }, async () => {
     const socket = await connect()
     socket.start({ command: 'cat >/dev/null' })
     socket.stdin('x'.repeat(2 * 1024 * 1024))
@@ -198,7 +198,7 @@ describe('[C-40] frames out of order', () => {
     expect((await early.closed).code).toBe(1009)
   })
 
-  test('[4-129] close: stdin ends, the exit is told, 1000; with detach only the socket goes', async () => {
+  test('close: stdin ends, the exit is told, 1000; with detach only the socket goes', { tags: ['4-129'] }, async () => {
     const socket = await connect()
     socket.start({ command: 'cat; echo bye; exit 5' })
     await socket.frame('ready')
@@ -216,7 +216,7 @@ describe('[C-40] frames out of order', () => {
     await dp.post('/execs/outlives/signal', { signal: 'KILL' })
   })
 
-  test('[4-129] close on one that ignores the end: TERM after 5 s', async () => {
+  test('close on one that ignores the end: TERM after 5 s', { tags: ['4-129'], timeout: 120_000 }, async () => {
     const socket = await connect()
     socket.start({ argv: ['sleep', '60'] })
     await socket.frame('ready')
@@ -224,9 +224,9 @@ describe('[C-40] frames out of order', () => {
     socket.send({ type: 'close' })
     expect(await socket.frame('exit')).toMatchObject({ reason: 'killed', kill_cause: 'closed', signal: 'SIGTERM' })
     expect(performance.now() - started).toBeGreaterThan(4900)
-  }, 120_000)
+  })
 
-  test('[4-129] close ends a shell', async () => {
+  test('close ends a shell', { tags: ['4-129'] }, async () => {
     const socket = await connect('shell')
     socket.start({})
     await socket.until(() => socket.bytes().length > 0)

@@ -18,7 +18,10 @@ const connect = (encoding: 'json' | 'binary' = 'json', token = dp.token): Promis
   new TestSocket(`${dp.wsBase}/exec/ws`, encoding, { token }).opened()
 
 describe.concurrent('times of the contract', () => {
-  test('[C-27] at exp + 30 s without a renewal: TOKEN_EXPIRED, 4401, then a disconnect that can be healed', async ({ expect }) => {
+  test('at exp + 30 s without a renewal: TOKEN_EXPIRED, 4401, then a disconnect that can be healed', {
+    tags: ['C-27'],
+    timeout: 120_000,
+  }, async ({ expect }) => {
     // Out of date, and good for another two seconds at agents [C-48].
     const exp = Math.floor(Date.now() / 1000) - 2
     const socket = await connect('json', await dp.sign({ exp }))
@@ -32,9 +35,9 @@ describe.concurrent('times of the contract', () => {
     expect(await again.frame('ready')).toMatchObject({ attached: true })
     again.send({ type: 'signal', signal: 'KILL' })
     await again.closed
-  }, 120_000)
+  })
 
-  test('[C-29] an exec without a reader is killed after 30 s, not after 20', async ({ expect }) => {
+  test('an exec without a reader is killed after 30 s, not after 20', { tags: ['C-29'], timeout: 120_000 }, async ({ expect }) => {
     const first = await connect()
     first.start({ argv: ['sleep', '300'], exec_id: 'alone' })
     await first.frame('ready')
@@ -49,17 +52,19 @@ describe.concurrent('times of the contract', () => {
     const third = await connect()
     third.start({ attach: 'alone' })
     expect(await third.frame('exit')).toMatchObject({ reason: 'killed', kill_cause: 'disconnect' })
-  }, 120_000)
+  })
 
-  test('[C-68, C-51] a peer that answers no ping is gone within 90 s and no longer counts', async ({ expect }) => {
+  test('a peer that answers no ping is gone within 90 s and no longer counts', { tags: ['C-68', 'C-51'], timeout: 120_000 }, async ({
+    expect,
+  }) => {
     const socket = new TestSocket(`${dp.wsBase}/exec/ws`, 'json', { token: dp.token, autoPong: false })
     await socket.opened()
     const started = performance.now()
     expect((await socket.closed).code).toBe(1006)
     expect(performance.now() - started).toBeLessThan(95_000)
-  }, 120_000)
+  })
 
-  test('[4-134] a reader that stands still for 120 s: 4408', async ({ expect }) => {
+  test('a reader that stands still for 120 s: 4408', { tags: ['4-134'], timeout: 150_000 }, async ({ expect }) => {
     const socket = await connect('binary')
     socket.start({ argv: ['yes'], exec_id: 'stalls' })
     await socket.frame('ready')
@@ -69,11 +74,12 @@ describe.concurrent('times of the contract', () => {
     socket.ws.resume()
     expect((await socket.closed).code).toBe(4408)
     expect(socket.errorCode).toBe('TIMEOUT')
-  }, 150_000)
+  })
 
-  test('[4-134, C-63] a client that takes no byte of a large answer for 30 s is cut, and its share of the budget is free', async ({
-    expect,
-  }) => {
+  test('a client that takes no byte of a large answer for 30 s is cut, and its share of the budget is free', {
+    tags: ['4-134', 'C-63'],
+    timeout: 150_000,
+  }, async ({ expect }) => {
     const { hostname, port, pathname } = new URL(`${dp.base}/exec`)
     const client = dial(Number(port), hostname).on('error', () => {})
     const body = JSON.stringify({ command: 'head -c 16777216 /dev/zero; head -c 16777216 /dev/zero >&2', max_output_bytes: 16_777_216 })
@@ -86,10 +92,10 @@ describe.concurrent('times of the contract', () => {
     await until('the client is cut', () => dp.answers.held === 0, 130_000)
     client.resume()
     await new Promise((resolve) => client.on('close', resolve))
-  }, 150_000)
+  })
 })
 
-describe.concurrent('[C-27] a socket and the end of its token', () => {
+describe.concurrent('a socket and the end of its token', { tags: ['C-27'] }, () => {
   test('outlives three tokens; without another one it is closed 30 s after `exp`, and its process can be attached to', async ({
     expect,
   }) => {
@@ -127,7 +133,8 @@ describe.concurrent('[C-27] a socket and the end of its token', () => {
 })
 
 describe.concurrent('the socket of a managed process', () => {
-  test('[C-27] outlives its token by 30 s, and any time when that is renewed in a control frame, by the same actor', {
+  test('outlives its token by 30 s, and any time when that is renewed in a control frame, by the same actor', {
+    tags: ['C-27'],
     timeout: 180_000,
   }, async ({ expect }) => {
     for (const id of ['expires', 'renews']) await dp.post('/processes', { process_id: id, command: '/bin/cat' })
