@@ -1,9 +1,10 @@
 import { execFileSync } from 'node:child_process'
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
 import { findingsOf } from '../../deploy/package/contents.ts'
+import { copyDependencies } from '../../deploy/package/dependencies.ts'
 import { packRelease } from '../../deploy/package/release.ts'
 import { ROOT } from '../../deploy/package/stage.ts'
 import { VERSION } from '../../packages/kit/src/version.ts'
@@ -62,4 +63,22 @@ test('files that have no place in a package are found, each by its name', () => 
 test('the supervisor and the changelog name the version that everything has', () => {
   expect(/^version = "(.*)"$/m.exec(readFileSync(join(ROOT, 'packages/supervisor/Cargo.toml'), 'utf8'))?.[1]).toBe(VERSION)
   expect(/^## \[(\d+\.\d+\.\d+)\]/m.exec(readFileSync(join(ROOT, 'CHANGELOG.md'), 'utf8'))?.[1]).toBe(VERSION)
+})
+
+test('what is passed on keeps its license, and leaves its documents and tests behind', () => {
+  const directory = temporary()
+  const dependency = join(directory, 'node_modules/dependency')
+  mkdirSync(join(dependency, 'test'), { recursive: true })
+  const files = {
+    'package.json': '{ "name": "dependency", "version": "1.2.3" }',
+    'LICENSE.md': '',
+    'README.md': '',
+    'index.js': '',
+    'test/a.js': '',
+  }
+  for (const [name, text] of Object.entries(files)) writeFileSync(join(dependency, name), text)
+  const to = join(directory, 'copy')
+  const manifest = { name: 'own', version: '0.0.0', dependencies: { dependency: '1.2.3' } }
+  expect(copyDependencies([{ directory, manifest }], to)).toEqual({ dependency: '1.2.3' })
+  expect(readdirSync(join(to, 'dependency')).sort()).toEqual(['LICENSE.md', 'index.js', 'package.json'])
 })
