@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { request as httpRequest, type IncomingMessage } from 'node:http'
 import { duplexPair } from 'node:stream'
 import { ReadBuffer } from '../../../apps/broker/src/relay/http1/read-buffers.ts'
-import { AnswerReader } from '../../../apps/broker/src/relay/http1/response.ts'
+import { ResponseReader } from '../../../apps/broker/src/relay/http1/response.ts'
 import { mutated } from '../mutate.ts'
 import { Random } from '../random.ts'
 import type { FuzzTarget } from '../target.ts'
@@ -51,7 +51,7 @@ type Read = { status: number; headers: string[]; body: string; provisional: numb
 const readByRelay = (chunks: readonly Buffer[], method: string): Read => {
   const seen: Read = { status: 0, headers: [], body: '', provisional: [], whole: false }
   let failed = false
-  const reader = new AnswerReader(method, {
+  const reader = new ResponseReader(method, {
     head(head, whole) {
       seen.status = head.status
       seen.headers = head.headers

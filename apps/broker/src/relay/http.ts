@@ -4,8 +4,8 @@ import { BoxofficeError } from '@boxoffice/protocol'
 import type { Connections, PooledConnection } from './http1/connections.ts'
 import { requestHead, toClient } from './http1/headers.ts'
 import type { ReadBuffer } from './http1/read-buffers.ts'
-import { AnswerReader } from './http1/response.ts'
-import { type AnswerHead, saysClose } from './http1/response-head.ts'
+import { ResponseReader } from './http1/response.ts'
+import { type ResponseHead, saysClose } from './http1/response-head.ts'
 import { dialing } from './http1/upstream.ts'
 import type { AuthorizedSession } from './session-authorizer.ts'
 import { canSplice, UploadSplice, type UploadSpliceOptions } from './upload-splice.ts'
@@ -64,8 +64,8 @@ class ClientAbort {
 class Forwarding {
   readonly #exchange: Exchange
   readonly #pooled: PooledConnection
-  readonly #answered: { resolve: () => void; reject: (error: BoxofficeError) => void }
-  readonly #answer: AnswerReader
+  readonly #responded: { resolve: () => void; reject: (error: BoxofficeError) => void }
+  readonly #response: ResponseReader
   /** The request is at the agent as a whole. */
   #sent = false
   #over = false
@@ -73,11 +73,11 @@ class Forwarding {
   /** What is left of the body goes by it. */
   #splice: UploadSplice | undefined
 
-  constructor(exchange: Exchange, pooled: PooledConnection, answered: { resolve: () => void; reject: (error: BoxofficeError) => void }) {
+  constructor(exchange: Exchange, pooled: PooledConnection, responded: { resolve: () => void; reject: (error: BoxofficeError) => void }) {
     this.#exchange = exchange
     this.#pooled = pooled
-    this.#answered = answered
-    this.#answer = new AnswerReader(exchange.incoming.method ?? 'GET', {
+    this.#responded = answered
+    this.#response = new ResponseReader(exchange.incoming.method ?? 'GET', {
       head: (head, rest, buffer) => this.#onHead(head, rest, buffer),
       piece: (part, buffer) => this.#onPiece(part, buffer),
       end: () => this.#onEnd(),
@@ -86,7 +86,7 @@ class Forwarding {
         if (status === 100) exchange.outgoing.writeContinue()
       },
     })
-    pooled.connection.reader = this.#answer
+    pooled.connection.reader = this.#response
   }
 
   send(): void {
@@ -156,7 +156,7 @@ class Forwarding {
     const { socket } = this.#pooled.connection
     const detached = await detachRequest(incoming)
     if (detached === undefined) return true
-    if (this.#over || this.#answer.head !== undefined || socket.destroyed) {
+    if (this.#over || this.#response.head !== undefined || socket.destroyed) {
       detached.resume()
       return false
     }
@@ -180,14 +180,14 @@ class Forwarding {
     return false
   }
 
-  #onHead(head: AnswerHead, whole: Buffer | undefined, buffer: ReadBuffer): void {
+  #onHead(head: ResponseHead, whole: Buffer | undefined, buffer: ReadBuffer): void {
     const { incoming, outgoing, requestId } = this.#exchange
     const headers = toClient(head, requestId)
     // Where the next request of the client begins, nobody knows who has not read the body.
     const unread = this.#splice !== undefined || hasUnread(incoming)
     if (unread) headers.push('connection', 'close')
     outgoing.writeHead(head.status, headers)
-    this.#answered.resolve()
+    this.#responded.resolve()
     if (whole === undefined) return
     this.#over = true
     this.#leave(head)
@@ -215,7 +215,7 @@ class Forwarding {
 
   #onEnd(): void {
     this.#over = true
-    this.#leave(this.#answer.head as AnswerHead)
+    this.#leave(this.#response.head as ResponseHead)
     this.#finish()
   }
 
@@ -229,7 +229,7 @@ class Forwarding {
   }
 
   /** Answered before the whole body was taken: what is left of it goes nowhere. */
-  #leave(head: AnswerHead): void {
+  #leave(head: ResponseHead): void {
     this.#stopSending?.()
     const { connection: used, giveBack } = this.#pooled
     const reusable = this.#sent && this.#splice === undefined && head.framing.type !== 'close' && !saysClose(head)
@@ -238,7 +238,7 @@ class Forwarding {
   }
 
   #failUnanswered(): void {
-    if (this.#answer.head === undefined) this.#onFailed(new Error('the agent took no more'))
+    if (this.#response.head === undefined) this.#onFailed(new Error('the agent took no more'))
   }
 
   #onFailed(cause: unknown): void {
@@ -247,7 +247,7 @@ class Forwarding {
     this.#stopSending?.()
     this.#splice?.kill()
     this.#pooled.connection.destroy()
-    if (this.#answer.head === undefined) this.#answered.reject(broken(cause))
+    if (this.#response.head === undefined) this.#responded.reject(broken(cause))
     else this.#exchange.outgoing.destroy()
   }
 }

@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import { BoxofficeError } from '@boxoffice/protocol'
-import type { AnswerHead } from './response-head.ts'
+import type { ResponseHead } from './response-head.ts'
 
 /** Headers that a hop before or behind us could read as another target than the one that was checked. */
 const RETARGETING = /^(?:x-sandbox-|e2b-sandbox-|x-original-url$|x-rewrite-url$)/
@@ -63,7 +63,7 @@ export function requestHead(headers: IncomingHttpHeaders, token: string, request
 }
 
 /** What the client gets of an agent's answer: names and values, in turn. */
-export function toClient({ headers, connection }: AnswerHead, requestId: string): string[] {
+export function toClient({ headers, connection }: ResponseHead, requestId: string): string[] {
   const named = namedByConnection(connection)
   const sent = ['X-Request-Id', requestId]
   for (let i = 0; i < headers.length; i += 2) {

@@ -6,7 +6,7 @@ const SIZE_LINE = /^([0-9a-f]{1,12})(?:;[!#$%&'*+.^_`|~0-9a-z-]+(?:=[!#$%&'*+.^_
 const LF = 10
 
 /** Finds the pieces of a body, and its end, in what comes. */
-export class AnswerBody {
+export class ResponseBody {
   readonly #type: Framing['type']
   /** Of the body, or of the chunk, with a chunk's line break counted apart. */
   #left: number

@@ -1,7 +1,7 @@
 /** How the end of an answer's body is found. */
 export type Framing = { type: 'none' } | { type: 'length'; bytes: number } | { type: 'chunked' } | { type: 'close' }
 
-export type AnswerHead = {
+export type ResponseHead = {
   status: number
   /** Names as they came, and values, in turn. */
   headers: string[]
@@ -22,7 +22,7 @@ const LENGTH = /^\d{1,15}$/
  * Reads the head of an answer, without the empty line at its end. Throws for everything that somebody else could read in another
  * way: lines that are folded or malformed, two lengths, a length beside an encoding, an encoding that is not `chunked`.
  */
-export function parseHead(text: string, method: string): AnswerHead {
+export function parseHead(text: string, method: string): ResponseHead {
   const lines = text.split('\r\n')
   const status = Number(STATUS_LINE.exec(lines[0] ?? '')?.[1])
   if (!(status >= 100)) throw new Error('an answer without a status line')
@@ -73,10 +73,10 @@ function withoutBlanks(padded: string): string {
 }
 
 /** Whether its connection ends with it. */
-export const saysClose = ({ connection }: AnswerHead): boolean => /\bclose\b/.test(connection)
+export const saysClose = ({ connection }: ResponseHead): boolean => /\bclose\b/.test(connection)
 
 /** One header's value, by its name in lower case. */
-export function headerOf({ headers }: AnswerHead, wanted: string): string | undefined {
+export function headerOf({ headers }: ResponseHead, wanted: string): string | undefined {
   for (let i = 0; i < headers.length; i += 2) if ((headers[i] as string).toLowerCase() === wanted) return headers[i + 1]
   return undefined
 }

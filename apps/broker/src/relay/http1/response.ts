@@ -1,11 +1,11 @@
 import type { Reader } from './agent-connection.ts'
 import type { ReadBuffer } from './read-buffers.ts'
-import { AnswerBody } from './response-body.ts'
-import { type AnswerHead, MAX_HEAD_BYTES, parseHead, saysClose } from './response-head.ts'
+import { ResponseBody } from './response-body.ts'
+import { MAX_HEAD_BYTES, parseHead, type ResponseHead, saysClose } from './response-head.ts'
 
-export type AnswerHandlers = {
+export type ResponseHandlers = {
   /** `whole`: the body, when all of it has come with the head; neither `piece` nor `end` follows then. */
-  head(head: AnswerHead, whole: Buffer | undefined, buffer: ReadBuffer): void
+  head(head: ResponseHead, whole: Buffer | undefined, buffer: ReadBuffer): void
   /** Part of the body, overwritten after the call unless the buffer is held. */
   piece(part: Buffer, buffer: ReadBuffer): void
   end(): void
@@ -14,21 +14,21 @@ export type AnswerHandlers = {
   /** 100 to 199, which announce an answer. */
   provisional(status: number): void
   /** What came behind the head of a 101, which is the answer then. */
-  upgraded?(head: AnswerHead, rest: Buffer): void
+  upgraded?(head: ResponseHead, rest: Buffer): void
 }
 
 const END_OF_HEAD = '\r\n\r\n'
 const NOTHING: Buffer = Buffer.alloc(0)
 
 /** One answer of an agent. */
-export class AnswerReader implements Reader {
+export class ResponseReader implements Reader {
   readonly #method: string
-  readonly #handlers: AnswerHandlers
+  readonly #handlers: ResponseHandlers
   #partial = NOTHING
-  #body: AnswerBody | undefined
-  head: AnswerHead | undefined
+  #body: ResponseBody | undefined
+  head: ResponseHead | undefined
 
-  constructor(method: string, handlers: AnswerHandlers) {
+  constructor(method: string, handlers: ResponseHandlers) {
     this.#method = method
     this.#handlers = handlers
   }
@@ -67,7 +67,7 @@ export class AnswerReader implements Reader {
       return
     }
     this.head = head
-    const body = new AnswerBody(head.framing)
+    const body = new ResponseBody(head.framing)
     this.#body = body
     if (body.ended && rest.length === 0) return this.#handlers.head(head, NOTHING, buffer)
     if (head.framing.type === 'length' && rest.length === head.framing.bytes) return this.#handlers.head(head, rest, buffer)
@@ -75,7 +75,7 @@ export class AnswerReader implements Reader {
     if (rest.length > 0) this.#readBody(body, rest, buffer)
   }
 
-  #readBody(body: AnswerBody, bytes: Buffer, buffer: ReadBuffer): void {
+  #readBody(body: ResponseBody, bytes: Buffer, buffer: ReadBuffer): void {
     body.push(bytes, (part) => this.#handlers.piece(part, buffer))
     if (body.ended) this.#handlers.end()
   }

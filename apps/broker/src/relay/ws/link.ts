@@ -6,8 +6,8 @@ import type { AgentRecord } from '../../store/store.ts'
 import type { AgentConnection } from '../http1/agent-connection.ts'
 import type { Connections, PooledConnection } from '../http1/connections.ts'
 import { requestHead } from '../http1/headers.ts'
-import { AnswerReader } from '../http1/response.ts'
-import { type AnswerHead, headerOf } from '../http1/response-head.ts'
+import { ResponseReader } from '../http1/response.ts'
+import { headerOf, type ResponseHead } from '../http1/response-head.ts'
 import { dialing } from '../http1/upstream.ts'
 
 /** An upgraded connection to an agent, without a reader; `head` is what it has sent already. */
@@ -72,13 +72,14 @@ function upgrade(
       reject(error)
       connection.destroy()
     }
-    const refused = (): void => refuse(refusalFrom(Buffer.concat(chunks).toString(), headerOf(answer.head as AnswerHead, 'retry-after')))
+    const refused = (): void =>
+      refuse(refusalFrom(Buffer.concat(chunks).toString(), headerOf(response.head as ResponseHead, 'retry-after')))
     const add = (part: Buffer): void => {
       size += part.length
       if (size > MAX_REFUSAL_BYTES) throw tooLong()
       chunks.push(Buffer.from(part))
     }
-    const answer = new AnswerReader('GET', {
+    const response = new ResponseReader('GET', {
       head(_head, whole) {
         if (whole === undefined) return
         add(whole)
@@ -98,7 +99,7 @@ function upgrade(
         resolve({ connection, head: Buffer.from(rest) })
       },
     })
-    connection.reader = answer
+    connection.reader = response
     connection.socket.write(`${lines.join('\r\n')}\r\n`, 'latin1')
   })
 }

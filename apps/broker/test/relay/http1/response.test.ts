@@ -1,11 +1,11 @@
 import { describe, expect, test } from 'vitest'
 import { ReadBuffer } from '../../../src/relay/http1/read-buffers.ts'
-import { AnswerReader } from '../../../src/relay/http1/response.ts'
+import { ResponseReader } from '../../../src/relay/http1/response.ts'
 
 /** Reads what an agent sends, each chunk from a buffer that is overwritten afterwards, as those of connections are. */
 const read = (chunks: readonly Buffer[], method = 'GET', whole?: boolean) => {
   const seen = { status: 0, headers: [] as string[], body: '', ended: false, failed: '', provisional: [] as number[] }
-  const reader = new AnswerReader(method, {
+  const reader = new ResponseReader(method, {
     head: (head, body) => {
       seen.status = head.status
       seen.headers = head.headers
