@@ -3,7 +3,7 @@ export interface TokenBinding {
   /** The key of this agent. */
   readonly thumbprint: string
   /** An answer of the broker has said whether its control tokens for this agent name the key. */
-  told(bound: boolean): void
+  report(bound: boolean): void
   /** Whether a control token with this claim is for this agent. */
   admits(cnf: { jkt: string } | undefined): boolean
 }
@@ -16,7 +16,7 @@ export const createTokenBinding = (thumbprint: string, monotonic: () => number =
   let unboundUntil = Number.NEGATIVE_INFINITY
   return {
     thumbprint,
-    told(bound) {
+    report(bound) {
       required = bound
       if (!bound) unboundUntil = monotonic() + UNBOUND_MS
     },

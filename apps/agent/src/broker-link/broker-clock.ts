@@ -7,7 +7,7 @@ export interface BrokerClock {
   /** How far the broker's clock is ahead of this machine's; for the next run, which begins without having heard it. */
   readonly offsetMs: number
   /** An answer said that it was `brokerTimeMs`; it had been asked for at `askedAt`, by the monotonic clock. */
-  heard(brokerTimeMs: number, askedAt: number): void
+  report(brokerTimeMs: number, askedAt: number): void
 }
 
 export type BrokerClockOptions = {
@@ -31,7 +31,7 @@ export const createBrokerClock = ({ offsetMs, wall, monotonic = () => performanc
     get offsetMs() {
       return Math.round(nowMs() - wall())
     },
-    heard(brokerTimeMs, askedAt) {
+    report(brokerTimeMs, askedAt) {
       const at = monotonic()
       const took = at - askedAt
       if (known !== undefined && took > PROMPT_MS) return
@@ -46,7 +46,7 @@ export const listenForTime = (broker: BrokerClient, clock: BrokerClock, heard: (
     const askedAt = performance.now()
     const answer = await ask()
     if (answer.broker_time_ms !== undefined) {
-      clock.heard(answer.broker_time_ms, askedAt)
+      clock.report(answer.broker_time_ms, askedAt)
       await heard()
     }
     return answer

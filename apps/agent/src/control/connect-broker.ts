@@ -81,7 +81,7 @@ const exchangeOf = (options: ConnectBrokerOptions): BrokerExchange => {
     },
     onRegistered: trust.takeRegistration,
     async onInstructions(instructions) {
-      trust.binding.told(instructions.control_tokens_bound ?? false)
+      trust.binding.report(instructions.control_tokens_bound ?? false)
       trust.revocations.apply(instructions.revocations)
       if (instructions.jwks !== undefined && trust.keys.version === keysAtReport) await trust.takeKeys(instructions.jwks)
       manager.pool.setTargets(selector.provider === undefined || manager.recovery.isUnderWay ? [] : instructions.pools)

@@ -38,7 +38,7 @@ export class ProcessStream implements ChannelHandler {
   #link: SupervisorLink | undefined
   #tracker: ProcessTracker | undefined
   #channel: Channel | undefined
-  #over = false
+  #ended = false
   /** Something came back, so the operation has begun and must not be sent a second time. */
   #answered = false
   #retried = false
@@ -48,7 +48,7 @@ export class ProcessStream implements ChannelHandler {
   /** Began by this stream, so that an error takes it off the count again. */
   #began = false
   #acknowledged = [0, 0, 0]
-  #told = [0, 0, 0]
+  #acknowledgedToSupervisor = [0, 0, 0]
 
   constructor(sandbox: Sandbox, operation: Operation, reader: ProcessReader) {
     this.#sandbox = sandbox
@@ -79,7 +79,7 @@ export class ProcessStream implements ChannelHandler {
   async #send(link: SupervisorLink, signal?: AbortSignal): Promise<void> {
     const channel = await link.open(this, signal)
     this.#channel = channel
-    if (this.#over) return channel.destroy()
+    if (this.#ended) return channel.destroy()
     channel.send(this.#operation.type === 'start' ? FRAME.start : FRAME.attach, this.#operation.payload)
   }
 
@@ -102,24 +102,33 @@ export class ProcessStream implements ChannelHandler {
 
   /** The reader has the stream up to here. Told to the supervisor in steps; `now` for the rest. */
   acknowledge(stream: 1 | 2, offset: number, now = false): void {
-    if (this.#over || offset <= (this.#acknowledged[stream] as number)) return
+    if (this.#ended || offset <= (this.#acknowledged[stream] as number)) return
     this.#acknowledged[stream] = offset
-    if (now || offset - (this.#told[stream] as number) >= ACKNOWLEDGE_EVERY_BYTES) this.#tell()
+    if (now || offset - (this.#acknowledgedToSupervisor[stream] as number) >= ACKNOWLEDGE_EVERY_BYTES) this.#tell()
   }
 
   /** Tells the supervisor where this reader is, also when it has moved nowhere yet: what comes before is nobody's any more. */
   confirm(): void {
-    if (!this.#over) this.#tell()
+    if (!this.#ended) this.#tell()
   }
 
   /** Tells what has been acknowledged and not been told yet. */
   flush(): void {
-    if (!this.#over && (this.#told[1] !== this.#acknowledged[1] || this.#told[2] !== this.#acknowledged[2])) this.#tell()
+    if (
+      !this.#ended &&
+      (this.#acknowledgedToSupervisor[1] !== this.#acknowledged[1] || this.#acknowledgedToSupervisor[2] !== this.#acknowledged[2])
+    )
+      this.#tell()
   }
 
   #tell(): void {
-    this.#told = [...this.#acknowledged]
-    if (this.#channel !== undefined) this.#link?.acknowledge(this.#channel.number, this.#told[1] as number, this.#told[2] as number)
+    this.#acknowledgedToSupervisor = [...this.#acknowledged]
+    if (this.#channel !== undefined)
+      this.#link?.acknowledge(
+        this.#channel.number,
+        this.#acknowledgedToSupervisor[1] as number,
+        this.#acknowledgedToSupervisor[2] as number,
+      )
   }
 
   /**
@@ -138,8 +147,8 @@ export class ProcessStream implements ChannelHandler {
 
   /** The reader goes; the process lives on as its `orphan_ms` says. */
   leave(): void {
-    if (this.#over) return
-    this.#over = true
+    if (this.#ended) return
+    this.#ended = true
     this.#channel?.destroy()
     this.#tracker?.left(this.id)
   }
@@ -147,7 +156,7 @@ export class ProcessStream implements ChannelHandler {
   data(stream: 1 | 2, piece: Buffer): void {
     this.#answered = true
     this.#reading = true
-    if (!this.#over) this.#reader.output(stream, piece)
+    if (!this.#ended) this.#reader.output(stream, piece)
   }
 
   frame(type: number, payload: Record<string, unknown>): void {
@@ -159,7 +168,7 @@ export class ProcessStream implements ChannelHandler {
   }
 
   closed(): void {
-    if (this.#over) return
+    if (this.#ended) return
     // A channel can break before the supervisor has read the operation. The id makes it safe to say it again: get-or-create.
     const link = this.#link as SupervisorLink
     if (!this.#answered && !this.#retried && link.connected) {
@@ -183,16 +192,16 @@ export class ProcessStream implements ChannelHandler {
     this.#reading = true
     const { stdout, stderr } = ready.data
     this.#acknowledged = [0, stdout.offset, stderr.offset]
-    this.#told = [...this.#acknowledged]
-    if (!this.#over) this.#reader.ready(ready.data)
+    this.#acknowledgedToSupervisor = [...this.#acknowledged]
+    if (!this.#ended) this.#reader.ready(ready.data)
   }
 
   #onExit(payload: Record<string, unknown>): void {
     const exit = Exit.safeParse(payload)
     if (!exit.success) return this.#fail(invalid())
     this.#tracker?.ended(exit.data, this.#kind)
-    if (this.#over) return
-    this.#over = true
+    if (this.#ended) return
+    this.#ended = true
     this.#reader.exit(exit.data)
   }
 
@@ -202,8 +211,8 @@ export class ProcessStream implements ChannelHandler {
   }
 
   #fail(error: BoxofficeError): void {
-    if (this.#over) return
-    this.#over = true
+    if (this.#ended) return
+    this.#ended = true
     this.#channel?.destroy()
     this.#reader.failed(error)
   }

@@ -9,7 +9,7 @@ import { isRun } from './managed-run.ts'
 import { parseMeta } from './meta.ts'
 
 /** As many as the supervisor keeps records of. */
-const TOLD_ENDS = 1000
+const REPORTED_ENDS = 1000
 const LOOK_AFTER_MS = 1000
 
 /**
@@ -18,17 +18,17 @@ const LOOK_AFTER_MS = 1000
  * may be running or have ended in the meantime.
  */
 export const createTracker = (sandbox: Sandbox, link: SupervisorLink, { adopted }: { adopted: boolean }): ProcessTracker => {
-  const running = new Map<string, { kind: ProcessKind; release: () => void; since: number; sure: boolean }>()
-  const told = new BoundedCache<string, string>(TOLD_ENDS)
+  const running = new Map<string, { kind: ProcessKind; release: () => void; since: number; isCertain: boolean }>()
+  const reportedEnds = new BoundedCache<string, string>(REPORTED_ENDS)
   const listeners = new Set<Parameters<ProcessTracker['onProcessEnd']>[0]>()
   let execs = 0
   /** What is known is all there is: what begins from now on is ours, and nobody else has told of it. */
   let complete = !adopted
   let looking: NodeJS.Timeout | undefined
 
-  const add = (id: string, kind: ProcessKind, sure: boolean): void => {
+  const add = (id: string, kind: ProcessKind, isCertain: boolean): void => {
     if (running.has(id)) return
-    running.set(id, { kind, release: sandbox.activity.run(), since: performance.now(), sure })
+    running.set(id, { kind, release: sandbox.activity.run(), since: performance.now(), isCertain })
     if (kind === 'exec') execs++
   }
 
@@ -41,10 +41,10 @@ export const createTracker = (sandbox: Sandbox, link: SupervisorLink, { adopted 
   }
 
   /** Ends that are off the count and have not been told yet. */
-  let untold: (() => void)[] = []
+  let unreported: (() => void)[] = []
   const tellAll = (): void => {
-    const ends = untold
-    untold = []
+    const ends = unreported
+    unreported = []
     for (const tell of ends) tell()
   }
 
@@ -53,24 +53,24 @@ export const createTracker = (sandbox: Sandbox, link: SupervisorLink, { adopted 
     const entry = running.get(exit.id)
     end(exit.id)
     const kind = entry?.kind ?? reported
-    untold.push(() => tell(exit, { kind, sure: entry?.sure === true, ageMs }))
+    unreported.push(() => tell(exit, { kind, isCertain: entry?.isCertain === true, ageMs }))
     if (kind === 'process') tellAll()
     // An immediate comes before the next read of any socket: who has the answer finds the event.
-    else if (untold.length === 1) setImmediate(tellAll)
+    else if (unreported.length === 1) setImmediate(tellAll)
   }
 
-  const tell = (exit: SupervisorExit, { kind, sure, ageMs }: { kind: ProcessKind; sure: boolean; ageMs: number }): void => {
+  const tell = (exit: SupervisorExit, { kind, isCertain, ageMs }: { kind: ProcessKind; isCertain: boolean; ageMs: number }): void => {
     // An id may be used again when its record is gone; one end, told to several readers or listed, reads the same.
-    const mark = `${exit.reason} ${exit.code} ${exit.signal} ${exit.duration_ms} ${exit.stdout_bytes} ${exit.stderr_bytes}`
-    if (told.get(exit.id) === mark) return
-    told.set(exit.id, mark)
+    const summary = `${exit.reason} ${exit.code} ${exit.signal} ${exit.duration_ms} ${exit.stdout_bytes} ${exit.stderr_bytes}`
+    if (reportedEnds.get(exit.id) === summary) return
+    reportedEnds.set(exit.id, summary)
     const fact = exitFact(kind, exit)
-    sandbox.note(sure ? fact : { ...fact, recovered: true }, ageMs)
+    sandbox.note(isCertain ? fact : { ...fact, recovered: true }, ageMs)
     if (kind === 'process') for (const listener of listeners) listener(exit.id, exit, ageMs)
   }
 
   const readAgain = async (): Promise<void> => {
-    const asked = performance.now()
+    const askedAt = performance.now()
     const { processes } = ProcessList.parse(await link.call('list', { meta: true }))
     const ids = new Set(processes.map(({ id }) => id))
     for (const { id, meta, state, exit, ended_ms: at } of processes) {
@@ -79,7 +79,7 @@ export const createTracker = (sandbox: Sandbox, link: SupervisorLink, { adopted 
       else if (exit != null) ended(exit, kind, at == null ? 0 : Date.now() - at)
       else end(id)
     }
-    for (const [id, { since }] of running) if (since < asked && !ids.has(id)) end(id)
+    for (const [id, { since }] of running) if (since < askedAt && !ids.has(id)) end(id)
     complete = true
   }
 

@@ -10,7 +10,7 @@ import { stderrPreview } from './stderr-preview.ts'
 export class ManagedEntry {
   record: ManagedRecord
   /** Resolved when it has ended and is not started again. */
-  readonly over = Promise.withResolvers<void>()
+  readonly ended = Promise.withResolvers<void>()
   /** Of its present run; rejects when the sandbox does not start it. */
   launched: Promise<void> = Promise.resolve()
   /** The socket that has its lines. */

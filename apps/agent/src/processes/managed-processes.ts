@@ -56,7 +56,7 @@ class SandboxProcesses implements ManagedProcesses {
       await this.#launch(entry, signal)
     } catch (error) {
       if (this.#entries.find(id) === entry) this.#entries.forget(id)
-      entry.over.resolve()
+      entry.ended.resolve()
       throw error
     }
     return describeEntry(this.#sandbox, entry)
@@ -86,7 +86,7 @@ class SandboxProcesses implements ManagedProcesses {
     await this.#sandbox.link.call('kill', { id: run, cause: 'stopped', grace_ms: KILL_GRACE_MS }).catch((error: unknown) => {
       if (!isGone(error)) throw error
     })
-    await entry.over.promise
+    await entry.ended.promise
   }
 
   attachable(processId: string, options: AttachOptions): string {
@@ -103,7 +103,7 @@ class SandboxProcesses implements ManagedProcesses {
       const entry = new ManagedEntry(record, adoptedState(record), undefined)
       this.#entries.add(entry)
       if (entry.state.name === 'waiting') this.#wait(entry, entry.state.restartInMs)
-      else if (entry.state.name === 'exited') entry.over.resolve()
+      else if (entry.state.name === 'exited') entry.ended.resolve()
     }
     const off = this.#sandbox.link.onConnection((connected) => {
       if (!connected) return
@@ -202,7 +202,7 @@ class SandboxProcesses implements ManagedProcesses {
   /** It has exited, and is not started again. */
   #settle(entry: ManagedEntry): void {
     this.#rest(entry)
-    entry.over.resolve()
+    entry.ended.resolve()
     this.#entries.forgetOld()
   }
 

@@ -27,7 +27,7 @@ export const spawnRun = async (sandbox: Sandbox, entry: ManagedEntry, signal: Ab
 }
 
 /** Ends the stdin of a run that is about to be killed, by a reader of its own, because only readers can. */
-export const closeStdin = async (sandbox: Sandbox, { record: { run }, over }: ManagedEntry): Promise<void> => {
+export const closeStdin = async (sandbox: Sandbox, { record: { run }, ended }: ManagedEntry): Promise<void> => {
   const { promise, resolve } = Promise.withResolvers<void>()
   const read = [0, 0, 0]
   const stream = new ProcessStream(
@@ -52,5 +52,5 @@ export const closeStdin = async (sandbox: Sandbox, { record: { run }, over }: Ma
   stream.write(Buffer.alloc(0))
   await stream.drained()
   // The kill comes on another connection, and may come first: the process ends either way.
-  void over.promise.then(() => stream.leave())
+  void ended.promise.then(() => stream.leave())
 }

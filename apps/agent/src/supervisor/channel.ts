@@ -71,7 +71,7 @@ export class ChannelConnection implements ConnectionRole {
     const lease = this.#lease
     this.#lease = undefined
     this.#gone(this)
-    if (lease === undefined || lease.over) return
+    if (lease === undefined || lease.ended) return
     lease.finish()
     lease.handler.closed()
   }
@@ -103,7 +103,7 @@ class Lease implements Channel {
   upload = false
   /** The end of an upload's body has not been sent. */
   bodyOpen = false
-  over = false
+  ended = false
   /** The last acknowledgement, sent again when the control connection comes back. */
   acknowledged: { stdout: number; stderr: number } | undefined
   #wake: (() => void)[] = []
@@ -118,7 +118,7 @@ class Lease implements Channel {
   }
 
   send(type: number, payload: object): void {
-    if (this.over) return
+    if (this.ended) return
     if (type === FRAME.file && 'op' in payload) {
       this.streaming = payload.op === 'read' || payload.op === 'list'
       this.upload = this.bodyOpen = payload.op === 'write'
@@ -127,7 +127,7 @@ class Lease implements Channel {
   }
 
   write(data: Uint8Array): boolean {
-    if (this.over) return true
+    if (this.ended) return true
     if (data.length === 0) this.bodyOpen = false
     this.#socket.cork()
     for (let at = 0; at < data.length || at === 0; at += MAX_DATA_BYTES) {
@@ -140,18 +140,18 @@ class Lease implements Channel {
   }
 
   get canSplice(): boolean {
-    return !this.over && this.#socket.writable && this.#socket.writableLength === 0 && Splice.available
+    return !this.ended && this.#socket.writable && this.#socket.writableLength === 0 && Splice.available
   }
 
   splice(from: Socket, bytes: number, patienceMs: number): Promise<SpliceOutcome> {
-    if (this.over || this.#socket.destroyed) return Promise.resolve('sink')
+    if (this.ended || this.#socket.destroyed) return Promise.resolve('sink')
     if (from.destroyed) return Promise.resolve('source')
     this.#splice = new Splice(this.#supervisorPath, { from, to: this.#socket, as: 'frames', bytes, patienceMs })
     return this.#splice.outcome
   }
 
   drained(signal?: AbortSignal): Promise<void> {
-    if (this.over || !this.#socket.writableNeedDrain) return Promise.resolve()
+    if (this.ended || !this.#socket.writableNeedDrain) return Promise.resolve()
     return new Promise((resolve, reject) => {
       const abort = (): void => reject(signal?.reason)
       signal?.addEventListener('abort', abort, { once: true })
@@ -163,21 +163,21 @@ class Lease implements Channel {
   }
 
   pause(): void {
-    if (!this.over) this.#socket.pause()
+    if (!this.ended) this.#socket.pause()
   }
 
   resume(): void {
-    if (!this.over) this.#socket.resume()
+    if (!this.ended) this.#socket.resume()
   }
 
   destroy(): void {
-    if (this.over) return
+    if (this.ended) return
     this.finish()
     this.#socket.destroy()
   }
 
   finish(): void {
-    this.over = true
+    this.ended = true
     this.#splice?.kill()
     this.#socket.off('drain', this.#onDrain)
     this.#onDrain()

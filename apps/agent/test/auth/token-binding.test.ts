@@ -6,11 +6,11 @@ test('[C-50] a token without a key is taken until 60 s after the last answer of 
   const binding = createTokenBinding('mine', () => now)
   const admitted = () => [binding.admits(undefined), binding.admits({ jkt: 'mine' }), binding.admits({ jkt: 'other' })]
   expect(admitted()).toEqual([true, true, false])
-  binding.told(true)
+  binding.report(true)
   expect(admitted()).toEqual([false, true, false])
-  binding.told(false)
+  binding.report(false)
   expect(admitted()).toEqual([true, true, false])
-  binding.told(true)
+  binding.report(true)
   now = 59_999
   expect(admitted()).toEqual([true, true, false])
   now = 60_000

@@ -44,7 +44,7 @@ export class KeyRotation {
     const withdrawn = await keys.replace()
     const { jwks } = keys
     const signal = AbortSignal.timeout(PUSH_WITHIN_MS)
-    const told = await Promise.all(
+    const reached = await Promise.all(
       agents.map((agent) =>
         client.replaceKeys(agent, jwks, tokens.get(agent.id) ?? '', signal).then(
           () => true,
@@ -63,8 +63,8 @@ export class KeyRotation {
     return {
       kid: issuer.kid,
       withdrawn,
-      agentsTold: told.filter(Boolean).length,
-      agentsNotReached: agents.filter((_, i) => !told[i]).map(({ id }) => id),
+      agentsTold: reached.filter(Boolean).length,
+      agentsNotReached: agents.filter((_, i) => !reached[i]).map(({ id }) => id),
     }
   }
 }

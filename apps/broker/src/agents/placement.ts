@@ -115,10 +115,10 @@ function withoutImages({ provider: { name } }: AgentRecord): BoxofficeError {
   return new BoxofficeError('INVALID_REQUEST', message, { details: { field: 'image' } })
 }
 
-function unavailable(heard: AgentRecord[], provider: string | null): BoxofficeError {
-  const reason = heard.find((agent) => agent.provider.reason !== null)?.provider.reason
+function unavailable(reporting: AgentRecord[], provider: string | null): BoxofficeError {
+  const reason = reporting.find((agent) => agent.provider.reason !== null)?.provider.reason
   const message =
-    heard.length === 0
+    reporting.length === 0
       ? provider === null
         ? 'no agent is connected; start one with: boxoffice agent'
         : `no agent with the provider "${provider}" is connected; start one with: boxoffice agent --provider ${provider}, or leave provider_preference to auto`

@@ -19,7 +19,7 @@ export class AgentSilence {
   }
 
   /** The agent has just reported; `lastSeenAt` is what the store has of it. */
-  heard(id: string, lastSeenAt: number): void {
+  reported(id: string, lastSeenAt: number): void {
     this.#reports.set(id, { lastSeenAt, at: this.#monotonic() })
   }
 

@@ -69,7 +69,7 @@ class MendingLineSocket implements LineSocket {
   #ws: WebSocket | undefined
   #run: string | undefined
   #error: BoxofficeError | undefined
-  #over = false
+  #closed = false
   #paused = false
   #full = false
   #confirm: NodeJS.Timeout | undefined
@@ -86,7 +86,7 @@ class MendingLineSocket implements LineSocket {
   }
 
   send(line: string): boolean {
-    if (this.#over) return true
+    if (this.#closed) return true
     this.#resend.sent(line)
     this.#confirm ??= setInterval(() => this.#askForConfirmation(), CONFIRM_EVERY_MS)
     this.#ws?.send(line, this.#written)
@@ -157,7 +157,7 @@ class MendingLineSocket implements LineSocket {
       if (isReady && this.#ws === ws) this.#onClose(code)
     })
     await ready.promise
-    if (this.#over) return ws.close(CLOSE.done)
+    if (this.#closed) return ws.close(CLOSE.done)
     this.#renewLater(expiresAt)
   }
 
@@ -172,14 +172,14 @@ class MendingLineSocket implements LineSocket {
   }
 
   #onLine(line: string): void {
-    if (this.#over) return
+    if (this.#closed) return
     if (this.#resend.got(line)) this.#ping()
     this.#options.handlers.line(line)
   }
 
   #onClose(code: number): void {
     this.#ws = undefined
-    if (this.#over) return
+    if (this.#closed) return
     if (code === CLOSE.done) return this.#end()
     if (code === CLOSE.lost || code === CLOSE.goingAway || this.#error?.code === 'TOKEN_EXPIRED') return void this.#mend()
     this.#end(this.#error ?? unreachable(code))
@@ -188,18 +188,18 @@ class MendingLineSocket implements LineSocket {
   async #mend(): Promise<void> {
     const until = performance.now() + MEND_WITHIN_MS
     const connect = async (): Promise<void> => {
-      if (!this.#over) await this.#connect(true)
+      if (!this.#closed) await this.#connect(true)
     }
     try {
       await retry(connect, {
         waitMs: (thrown, failures) => {
           const { code, retryable } = errorOf(thrown)
-          if (this.#over || code === 'PROCESS_NOT_RUNNING' || !retryable || performance.now() > until) return undefined
+          if (this.#closed || code === 'PROCESS_NOT_RUNNING' || !retryable || performance.now() > until) return undefined
           return MEND_AGAIN_MS[Math.min(failures, MEND_AGAIN_MS.length) - 1]
         },
       })
     } catch (thrown) {
-      if (this.#over) return
+      if (this.#closed) return
       const error = errorOf(thrown)
       // It has ended meanwhile; how, its record tells.
       this.#end(error.code === 'PROCESS_NOT_RUNNING' ? undefined : error)
@@ -213,7 +213,7 @@ class MendingLineSocket implements LineSocket {
       this.#options
         .access()
         .then(({ token, expiresAt: next }) => {
-          if (this.#over) return
+          if (this.#closed) return
           this.#control({ type: 'auth', token })
           this.#renewLater(next)
         })
@@ -238,8 +238,8 @@ class MendingLineSocket implements LineSocket {
   }
 
   #end(error?: BoxofficeError): void {
-    if (this.#over) return
-    this.#over = true
+    if (this.#closed) return
+    this.#closed = true
     clearInterval(this.#confirm)
     clearTimeout(this.#renew)
     this.#options.handlers.closed(error)

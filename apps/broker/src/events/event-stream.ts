@@ -37,7 +37,7 @@ export class EventStream implements UnderlyingDefaultSource<Uint8Array>, Watcher
   /** Told that there is more, and not looked since. */
   #more = true
   /** Everything has been sent, or nothing more may be. */
-  #over = false
+  #closed = false
   /** Somebody asks for more; else what was sent last is still on its way. */
   #asked = false
   #wake: () => void = () => {}
@@ -87,7 +87,7 @@ export class EventStream implements UnderlyingDefaultSource<Uint8Array>, Watcher
   }
 
   #finish(): void {
-    this.#over = true
+    this.#closed = true
     clearTimeout(this.#stalled)
     this.#leave()
     this.#wake()
@@ -97,7 +97,7 @@ export class EventStream implements UnderlyingDefaultSource<Uint8Array>, Watcher
   async #next(): Promise<string> {
     const { ended, admit, pingMs } = this.#options
     for (;;) {
-      if (this.#over) return ''
+      if (this.#closed) return ''
       if (performance.now() - this.#admittedAt >= pingMs) {
         await admit()
         this.#admittedAt = performance.now()
@@ -130,7 +130,7 @@ export class EventStream implements UnderlyingDefaultSource<Uint8Array>, Watcher
       text += frame(sessionId, row)
       this.#position = row.id
       if (!endsStream(row.type, JSON.parse(row.data) as object)) continue
-      this.#over = true
+      this.#closed = true
       return text
     }
     this.#more ||= rows.length === PAGE
@@ -147,7 +147,7 @@ export class EventStream implements UnderlyingDefaultSource<Uint8Array>, Watcher
         resolve(news)
       }
       this.#wake = () => settle(true)
-      if (this.#more || this.#over) settle(true)
+      if (this.#more || this.#closed) settle(true)
     })
   }
 }

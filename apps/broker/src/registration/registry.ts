@@ -118,7 +118,7 @@ export class AgentRegistry {
     if (registered.outcome === 'changed') throw new BoxofficeError('BINDING_CONFLICT', 'this install has just registered; register again')
     if (registered.outcome !== 'registered') throw notEnrolled(registered.outcome)
     agent.id = registered.id
-    silence.heard(agent.id, agent.lastSeenAt)
+    silence.reported(agent.id, agent.lastSeenAt)
     if (Math.abs(agent.clockDriftMs) > DRIFT_WARNING_MS)
       log.warn({ agent_id: agent.id, clock_drift_ms: agent.clockDriftMs }, "an agent's clock differs; it judges tokens by this broker's")
     log.info({ agent_id: agent.id, instance_id: agent.instanceId, provider: agent.provider.name }, 'agent registered')
@@ -147,16 +147,16 @@ export class AgentRegistry {
     const seenAt = now()
     const revokedSince = seenAt - silence.ms(agent) - REVOCATION_OVERLAP_MS
     await store.agents.seen(id, seenAt, request.provider)
-    silence.heard(id, seenAt)
+    silence.reported(id, seenAt)
     // First: what happened in a sandbox comes before what its report makes of the session.
-    const told = request.journal === undefined ? {} : await this.#accept(agent, request.journal)
+    const accepted = request.journal === undefined ? {} : await this.#accept(agent, request.journal)
     const instructions = await this.#instructions(
       { ...agent, provider: request.provider },
       request.sandboxes,
       !request.partial,
       revokedSince,
     )
-    return { ...instructions, ...told }
+    return { ...instructions, ...accepted }
   }
 
   /** Without a place when the disk is full: the agent keeps its entries, and hears what to refuse all the same. */

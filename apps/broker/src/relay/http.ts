@@ -68,7 +68,7 @@ class Forwarding {
   readonly #response: ResponseReader
   /** The request is at the agent as a whole. */
   #sent = false
-  #over = false
+  #ended = false
   #stopSending: (() => void) | undefined
   /** What is left of the body goes by it. */
   #splice: UploadSplice | undefined
@@ -76,7 +76,7 @@ class Forwarding {
   constructor(exchange: Exchange, pooled: PooledConnection, responded: { resolve: () => void; reject: (error: BoxofficeError) => void }) {
     this.#exchange = exchange
     this.#pooled = pooled
-    this.#responded = answered
+    this.#responded = responded
     this.#response = new ResponseReader(exchange.incoming.method ?? 'GET', {
       head: (head, rest, buffer) => this.#onHead(head, rest, buffer),
       piece: (part, buffer) => this.#onPiece(part, buffer),
@@ -111,7 +111,7 @@ class Forwarding {
   /** The client is client. */
   abort(): void {
     this.#splice?.kill()
-    if (!this.#over) this.#pooled.connection.destroy()
+    if (!this.#ended) this.#pooled.connection.destroy()
   }
 
   #stream(chunked: boolean): void {
@@ -156,7 +156,7 @@ class Forwarding {
     const { socket } = this.#pooled.connection
     const detached = await detachRequest(incoming)
     if (detached === undefined) return true
-    if (this.#over || this.#response.head !== undefined || socket.destroyed) {
+    if (this.#ended || this.#response.head !== undefined || socket.destroyed) {
       detached.resume()
       return false
     }
@@ -173,7 +173,7 @@ class Forwarding {
     else this.#stopSending?.()
     // What is not wanted any more is read, too: many clients read an answer only when they have sent everything.
     detached.resume()
-    if (outcome === 'nothing' || this.#over) return false
+    if (outcome === 'nothing' || this.#ended) return false
     if (outcome === 'source') detached.socket.destroy()
     else if (outcome === 'sink') setTimeout(() => this.#failUnanswered(), REASON_WITHIN_MS).unref()
     else this.#onFailed(new Error(`the body was not spliced: ${outcome}`))
@@ -189,7 +189,7 @@ class Forwarding {
     outgoing.writeHead(head.status, headers)
     this.#responded.resolve()
     if (whole === undefined) return
-    this.#over = true
+    this.#ended = true
     this.#leave(head)
     if (unread || whole.length > WITH_HEAD_BYTES) {
       this.#onPiece(whole, buffer)
@@ -206,15 +206,15 @@ class Forwarding {
     buffer.hold()
     outgoing.write(part, buffer.release)
     const { socket } = this.#pooled.connection
-    if (outgoing.writableLength <= HIGH_WATER_BYTES || this.#over || socket.isPaused()) return
+    if (outgoing.writableLength <= HIGH_WATER_BYTES || this.#ended || socket.isPaused()) return
     socket.pause()
     outgoing.once('drain', () => {
-      if (!this.#over) socket.resume()
+      if (!this.#ended) socket.resume()
     })
   }
 
   #onEnd(): void {
-    this.#over = true
+    this.#ended = true
     this.#leave(this.#response.head as ResponseHead)
     this.#finish()
   }
@@ -242,8 +242,8 @@ class Forwarding {
   }
 
   #onFailed(cause: unknown): void {
-    if (this.#over) return
-    this.#over = true
+    if (this.#ended) return
+    this.#ended = true
     this.#stopSending?.()
     this.#splice?.kill()
     this.#pooled.connection.destroy()
