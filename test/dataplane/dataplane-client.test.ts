@@ -17,7 +17,7 @@ beforeEach(async () => {
   const issuer = new TokenIssuer({ current: { kid: test.kid, activeAt: 0, privateKey, jwk: test.jwks.keys[0] as never } }, 600, Date.now)
   issuer.issuer = ISSUER
   const placed = {
-    ...{ id: sandbox.sessionId, sandboxId: sandbox.id, state: 'active', agentId: 'agt', generation: 1, tenant: 'tenant' },
+    ...{ id: sandbox.sessionId, sandboxId: sandbox.id, state: 'active', agentId: 'agt', incarnation: 1, tenant: 'tenant' },
     ...{ scope: { type: 'thread', id: 't' }, hardExpiresAt: Date.now() + 3_600_000 },
   } as PlacedSession
   client = createDataplaneClient({

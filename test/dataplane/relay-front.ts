@@ -35,7 +35,7 @@ export const startRelayFront = async ({ sandbox, issuer, origin, corsOrigins }: 
   const verify = sessionTokenVerifier({ keys, issuer: () => ISSUER, now })
   const sessionOf = (id: string) => {
     const sandboxId = sandboxes.get(id)
-    return sandboxId === undefined ? undefined : ({ id, sandboxId, state: 'active', agentId: 'agt_test', generation: 1 } as PlacedSession)
+    return sandboxId === undefined ? undefined : ({ id, sandboxId, state: 'active', agentId: 'agt_test', incarnation: 1 } as PlacedSession)
   }
   const relay: Relay = createRelay({
     authorizer: createSessionAuthorizer({

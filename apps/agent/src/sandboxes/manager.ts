@@ -152,7 +152,7 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
       byWorkspace.add(pooled.file)
       return recordOf(pooled, true)
     }
-    return recordOf(await provision({ profile, sessionId, workspace, keptAs, mounts, labels, again: null }), false)
+    return recordOf(await provision({ profile, sessionId, workspace, keptAs, mounts, labels, previous: null }), false)
   }
 
   // Not async: nothing may come between the look and the entry.
@@ -208,7 +208,7 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
     try {
       await layout.clearSandbox(sandbox.id)
       return recordOf(
-        await provision({ profile, sessionId, workspace, keptAs, mounts, labels: request.labels, again: { file, owner } }),
+        await provision({ profile, sessionId, workspace, keptAs, mounts, labels: request.labels, previous: { file, owner } }),
         false,
       )
     } catch (error) {
@@ -271,7 +271,7 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
 
   const pool = createPool({
     create: (profile) =>
-      provision({ profile, sessionId: null, workspace: null, keptAs: null, mounts: profileMounts(profile), again: null }),
+      provision({ profile, sessionId: null, workspace: null, keptAs: null, mounts: profileMounts(profile), previous: null }),
     destroy: (sandbox) => destroy(sandbox.id, 'idle'),
     hashOf: (profile) => profileHash(profile, options.defaultImage),
     concurrency: options.poolConcurrency,

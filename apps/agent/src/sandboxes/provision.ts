@@ -22,7 +22,7 @@ export type Plan = {
   mounts: MountSet
   labels?: Readonly<Record<string, string>>
   /** The earlier making of the sandbox, which has ended, and as whom the next one runs. */
-  again: { file: SandboxFile; owner: Owner } | null
+  previous: { file: SandboxFile; owner: Owner } | null
 }
 
 export type ProvisionOptions = {
@@ -49,27 +49,27 @@ export const workspaceDirectory = (layout: Layout, file: SandboxFile): string =>
 /** What makes a sandbox whose supervisor is linked, or leaves nothing behind. */
 export const createProvision = (options: ProvisionOptions): ((plan: Plan) => Promise<LiveSandbox>) => {
   const { planner, layout, uids, defaultImage, closing, log } = options
-  return async ({ profile: asked, sessionId, workspace, keptAs, mounts, labels = {}, again }) => {
+  return async ({ profile: asked, sessionId, workspace, keptAs, mounts, labels = {}, previous }) => {
     const provider = options.provider()
     const image = imageOf(asked, defaultImage)
     const profile = { ...asked, image }
     assertPossible(provider, profile)
     const plan = await planner.mounts(mounts, profile)
     // A sandbox that is made anew takes the room of its earlier making.
-    using _admitted = again === null ? options.capacity.admit() : null
+    using _admitted = previous === null ? options.capacity.admit() : null
     const hosted = plan.workspace !== null
     // What is prewarmed has a workspace and a user of its own, and nothing of the host.
-    const plain = again === null && workspace === null && !hosted && plan.mounts.length === 0 && asked.user === null
+    const plain = previous === null && workspace === null && !hosted && plan.mounts.length === 0 && asked.user === null
     const prewarmed = plain ? options.prewarmed.take() : undefined
-    const id = again?.file.sandbox_id ?? prewarmed?.id ?? newSandboxId()
+    const id = previous?.file.sandbox_id ?? prewarmed?.id ?? newSandboxId()
     const managed = workspace ?? id
     const existing = hosted || workspace === null ? undefined : await layout.ownerOf(managed)
-    const { uid, gid } = again?.owner ?? prewarmed?.owner ?? (await planner.owner(plan, asked, existing))
+    const { uid, gid } = previous?.owner ?? prewarmed?.owner ?? (await planner.owner(plan, asked, existing))
     uids.claim(uid)
     const file: SandboxFile = {
       sandbox_id: id,
       session_id: sessionId,
-      generation: (again?.file.generation ?? 0) + 1,
+      generation: (previous?.file.generation ?? 0) + 1,
       profile: asked,
       profile_hash: profileHash(asked, defaultImage, plan.workspace?.source),
       image,

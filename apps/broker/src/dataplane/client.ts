@@ -195,7 +195,7 @@ export function createDataplaneClient({ store, issuer, now, monotonic, agentTls 
   }
 }
 
-const keyOf = ({ id, sandboxId, generation }: PlacedSession): string => `${id} ${sandboxId} ${generation}`
+const keyOf = ({ id, sandboxId, incarnation }: PlacedSession): string => `${id} ${sandboxId} ${incarnation}`
 
 const NEVER = { aborted: false }
 

@@ -13,8 +13,8 @@ import {
 const placementOf = (session: Session): Placed | null => {
   const placed = placedOf(session)
   if (placed === null) return null
-  const { agentId, sandboxId, provider, isolation, generation, activatedAt } = placed
-  return { agentId, sandboxId, provider, isolation, generation, activatedAt }
+  const { agentId, sandboxId, provider, isolation, incarnation, activatedAt } = placed
+  return { agentId, sandboxId, provider, isolation, incarnation, activatedAt }
 }
 
 /** What an ended session keeps of its life. */

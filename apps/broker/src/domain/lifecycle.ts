@@ -35,7 +35,7 @@ export type SessionEvent =
   /** An agent's report: when the dataplane was last used, and whether work runs or is attached. */
   | { type: 'activity'; at: number; busy: boolean }
   /** The agent has made the sandbox anew under its id, with other mounts [0-34]. */
-  | { type: 'remade'; generation: number; mounts: MountSet }
+  | { type: 'new_incarnation'; incarnation: number; mounts: MountSet }
   /** A timer may have passed. `suspend` is what the sandbox's provider can do. */
   | { type: 'tick'; suspend: readonly SuspendMode[] }
   /** The agent says that its provider cannot suspend after all. */
@@ -92,7 +92,7 @@ function whenProvisioning(session: ProvisioningSession, event: SessionEvent, now
     case 'activity':
     case 'suspend_refused':
     case 'sandbox_lost':
-    case 'remade':
+    case 'new_incarnation':
       return step(session) // the creating broker decides by the answer it gets
   }
 }
@@ -106,7 +106,7 @@ function whenRunning(session: ActiveSession | IdleSession, event: SessionEvent, 
       return step(session) // woken in the meantime
     case 'activity':
       return step(withActivity(session, event.at, event.busy, now))
-    case 'remade':
+    case 'new_incarnation':
       return step(remake(session, event, now))
     case 'tick':
       return tickRunning(session, event.suspend, now)
@@ -134,7 +134,7 @@ function whenSuspended(session: SuspendedSession, event: SessionEvent, now: numb
       return event.busy || event.at > session.suspendedAt
         ? step(withActivity(wake(session, now), event.at, event.busy, now))
         : step(session)
-    case 'remade':
+    case 'new_incarnation':
       return step(remake(wake(session, now), event, now))
     case 'tick':
       return tickSuspended(session, event.suspend, now)
@@ -165,7 +165,7 @@ function whenEnded(session: EndedSession, event: SessionEvent, now: number): Ste
     case 'taken_over':
     case 'touched':
     case 'heartbeat':
-    case 'remade':
+    case 'new_incarnation':
       return refuse(session, 'the session has ended')
   }
 }
@@ -254,9 +254,9 @@ const suspended = (session: ActiveSession | IdleSession, mode: SuspendMode, now:
 /** What ran has ended with the earlier making of the sandbox. */
 const remake = (
   session: ActiveSession | IdleSession,
-  { generation, mounts }: { generation: number; mounts: MountSet },
+  { incarnation, mounts }: { incarnation: number; mounts: MountSet },
   now: number,
-): ActiveSession => rearm({ ...session, state: 'active', generation, mounts, busy: false, lastActivityAt: now })
+): ActiveSession => rearm({ ...session, state: 'active', incarnation, mounts, busy: false, lastActivityAt: now })
 
 /** Timers only move away, so `dueAt` stays where it is: the reaper looks once too early, and the row's index is left alone. */
 function touch(session: ActiveSession | IdleSession, now: number): ActiveSession {

@@ -40,7 +40,7 @@ export type SessionBase = {
 }
 
 /** Where a session's sandbox is. */
-export type Placed = { agentId: string; sandboxId: string; provider: string; isolation: string; generation: number; activatedAt: number }
+export type Placed = { agentId: string; sandboxId: string; provider: string; isolation: string; incarnation: number; activatedAt: number }
 
 export type ProvisioningSession = SessionBase & {
   state: 'provisioning'
@@ -70,7 +70,7 @@ export const isPlaced = (session: Session): session is PlacedSession =>
 
 /** Whether a token for `placed` is one for the session as it is now: it is live, and its sandbox was not made anew. */
 export const isSameSandbox = (session: Session, placed: PlacedSession): session is PlacedSession =>
-  isPlaced(session) && session.sandboxId === placed.sandboxId && session.generation === placed.generation
+  isPlaced(session) && session.sandboxId === placed.sandboxId && session.incarnation === placed.incarnation
 
 /** Where its sandbox is, or was when it ended; null: it never had one. */
 export function placedOf(session: Session): Placed | null {

@@ -64,7 +64,7 @@ type Negotiation = {
   /** The id of the session that this request has made: nobody else has a token of it. */
   made?: string
   /** This request has had the sandbox made anew with its mounts. */
-  remade: boolean
+  isNewIncarnation: boolean
 }
 
 type Found = { session: PlacedSession; access: OwnedDecision; warnings: string[] }
@@ -110,7 +110,7 @@ export class Negotiator {
     const profile = request.profile === null ? null : this.#profile(request.profile, request.overrides)
     if (request.provider !== null) await this.#options.placement.requireKnown(request.provider)
     const deadline = performance.now() + request.wait * 1000
-    return { principal, request, origin: { ...origin, actor }, actor, profile, deadline, replayed: false, remade: false }
+    return { principal, request, origin: { ...origin, actor }, actor, profile, deadline, replayed: false, isNewIncarnation: false }
   }
 
   /** 403 when the caller may not use the scope, or may not say who else may. */
@@ -140,7 +140,7 @@ export class Negotiator {
       await maker.ready(live, deadline)
       return undefined
     }
-    const mounts = negotiation.remade ? undefined : otherMounts(live, request)
+    const mounts = negotiation.isNewIncarnation ? undefined : otherMounts(live, request)
     if (mounts !== undefined) {
       if (request.onMismatch === 'fail') throw mismatch(live, 'mounts_differ', 'other mounts')
       if (request.mode !== 'get') return this.#remake(negotiation, live, mounts)
@@ -167,9 +167,9 @@ export class Negotiator {
 
   /** Has the sandbox made anew with the mounts that the request wants [0-34]. */
   async #remake(negotiation: Negotiation, session: PlacedSession, mounts: MountSet): Promise<undefined> {
-    const remade = await this.#options.provisioner.remake(session, mounts)
+    const next = await this.#options.provisioner.remake(session, mounts)
     // Two requests that want different mounts do not take turns: each has its way once.
-    negotiation.remade = remade !== undefined
+    negotiation.isNewIncarnation = next !== undefined
     return undefined
   }
 

@@ -124,11 +124,14 @@ export class Provisioner {
     const agent = await store.agents.byId(session.agentId)
     if (agent === undefined) throw new AgentUnreachable(session.agentId)
     const within = AbortSignal.timeout(session.profile.provision_timeout_seconds * 1000)
-    const { generation } = await client.create(agent, session.id, requestFor({ ...session, mounts }), within)
-    log.info({ session_id: session.id, sandbox_id: session.sandboxId, generation }, 'a sandbox was made anew, with other mounts')
+    const { generation: incarnation } = await client.create(agent, session.id, requestFor({ ...session, mounts }), within)
+    log.info(
+      { session_id: session.id, sandbox_id: session.sandboxId, generation: incarnation },
+      'a sandbox was made anew, with other mounts',
+    )
     const change = await writer.change(
       session,
-      { type: 'remade', generation, mounts },
+      { type: 'new_incarnation', incarnation, mounts },
       { audit: (after) => [{ ...entryOf(after, now()), event: 'sandbox.session.remake' }] },
     )
     return change.refused === undefined && isPlaced(change.session) ? change.session : undefined
@@ -192,7 +195,7 @@ export class Provisioner {
       sandboxId: record.sandbox_id,
       provider: record.provider,
       isolation: record.isolation,
-      generation: record.generation,
+      incarnation: record.generation,
     }
     const change = await writer.change(session, { type: 'created', fence, placed }, { audit: (after) => [entryOf(after, now())] })
     // Too late: the session has ended, or another broker made it elsewhere. The same sandbox under another fence stays.

@@ -63,7 +63,7 @@ export class TokenIssuer {
       sandbox_id: session.sandboxId,
       tid: session.tenant,
       caps: [...capabilities],
-      gen: session.generation,
+      gen: session.incarnation,
       iat,
       exp,
       jti: randomUUID(),

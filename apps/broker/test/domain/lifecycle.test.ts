@@ -36,7 +36,7 @@ const base: SessionBase = {
   shape: 'mvp',
   hasGrants: false,
 }
-const placed = { agentId: 'agt_1', sandboxId: 'sb_1', provider: 'local', isolation: 'none', generation: 1, activatedAt: MADE }
+const placed = { agentId: 'agt_1', sandboxId: 'sb_1', provider: 'local', isolation: 'none', incarnation: 1, activatedAt: MADE }
 const { activatedAt: _, ...justPlaced } = placed
 
 /** One session of each state. */
@@ -77,7 +77,7 @@ const events: { [Type in SessionEvent['type']]: Extract<SessionEvent, { type: Ty
   suspend_refused: { type: 'suspend_refused' },
   released: { type: 'released' },
   sandbox_lost: { type: 'sandbox_lost', reason: 'oom' },
-  remade: { type: 'remade', generation: 2, mounts: MountSet.parse({}) },
+  new_incarnation: { type: 'new_incarnation', incarnation: 2, mounts: MountSet.parse({}) },
 }
 
 /** The state afterwards, with the effects in order; `refused`: illegal, nothing changes. */
@@ -96,7 +96,7 @@ const table: Record<SessionState, Record<SessionEvent['type'], Cell>> = {
     suspend_refused: 'provisioning',
     released: 'terminated +revoke destroy',
     sandbox_lost: 'provisioning',
-    remade: 'provisioning',
+    new_incarnation: 'provisioning',
   },
   active: {
     created: 'refused',
@@ -109,7 +109,7 @@ const table: Record<SessionState, Record<SessionEvent['type'], Cell>> = {
     suspend_refused: 'active',
     released: 'terminated +revoke destroy',
     sandbox_lost: 'failed +revoke destroy',
-    remade: 'active',
+    new_incarnation: 'active',
   },
   idle: {
     created: 'refused',
@@ -122,7 +122,7 @@ const table: Record<SessionState, Record<SessionEvent['type'], Cell>> = {
     suspend_refused: 'idle',
     released: 'terminated +revoke destroy',
     sandbox_lost: 'failed +revoke destroy',
-    remade: 'active',
+    new_incarnation: 'active',
   },
   suspended: {
     created: 'refused',
@@ -135,7 +135,7 @@ const table: Record<SessionState, Record<SessionEvent['type'], Cell>> = {
     suspend_refused: 'terminated +revoke destroy',
     released: 'terminated +revoke destroy',
     sandbox_lost: 'failed +revoke destroy',
-    remade: 'active',
+    new_incarnation: 'active',
   },
   terminated: {
     created: 'refused',
@@ -148,7 +148,7 @@ const table: Record<SessionState, Record<SessionEvent['type'], Cell>> = {
     suspend_refused: 'terminated',
     released: 'terminated +destroy',
     sandbox_lost: 'terminated',
-    remade: 'refused',
+    new_incarnation: 'refused',
   },
   failed: {
     created: 'refused',
@@ -161,7 +161,7 @@ const table: Record<SessionState, Record<SessionEvent['type'], Cell>> = {
     suspend_refused: 'failed',
     released: 'terminated +destroy',
     sandbox_lost: 'failed',
-    remade: 'refused',
+    new_incarnation: 'refused',
   },
 }
 

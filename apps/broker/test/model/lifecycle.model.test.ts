@@ -24,7 +24,7 @@ const profiles = fc
   .map((fields): Profile => ({ ...Profile.parse({ name: 'p' }), ...fields }))
 
 const fence = fc.constantFrom(1, 1, 1, 2, 3)
-const placed = { agentId: 'agt_1', sandboxId: 'sb_1', provider: 'fake', isolation: 'none', generation: 1 }
+const placed = { agentId: 'agt_1', sandboxId: 'sb_1', provider: 'fake', isolation: 'none', incarnation: 1 }
 const events: fc.Arbitrary<SessionEvent> = fc.oneof(
   { weight: 6, arbitrary: fc.record({ type: fc.constant('created' as const), fence, placed: fc.constant(placed) }) },
   { weight: 1, arbitrary: fc.record({ type: fc.constant('create_failed' as const), fence, reason: fc.constant('no image') }) },

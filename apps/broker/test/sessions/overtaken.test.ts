@@ -79,7 +79,7 @@ const agents = (): Store['agents'] => ({ ...store.agents, byId: async (id) => ({
 test('[C-23] no token is given out for a sandbox that was made anew since the session was read', async () => {
   const { add, writer } = openCrowd(store)
   const read = await add()
-  const remade = await writer.change(read, { type: 'remade', generation: 2, mounts: read.mounts })
+  const remade = await writer.change(read, { type: 'new_incarnation', incarnation: 2, mounts: read.mounts })
   expect(remade.refused).toBeUndefined()
   // The first look at the scope was before the change.
   const looks = [read]
@@ -87,7 +87,7 @@ test('[C-23] no token is given out for a sandbox that was made anew since the se
     (looks.shift() as typeof read & { state: 'active' }) ?? store.sessions.live(tenant, scope)
   const sessions = await sessionsOver({ ...store, agents: agents(), sessions: { ...store.sessions, live } })
   const grant = await sessions.service.negotiate(me, request(read.scope), systemOrigin(TENANT))
-  expect(grant.session.generation).toBe(2)
+  expect(grant.session.incarnation).toBe(2)
   expect(decodeJwt(grant.token.token)).toMatchObject({ sid: read.id, gen: 2 })
   const acquired = await store.audit.query({
     tenant: TENANT,
@@ -106,7 +106,7 @@ test('[C-23] no token is given out for a sandbox that was made anew since the se
 test('a scope that changes at every look is given up after a hundred rounds', async () => {
   const { add, writer } = openCrowd(store)
   const read = await add()
-  await writer.change(read, { type: 'remade', generation: 2, mounts: read.mounts })
+  await writer.change(read, { type: 'new_incarnation', incarnation: 2, mounts: read.mounts })
   let looks = 0
   const live: Store['sessions']['live'] = async () => {
     looks++

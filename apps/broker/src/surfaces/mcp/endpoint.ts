@@ -49,7 +49,7 @@ export function createMcpEndpoint({ find, credentials, store, metrics, log }: En
     const { claims } = await credentials.check(token)
     if (socket !== undefined) markAuthenticated(socket, holderOf({ claims }))
     const session = requireThere(await store.sessions.byId(claims.sid))
-    if (claims.gen !== session.generation || claims.aud !== session.sandboxId)
+    if (claims.gen !== session.incarnation || claims.aud !== session.sandboxId)
       throw new BoxofficeError('UNAUTHENTICATED', 'the session token is for an earlier sandbox of its session; refresh it')
     const runtime = find(name)
     // Whether there is such a server is nothing for who has no token of its session.

@@ -113,7 +113,7 @@ const placementIn = (row: SessionRow): Placed => ({
   sandboxId: row.sandbox_id ?? '',
   provider: row.provider ?? '',
   isolation: row.isolation ?? '',
-  generation: row.generation,
+  incarnation: row.generation,
   activatedAt: row.activated_at ?? 0,
 })
 
@@ -157,7 +157,7 @@ export function toRow(session: Session): Omit<SessionRow, 'profile_hash' | 'owne
     sandbox_id: placed?.sandboxId ?? null,
     provider: placed?.provider ?? null,
     isolation: placed?.isolation ?? null,
-    generation: placed?.generation ?? 0,
+    generation: placed?.incarnation ?? 0,
     activated_at: placed?.activatedAt ?? null,
     suspend_mode: suspended?.mode ?? null,
     suspended_at: suspended?.suspendedAt ?? null,

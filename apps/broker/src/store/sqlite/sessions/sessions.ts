@@ -103,7 +103,7 @@ export function sqliteSessions(
       before.mounts === after.mounts &&
       before.busy === after.busy
     const changed = touched
-      ? touch.run(after.lastActivityAt, after.leaseExpiresAt, before.id, before.state, after.activatedAt, after.generation)
+      ? touch.run(after.lastActivityAt, after.leaseExpiresAt, before.id, before.state, after.activatedAt, after.incarnation)
       : update.run({ ...toRow(after), revision: before.revision })
     return changed.changes === 1
   }

@@ -122,7 +122,7 @@ export function toBinding(session: Session): Binding {
     profile: session.profile.name,
     isolation: placed?.isolation ?? null,
     labels: session.labels,
-    generation: placed?.generation ?? 0,
+    generation: placed?.incarnation ?? 0,
     reason: isLive(session) ? null : session.reason,
   }
 }
