@@ -25,7 +25,7 @@ build() {
 if [ "${1:-}" = --test ]; then
   emulator=$(command -v qemu-aarch64-static || command -v qemu-aarch64) || { echo "supervisors: install qemu-user-static" >&2; exit 1; }
   export BOXOFFICE_TEST_RUNNER="$emulator" CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_RUNNER="$emulator"
-  in_supervisor test --locked --target aarch64-unknown-linux-musl --lib --test filter --test helper --test mover --test wire
+  in_supervisor test --locked --target aarch64-unknown-linux-musl --lib --test filter --test helper --test splice --test wire
   exit
 fi
 build x86_64-unknown-linux-musl linux-x64

@@ -82,3 +82,10 @@ test('what is passed on keeps its license, and leaves its documents and tests be
   expect(copyDependencies([{ directory, manifest }], to)).toEqual({ dependency: '1.2.3' })
   expect(readdirSync(join(to, 'dependency')).sort()).toEqual(['LICENSE.md', 'index.js', 'package.json'])
 })
+
+test('the tests of the supervisor for arm64 are there by the names that supervisors.sh has', () => {
+  const script = readFileSync(join(ROOT, 'deploy/package/supervisors.sh'), 'utf8')
+  const named = [...script.matchAll(/--test (\w+)/g)].map(([, name]) => `${name}.rs`)
+  expect(named).not.toEqual([])
+  expect(readdirSync(join(ROOT, 'packages/supervisor/tests'))).toEqual(expect.arrayContaining(named))
+})
