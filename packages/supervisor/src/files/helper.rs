@@ -5,15 +5,15 @@ use rustix::io::Errno;
 use std::io::{stdin, stdout};
 use std::os::fd::AsFd;
 
+use super::channel::FileChannel;
 use super::error::FileError;
-use super::link::Link;
 use super::path::Root;
 use super::request::Order;
 use super::run;
 
 pub fn serve() -> Result<(), Errno> {
     let own = |fd| rustix::io::fcntl_dupfd_cloexec(fd, 3);
-    let mut link = Link::of_two(own(stdin().as_fd())?, own(stdout().as_fd())?);
+    let mut link = FileChannel::of_two(own(stdin().as_fd())?, own(stdout().as_fd())?);
     loop {
         let order: Order = match link.request() {
             Ok(Some(order)) => order,

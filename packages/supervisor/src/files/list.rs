@@ -6,8 +6,8 @@ use rustix::io::Errno;
 use serde::Serialize;
 use std::borrow::Cow;
 
+use super::channel::FileChannel;
 use super::error::FileError;
-use super::link::Link;
 use super::path::{MAX_BYTES, MAX_PARTS, Root, parts};
 use super::stat::{mtime_ms, size};
 use super::tree::names;
@@ -32,7 +32,7 @@ struct Level {
     names: Vec<Vec<u8>>,
 }
 
-pub fn list(link: &mut Link, root: &Root, path: &str, depth: Option<u32>, limit: u64) -> Result<(), FileError> {
+pub fn list(link: &mut FileChannel, root: &Root, path: &str, depth: Option<u32>, limit: u64) -> Result<(), FileError> {
     let top = open_top(root, path)?;
     link.result(&serde_json::json!({}))?;
     let mut out = Vec::new();

@@ -1,9 +1,9 @@
 //! File operations: each on a short-lived thread with blocking calls, so that a slow disk or client holds up nobody.
 
 mod change;
+mod channel;
 mod error;
 mod helper;
-mod link;
 mod list;
 mod path;
 mod read;
@@ -19,8 +19,8 @@ pub use threads::{Finished, Threads};
 
 use std::path::PathBuf;
 
+use channel::FileChannel;
 use error::FileError;
-use link::Link;
 use path::Root;
 use request::{Operation, RootName};
 
@@ -28,7 +28,7 @@ use request::{Operation, RootName};
 const TEMPORARY: &str = ".boxoffice-upload-";
 
 /// Answers one request on `link`. False where the channel has to be closed.
-fn perform(link: &mut Link, request: Request, workspace: PathBuf) -> bool {
+fn perform(link: &mut FileChannel, request: Request, workspace: PathBuf) -> bool {
     let is_upload = matches!(request.operation, Operation::Write { .. });
     let name = request.operation.path().to_owned();
     match root_of(request.root, workspace).and_then(|root| run(link, &root, request.operation)) {
@@ -51,7 +51,7 @@ fn root_of(name: RootName, workspace: PathBuf) -> Result<Root, FileError> {
     }
 }
 
-fn run(link: &mut Link, root: &Root, operation: Operation) -> Result<(), FileError> {
+fn run(link: &mut FileChannel, root: &Root, operation: Operation) -> Result<(), FileError> {
     match operation {
         Operation::Read { path, offset, length } => read::read(link, root, &path, offset, length),
         Operation::Write { path, mode, overwrite, size, if_match, follow } => {
@@ -76,7 +76,7 @@ fn run(link: &mut Link, root: &Root, operation: Operation) -> Result<(), FileErr
     }
 }
 
-fn done(link: &mut Link, outcome: Result<(), FileError>) -> Result<(), FileError> {
+fn done(link: &mut FileChannel, outcome: Result<(), FileError>) -> Result<(), FileError> {
     outcome?;
     link.result(&serde_json::json!({}))
 }

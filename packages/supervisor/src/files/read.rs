@@ -5,8 +5,8 @@ use rustix::fs::{FileType, Mode, OFlags, fstat, openat, sendfile};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 
+use super::channel::FileChannel;
 use super::error::FileError;
-use super::link::Link;
 use super::path::{Located, Root};
 use super::stat::{describe, size};
 use crate::wire::{Kind, MAX_DATA, header, push_bytes, push_json};
@@ -15,7 +15,7 @@ use crate::wire::{Kind, MAX_DATA, header, push_bytes, push_json};
 const SMALL: u64 = 64 << 10;
 
 pub fn read(
-    link: &mut Link,
+    link: &mut FileChannel,
     root: &Root,
     path: &str,
     offset: Option<u64>,

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use super::link::Link;
+use super::channel::FileChannel;
 use super::{Request, perform};
 use crate::wire::Decoder;
 
@@ -56,7 +56,7 @@ impl Threads {
     ) -> bool {
         let shared = self.0.clone();
         let work = move || {
-            let mut link = Link::new(fd, decoder, input);
+            let mut link = FileChannel::new(fd, decoder, input);
             // A defect costs this channel, and the loop must hear of it like of any other end.
             let keep = catch_unwind(AssertUnwindSafe(|| perform(&mut link, request, workspace)));
             let rest = keep.unwrap_or(false).then(|| link.into_rest());

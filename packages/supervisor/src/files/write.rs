@@ -8,8 +8,8 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::TEMPORARY;
+use super::channel::FileChannel;
 use super::error::FileError;
-use super::link::Link;
 use super::path::{Located, Root};
 use super::read::check_regular;
 use super::stat::etag;
@@ -41,7 +41,7 @@ impl Drop for Temporary<'_> {
     }
 }
 
-pub fn write(link: &mut Link, root: &Root, path: &str, upload: &Upload) -> Result<(), FileError> {
+pub fn write(link: &mut FileChannel, root: &Root, path: &str, upload: &Upload) -> Result<(), FileError> {
     root.create_parents(path)?;
     let located = root.locate(path, upload.follow)?;
     if located.is_root() {

@@ -13,7 +13,7 @@ const READ: usize = 256 << 10;
 /// How long a failed upload waits for the agent to take notice.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-pub struct Link {
+pub struct FileChannel {
     pub fd: OwnedFd,
     /// Where the other side's frames come from, if not from `fd`.
     source: Option<OwnedFd>,
@@ -21,13 +21,13 @@ pub struct Link {
     input: Vec<u8>,
 }
 
-impl Link {
-    pub fn new(fd: OwnedFd, decoder: Decoder, input: Vec<u8>) -> Link {
-        Link { fd, source: None, decoder, input }
+impl FileChannel {
+    pub fn new(fd: OwnedFd, decoder: Decoder, input: Vec<u8>) -> FileChannel {
+        FileChannel { fd, source: None, decoder, input }
     }
 
-    pub fn of_two(source: OwnedFd, fd: OwnedFd) -> Link {
-        Link { fd, source: Some(source), decoder: Decoder::default(), input: Vec::new() }
+    pub fn of_two(source: OwnedFd, fd: OwnedFd) -> FileChannel {
+        FileChannel { fd, source: Some(source), decoder: Decoder::default(), input: Vec::new() }
     }
 
     pub fn into_rest(self) -> (Decoder, Vec<u8>) {
