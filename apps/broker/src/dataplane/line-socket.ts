@@ -13,7 +13,7 @@ import {
 import { WebSocket } from 'ws'
 import { sandboxPath } from '../agents/endpoint.ts'
 import type { AgentTls } from '../relay/http1/agent-tls.ts'
-import { refusalOf } from '../relay/ws/link.ts'
+import { refusalOf } from '../relay/ws/agent-websocket.ts'
 import type { Access } from './access.ts'
 
 export type LineSocketHandlers = {

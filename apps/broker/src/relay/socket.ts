@@ -7,9 +7,9 @@ import { unauthenticated } from '../tokens/credentials.ts'
 import type { ReadBuffer } from './http1/read-buffers.ts'
 import { MessageQueue } from './queue.ts'
 import { type AuthorizedSession, holderOf } from './session-authorizer.ts'
+import type { AgentWebSocket } from './ws/agent-websocket.ts'
 import { authTokenOf, mayBeAuth, readEarlyFrame } from './ws/client-frames.ts'
 import { clientFrame, closePayload, FrameCutter, OPCODE, type Piece } from './ws/frames.ts'
-import type { Link } from './ws/link.ts'
 
 export type RelayedSocketOptions = {
   ws: WebSocket
@@ -22,7 +22,7 @@ export type RelayedSocketOptions = {
   /** Checks a client's token; `renews` on a socket that has been admitted. */
   authorize(token: string, renews?: AuthorizedSession['claims']): Promise<AuthorizedSession>
   /** Opens the agent's side for who has been admitted. */
-  open(authorized: AuthorizedSession, signal: AbortSignal): Promise<Link>
+  open(authorized: AuthorizedSession, signal: AbortSignal): Promise<AgentWebSocket>
 }
 
 /** Towards a client that reads slowly the agent is not read above this. Small: what is held here, a drop loses [C-35]. */
@@ -85,7 +85,7 @@ export class RelayedSocket {
   }
 
   /** For a client that was admitted by its upgrade. */
-  begin(claims: AuthorizedSession['claims'], link: Link): void {
+  begin(claims: AuthorizedSession['claims'], link: AgentWebSocket): void {
     this.#claims = claims
     this.#connect(link)
   }
@@ -204,7 +204,7 @@ export class RelayedSocket {
 
   // From the agent.
 
-  #connect({ connection, head }: Link): void {
+  #connect({ connection, head }: AgentWebSocket): void {
     const { socket } = connection
     this.#agent = socket
     connection.reader = {

@@ -30,7 +30,7 @@ import type { RelayMetrics } from './metrics.ts'
 import { refuseUpgrade } from './respond.ts'
 import { type AuthorizedSession, holderOf, type SessionAuthorizer } from './session-authorizer.ts'
 import { RelayedSocket } from './socket.ts'
-import { type Link, openLink } from './ws/link.ts'
+import { type AgentWebSocket, openAgentWebSocket } from './ws/agent-websocket.ts'
 
 export type RelaySocketsOptions = {
   authorizer: SessionAuthorizer
@@ -83,8 +83,8 @@ export function createRelaySockets(options: RelaySocketsOptions): RelaySockets {
     const lines = LINES.test(path)
     const protocols = lines ? LINE_PROTOCOLS : FRAME_PROTOCOLS
     const offered = offeredProtocols(request.headers)
-    const link = (authorized: AuthorizedSession, until: AbortSignal): Promise<Link> =>
-      openLink({
+    const link = (authorized: AuthorizedSession, until: AbortSignal): Promise<AgentWebSocket> =>
+      openAgentWebSocket({
         ...{ connections, authorized, requestId, signal: until, headers: request.headers },
         path: sandboxPath(authorized.session.sandboxId, path, query),
         protocols: offered.filter((name) => protocols.includes(name)),

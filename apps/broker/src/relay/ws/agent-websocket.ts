@@ -11,9 +11,9 @@ import { headerOf, type ResponseHead } from '../http1/response-head.ts'
 import { dialing } from '../http1/upstream.ts'
 
 /** An upgraded connection to an agent, without a reader; `head` is what it has sent already. */
-export type Link = { connection: AgentConnection; head: Buffer }
+export type AgentWebSocket = { connection: AgentConnection; head: Buffer }
 
-export type LinkOptions = {
+export type AgentWebSocketOptions = {
   connections: Connections
   /** The agent, and the broker's token for it. */
   authorized: { agent: AgentRecord; upstreamToken: string }
@@ -32,7 +32,7 @@ const MAX_REFUSAL_BYTES = 64 * 1024
 const AGENT_SILENT_MS = 15_000
 
 /** Opens a WebSocket to the agent, for a client that has been admitted. A refusal of the agent is thrown as it is. */
-export async function openLink(options: LinkOptions): Promise<Link> {
+export async function openAgentWebSocket(options: AgentWebSocketOptions): Promise<AgentWebSocket> {
   const { connections, authorized, signal } = options
   const pooled = await dialing(() => connections.dial(authorized.agent), signal)
   const abort = (): void => pooled.connection.destroy()
@@ -46,9 +46,9 @@ export async function openLink(options: LinkOptions): Promise<Link> {
 }
 
 function upgrade(
-  { authorized, path, headers, protocols, requestId }: LinkOptions,
+  { authorized, path, headers, protocols, requestId }: AgentWebSocketOptions,
   { connection, endpoint }: PooledConnection,
-): Promise<Link> {
+): Promise<AgentWebSocket> {
   const key = randomBytes(16).toString('base64')
   const accept = createHash('sha1')
     .update(key + ACCEPT_SUFFIX)
