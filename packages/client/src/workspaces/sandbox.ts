@@ -80,7 +80,7 @@ export class Sandbox {
     const { logger, trackFiles = false } = this.#options
     const named = this.sessionId === undefined ? {} : { session_id: this.sessionId }
     await ensureDirectory(this.workspacePath)
-    using _ = this.#inUse()
+    await using _ = this.#inUse()
     tell(logger, 'execution.start', { runtime: this.runtime, ...named })
     const before = trackFiles ? await this.#entries() : undefined
     const { session, result } = await this.#run(code, options.signal)
@@ -160,14 +160,14 @@ export class Sandbox {
     return entriesOf({ directory: this.workspacePath, helpers: fileHelpers(this.#options.supervisorPath) })
   }
 
-  /** Until it is disposed the directory looks used, also to other processes. */
-  #inUse(): Disposable {
+  /** Until it is disposed the directory looks used, also to other processes. Its last touch is over when the caller goes on. */
+  #inUse(): AsyncDisposable {
     const timer = setInterval(() => void touch(this.workspacePath), TOUCH_MS)
     timer.unref()
     return {
-      [Symbol.dispose]: () => {
+      [Symbol.asyncDispose]: () => {
         clearInterval(timer)
-        void touch(this.workspacePath)
+        return touch(this.workspacePath)
       },
     }
   }
