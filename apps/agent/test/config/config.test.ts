@@ -26,6 +26,10 @@ describe('configuration', () => {
       dataplaneRates: {},
       destroyOnExit: false,
       maxConnections: 8192,
+      fastIo: {
+        ...{ splice: true, readAhead: true, gcHint: true, bufferPool: true, sharedReads: true },
+        ...{ prefork: true, spareChannels: true, prewarm: true },
+      },
     })
   })
 
