@@ -27,7 +27,7 @@ export const httpClient = (maxSockets = 64) => {
           response.on('error', reject)
         },
       )
-      request.on('error', reject)
+      request.on('error', (cause) => reject(new Error(`${method} ${url}: ${cause.message}`, { cause })))
       request.end(body)
     })
   return { agent, send, close: () => agent.destroy() }

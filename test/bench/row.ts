@@ -11,16 +11,21 @@ const ended = new Promise<never>((_, reject) => process.once('SIGTERM', () => re
 ended.catch(() => undefined) // before anything waits for it
 
 const measure = async (): Promise<RowResult> => {
-  let rows: Row[] = []
+  const rows: Row[] = []
   try {
     const { needs, run } = (await import(`./rows/${name}.ts`)) as RowModule
     await using stacks = new AsyncDisposableStack()
     const context = await startStacks(needs, stacks)
-    rows = await Promise.race([run(context), ended])
+    await Promise.race([collect(run(context), rows), ended])
   } catch (error) {
     return { rows, error: error instanceof Error ? error.message : String(error) }
   }
   return { rows }
+}
+
+const collect = async (lines: Promise<Row[]> | AsyncIterable<Row>, rows: Row[]): Promise<void> => {
+  if (lines instanceof Promise) return void rows.push(...(await lines))
+  for await (const line of lines) rows.push(line)
 }
 
 const startStacks = async (needs: Needs, stacks: AsyncDisposableStack): Promise<RowContext> => {

@@ -59,10 +59,18 @@ export const startStack = async ({ name, provider, scratch, profiles, agentEnv }
       agent = await again(() => startAgent(port))
     },
     async stop() {
+      sayIfEnded('agent', agent)
+      sayIfEnded('broker', broker)
       await agent.stop()
       await broker.stop()
     },
   }
+}
+
+/** A program that ended by itself is why the row failed: its last words are needed. */
+const sayIfEnded = (name: string, { child, stderr }: Program): void => {
+  if (child.exitCode === null && child.signalCode === null) return
+  process.stderr.write(`the ${name} ended by itself with ${child.signalCode ?? child.exitCode}:\n${stderr().slice(-4000)}\n`)
 }
 
 /** Somebody else may have taken the port for a moment. */

@@ -17,7 +17,7 @@ const p99 = (times: readonly number[]): number => times.toSorted((a, b) => a - b
 export const needs: Needs = {}
 
 /** The tail of a tenant's execs beside each attacker, against their tail without one; and what the agent keeps of all of them. */
-export const run = async ({ scratch }: RowContext): Promise<Row[]> => {
+export async function* run({ scratch }: RowContext): AsyncGenerator<Row> {
   await using parts = new AsyncDisposableStack()
   const stack = await startStack({ name: 'neighbours', provider: 'local', scratch, profiles: [], agentEnv: INSPECTABLE })
   parts.defer(() => stack.stop())
@@ -31,7 +31,6 @@ export const run = async ({ scratch }: RowContext): Promise<Row[]> => {
   await tail(tenant)
   using inspector = await openInspector(stack.agent)
   const before = (await inspector.memory()).residentKiB
-  const rows: Row[] = []
   for (const { name, begin } of ATTACKS) {
     const quiet = await tail(tenant)
     const grant = await broker.ensure(`attacker-${name.replaceAll(' ', '-')}`)
@@ -42,7 +41,7 @@ export const run = async ({ scratch }: RowContext): Promise<Row[]> => {
     }
     await broker.release(grant.session_id)
     const ratio = beside / quiet
-    rows.push({
+    yield {
       row: `POST /exec /bin/true beside an attacker: ${name}, p99`,
       measured: `${round(beside, 1)} ms = ${round(ratio, 1)} ×`,
       comparison: `quiet ${round(quiet, 1)} ms`,
@@ -50,11 +49,11 @@ export const run = async ({ scratch }: RowContext): Promise<Row[]> => {
       stretch: '',
       passed: ratio <= MAY_SLOW,
       figures: { beside, quiet, ratio },
-    })
+    }
   }
   await new Promise((resolve) => setTimeout(resolve, SETTLE_MS))
   const grown = ((await inspector.memory()).residentKiB - before) / 1024
-  rows.push({
+  yield {
     row: 'agent memory after all attackers, garbage collected',
     measured: `grows ${round(grown, 1)} MiB`,
     comparison: `before ${round(before / 1024, 0)} MiB`,
@@ -62,6 +61,5 @@ export const run = async ({ scratch }: RowContext): Promise<Row[]> => {
     stretch: '',
     passed: grown <= MAY_KEEP_MIB,
     figures: { grown_mib: grown, before_mib: before / 1024 },
-  })
-  return rows
+  }
 }

@@ -25,7 +25,11 @@ export type Row = {
   passed: boolean | undefined
   figures: Record<string, number>
 }
-export type RowModule = { needs: Needs; run(context: RowContext): Promise<Row[]> }
+export type RowModule = {
+  needs: Needs
+  /** A row of many lines gives each as soon as it is measured: those before one that fails are printed. */
+  run(context: RowContext): Promise<Row[]> | AsyncIterable<Row>
+}
 
 /** What the process of a row answers with: the lines it has measured, and why it has not measured more. */
 export type RowResult = { rows: Row[]; error?: string }
