@@ -8,7 +8,6 @@ import { download, upload } from './files.ts'
 import { type Needs, type Row, type RowContext, round } from './row.ts'
 
 const FILES = 2000
-const AT_ONCE = 16
 const COLD = 8
 
 /** What a trick is for, as a rate: more is better. */
@@ -47,18 +46,6 @@ const ARCHIVE: Work = {
     }),
 }
 
-const BURST: Work = {
-  ...{ what: `${AT_ONCE} commands at once`, unit: 'bursts/s' },
-  rate: (stack) =>
-    withSandbox(stack, async (grant) => {
-      const client = httpClient()
-      const burst = () => Promise.all(Array.from({ length: AT_ONCE }, () => execOnce(client, grant, '{"argv":["/bin/true"]}')))
-      const times = await timeEach(20, burst)
-      client.close()
-      return 1000 / median(times)
-    }),
-}
-
 let threads = 0
 const ENSURE: Work = {
   ...{ what: 'ensure of a new thread', unit: 'per s' },
@@ -83,7 +70,6 @@ const TRICKS: readonly { trick: string; work: Work; without?: readonly string[] 
   { trick: 'read_ahead', work: ARCHIVE },
   { trick: 'prefork', work: ENSURE },
   { trick: 'prewarm', work: ENSURE },
-  { trick: 'spare_channels', work: BURST },
 ]
 
 const fill = (stack: Stack): Promise<void> =>

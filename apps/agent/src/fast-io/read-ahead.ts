@@ -1,6 +1,6 @@
 import { isFast } from '@boxoffice/node-http'
 
-/** Fewer than a supervisor keeps spare channels: other requests find one. */
+/** Each takes a channel of the sandbox. */
 const AHEAD = 4
 
 /**

@@ -1,8 +1,8 @@
 /** Whatever can let go of the descriptors that it holds for work to come; false where work is there. */
 export type Awake = { rest(): boolean }
 
-/** Of what is kept free (`RESERVES` in room.ts): a listening socket and six spare channels for each. */
-const DESCRIPTORS_OF_EACH = 7
+/** Of what is kept free (`RESERVES` in room.ts): a listening socket and a spare channel for each. */
+const DESCRIPTORS_OF_EACH = 2
 const SHARE = 1 / 16
 const AT_LEAST = 4
 

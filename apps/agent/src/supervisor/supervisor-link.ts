@@ -2,7 +2,6 @@ import { randomBytes } from 'node:crypto'
 import type { Server, Socket } from 'node:net'
 import { BoxofficeError } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
-import { sparesInUse } from '../fast-io/spare-channels.ts'
 import type { Awake, AwakeLinks } from './awake-links.ts'
 import { ChannelConnection } from './channel.ts'
 import { ChannelWaiters } from './channel-waiters.ts'
@@ -30,8 +29,8 @@ export type SupervisorLinkOptions = {
   idleMs?: number
 }
 
-/** Of a new sandbox: most run one command at once, many run no other. */
-const SPARE_AT_FIRST = 1
+/** What is asked next finds one; more at once wait for dials [decision 014]. */
+const SPARE = 1
 const IDLE_MS = 5000
 /** Above this the agent closes idle channels. Only the agent does: the supervisor cannot know that one is being lent at that moment. */
 const MAX_IDLE = 32
@@ -57,9 +56,7 @@ class UnixSupervisorLink implements SupervisorLink, Awake {
   #welcomed = false
   /** The supervisor keeps as many spare channels as it is told to. */
   #keepsSpares = false
-  /** How many while the sandbox is in use; a supervisor that knows no `spare` frame keeps them always. */
-  readonly #most = sparesInUse()
-  /** How many it is to keep. */
+  /** How many it is to keep: none while the sandbox rests. A supervisor that knows no `spare` frame keeps `SPARE` always. */
   #spare = 0
   #usedAt = 0
   #idleTimer: NodeJS.Timeout | undefined
@@ -200,7 +197,7 @@ class UnixSupervisorLink implements SupervisorLink, Awake {
       const secret = randomBytes(32).toString('hex')
       this.#secretHash = hashSecret(secret)
       await this.#options.onSecret(this.#secretHash)
-      if (this.#spare === 0) this.#spare = SPARE_AT_FIRST
+      this.#spare = SPARE
       this.#usedAt = performance.now()
       socket.write(encodeFrame(FRAME.welcome, { secret, spare: this.#spareOfWelcome() }))
     } else {
@@ -217,18 +214,18 @@ class UnixSupervisorLink implements SupervisorLink, Awake {
   }
 
   #spareOfWelcome(): number {
-    return this.#keepsSpares ? this.#spare : this.#most
+    return this.#keepsSpares ? this.#spare : SPARE
   }
 
   /** Something is asked of the sandbox: more of it may follow. */
   #use(): void {
     this.#usedAt = performance.now()
-    if (this.#spare === this.#most) return
-    this.#spare = this.#most
+    if (this.#spare === SPARE) return
+    this.#spare = SPARE
     if (!this.#welcomed || !this.#keepsSpares) return
     // It listens before the supervisor hears that it may dial.
     this.#listener.open()
-    this.#control?.keepSpares(this.#most)
+    this.#control?.keepSpares(SPARE)
     this.#watchUse()
   }
 

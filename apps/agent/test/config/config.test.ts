@@ -28,7 +28,7 @@ describe('configuration', () => {
       maxConnections: 8192,
       fastIo: {
         ...{ splice: true, readAhead: true, gcHint: true, bufferPool: true, sharedReads: true },
-        ...{ prefork: true, spareChannels: true, prewarm: true },
+        ...{ prefork: true, prewarm: true },
       },
     })
   })

@@ -12,7 +12,6 @@ export const FastIo = z.strictObject({
   readAhead: z.boolean().default(true).describe('small files of an archive are read four ahead; off: one after another'),
   prefork: z.boolean().default(true).describe('first processes of local sandboxes are forked ahead; off: at the request'),
   prewarm: z.boolean().default(true).describe('directories and sockets of sandboxes are made ahead; off: at the request'),
-  spareChannels: z.boolean().default(true).describe('a sandbox in use keeps six idle channels; off: one'),
 })
 export type FastIo = z.output<typeof FastIo>
 
