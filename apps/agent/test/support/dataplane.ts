@@ -64,9 +64,18 @@ export class TestDataplane {
   }
 
   static async start(
-    options: { profile?: Partial<Profile>; corsOrigins?: string[]; rates?: DataplaneRates; splicePath?: string; disk?: DiskFloor } = {},
+    options: {
+      profile?: Partial<Profile>
+      corsOrigins?: string[]
+      rates?: DataplaneRates
+      splicePath?: string
+      disk?: DiskFloor
+      /** The one that runs inside the sandbox, where it is not today's. */
+      supervisor?: string
+    } = {},
   ): Promise<TestDataplane> {
-    const sandbox = await TestSandbox.start(options.profile, options.splicePath)
+    const { supervisor } = options
+    const sandbox = await TestSandbox.start(options.profile, options.splicePath, supervisor === undefined ? {} : { supervisor })
     const now = (): number => Date.now() / 1000
     const issuer = createTestIssuer({ sandboxId: sandbox.id, sessionId: sandbox.sessionId })
     const revocations = createRevocationStore(now)

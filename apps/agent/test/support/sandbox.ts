@@ -61,11 +61,14 @@ export class TestSandbox implements Sandbox {
     this.#exited = once(child, 'exit')
   }
 
-  /** `splicePath`: what the agent takes for the supervisor's program when it moves a large body; `options`: of the link. */
+  /**
+   * `splicePath`: what the agent takes for the supervisor's program when it moves a large body; `options`: of the link, and the
+   * supervisor that runs inside.
+   */
   static async start(
     profile: Partial<Profile> = {},
     splicePath = SUPERVISOR,
-    options: { idleMs?: number; awake?: AwakeLinks } = {},
+    { supervisor = SUPERVISOR, ...options }: { idleMs?: number; awake?: AwakeLinks; supervisor?: string } = {},
   ): Promise<TestSandbox> {
     const directory = await mkdtemp(join(tmpdir(), 'boxoffice-dataplane-'))
     for (const name of ['workspace', 'home']) await mkdir(join(directory, name))
@@ -75,7 +78,7 @@ export class TestSandbox implements Sandbox {
     }
     const link = await openLink(directory, { onSecret, supervisorPath: splicePath, ...options })
     const child = spawn(
-      SUPERVISOR,
+      supervisor,
       [
         '--socket',
         join(directory, 'link.sock'),
