@@ -104,32 +104,30 @@ const build = async (config: AgentConfig, overrides: AgentOverrides, teardown: A
   })
   countSandboxes(metrics, manager)
   const recovery = await openRecovery({ manager, revocations: trust.revocations, dataDirectory, log })
+  const sandboxes = { selector, manager, recovery, log }
 
   // Filled in below: the broker is told where the agent listens when it does.
   const listening = { url: '', controlUrl: '' }
   const { besideBroker = false, reserved, onRefused = () => {} } = overrides
   const brokerLink = connectBroker({
+    ...sandboxes,
     config,
     instance,
     listening: () => listening,
     besideBroker,
     reserved,
-    selector,
-    manager,
-    recovery,
     trust,
     journal,
     onRefused,
     wall,
-    log,
   })
   // After the listeners have drained, and before the broker hears the last of this agent.
   teardown.defer(async () => {
-    const ended = config.destroyOnExit ? await destroyOnExit({ selector, manager, recovery, log }) : await manager.close()
+    const ended = config.destroyOnExit ? await destroyOnExit(sandboxes) : await manager.close()
     await brokerLink.sayLast(ended)
   })
 
-  const watch = createWatch({ selector, manager, recovery, onAdopted: () => brokerLink.reportNow(), log })
+  const watch = createWatch({ ...sandboxes, onAdopted: () => brokerLink.reportNow() })
   teardown.defer(() => watch.close())
   await watch.start()
   const guards = startDiskGuards({ manager, dataDirectory, engineDirectory, log })

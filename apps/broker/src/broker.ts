@@ -77,14 +77,8 @@ export async function buildBroker(
   const rotation = new KeyRotation({ ...base, client })
   const placement = new Placement(store, settings.agentTimeout * 1000, silence)
   const access = createAccess({ ...base, isOwnKey: (kid) => keys.has(kid) })
-  const sessions = createSessions({
-    ...base,
-    ...access,
-    client,
-    placement,
-    tokenTtlSeconds: settings.tokenTtl,
-    maxSessions: settings.maxSessions,
-  })
+  const { tokenTtl: tokenTtlSeconds, maxSessions } = settings
+  const sessions = createSessions({ ...base, ...access, client, placement, tokenTtlSeconds, maxSessions })
   const { effects, provisioner, writer } = sessions
   parts.defer(() => effects.close())
   // On a full disk it stays, and is forgotten at the next start, or when it has been silent for long enough.
