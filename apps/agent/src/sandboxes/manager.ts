@@ -1,19 +1,10 @@
 import type { Server } from 'node:net'
-import {
-  BoxofficeError,
-  type CreateSandboxRequest,
-  MountSet,
-  profileMounts,
-  type SandboxRecord,
-  type SandboxReport,
-  sameMounts,
-} from '@boxoffice/protocol'
+import { BoxofficeError, type CreateSandboxRequest, profileMounts, type SandboxRecord, type SandboxReport } from '@boxoffice/protocol'
 import type { Journal } from '../broker-link/journal.ts'
 import { descriptorLimit } from '../capacity/machine.ts'
 import type { SandboxFile } from '../data-dir/record-file.ts'
 import { createWorkspaceIndex } from '../data-dir/workspace-index.ts'
-import { prepareMounts } from '../mounts/plan.ts'
-import { AGENT_STOPPED, type EndCause, type EndReason, endError, lostError, REMADE, recoveringError } from '../sandbox/end.ts'
+import { AGENT_STOPPED, type EndCause, type EndReason, recoveringError } from '../sandbox/end.ts'
 import type { Provider, SandboxHandle } from '../sandbox/provider.ts'
 import type { SandboxDirectory } from '../sandbox/sandbox.ts'
 import { AwakeLinks } from '../supervisor/awake-links.ts'
@@ -24,7 +15,8 @@ import { createPool, type Pool } from './pool.ts'
 import { createPrewarmedSandboxes } from './prewarmed.ts'
 import { profileHash } from './profile-hash.ts'
 import { createProvision, type ProvisionOptions, workspaceDirectory } from './provision.ts'
-import { recordOf, reportOf } from './reports.ts'
+import { reportOf } from './reports.ts'
+import { createSessionSandboxes } from './session-sandboxes.ts'
 import { createWorkspaces, type Workspaces } from './workspaces.ts'
 
 export type ManagerOptions = PlannerOptions &
@@ -86,10 +78,8 @@ export interface AwaitedSandboxes {
 export const createSandboxManager = (options: ManagerOptions): SandboxManager => {
   const { layout, uids, log } = options
   const sandboxes = new Map<string, LiveSandbox>()
-  const bySession = new Map<string, LiveSandbox>()
   const awaited = new Map<string, SandboxFile>()
   const byWorkspace = createWorkspaceIndex()
-  const provisioning = new Map<string, { mounts: MountSet; record: Promise<SandboxRecord> }>()
   const ending = new Map<string, { file: SandboxFile; ending: { kept: boolean; ended: Promise<void> } }>()
   const lostListeners = new Set<(report: SandboxReport) => void>()
   const closing = new AbortController()
@@ -129,93 +119,8 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
     })
     sandboxes.set(file.sandbox_id, sandbox)
     byWorkspace.add(file)
-    if (file.session_id !== null) bySession.set(file.session_id, sandbox)
+    sessions.add(sandbox)
     return sandbox
-  }
-
-  const create = async (sessionId: string, request: CreateSandboxRequest): Promise<SandboxRecord> => {
-    const { profile, labels } = request
-    const mounts = MountSet.parse(request)
-    // A directory of the host is its own keeper.
-    const keptAs = request.workspace_host_path === null ? request.workspace_id : null
-    // Before anything of an earlier session ends for it.
-    await planner.mounts(mounts, profile)
-    using claim = keptAs === null ? null : await workspaces.claim(keptAs, sessionId, request)
-    const workspace = claim?.mounted ? keptAs : null
-    const pooled =
-      workspace === null && Object.keys(labels).length === 0 && sameMounts(mounts, profileMounts(profile))
-        ? pool.claim(profileHash(profile, options.defaultImage))
-        : undefined
-    if (pooled !== undefined) {
-      bySession.set(sessionId, pooled)
-      await pooled.assign(sessionId, profile, keptAs)
-      byWorkspace.add(pooled.file)
-      return recordOf(pooled, true)
-    }
-    return recordOf(await provision({ profile, sessionId, workspace, keptAs, mounts, labels, previous: null }), false)
-  }
-
-  // Not async: nothing may come between the look and the entry.
-  const ensureForSession = (sessionId: string, request: CreateSandboxRequest): Promise<SandboxRecord> => {
-    // One of those that are awaited may be the session's, or have its workspace.
-    if (awaited.size > 0) return Promise.reject(recoveringError())
-    const underWay = provisioning.get(sessionId)
-    if (underWay !== undefined && sameMounts(underWay.mounts, request)) return underWay.record
-    // Each has its turn, and finds what the one before it has left.
-    const next = () => ensureForSession(sessionId, request)
-    if (underWay !== undefined) return underWay.record.then(next, next)
-    const existing = bySession.get(sessionId)
-    if (existing?.lost !== undefined) return Promise.reject(lostError(existing.lost.reason))
-    if (existing !== undefined && sameMounts(existing.file.mounts, request)) return Promise.resolve(recordOf(existing, false))
-    const record = make(sessionId, existing, request).finally(() => provisioning.delete(sessionId))
-    provisioning.set(sessionId, { mounts: MountSet.parse(request), record })
-    return record
-  }
-
-  /** A session that has ended meanwhile gets nothing: its release may have come before there was anything to end. */
-  const make = async (sessionId: string, existing: LiveSandbox | undefined, request: CreateSandboxRequest): Promise<SandboxRecord> => {
-    refuseIfEnded(sessionId)
-    const record = await (existing === undefined ? create(sessionId, request) : remake(existing, request))
-    const reason = options.sessionEnd(sessionId)
-    if (reason !== undefined) await destroy(record.sandbox_id, reason)
-    refuseIfEnded(sessionId)
-    return record
-  }
-
-  const refuseIfEnded = (sessionId: string): void => {
-    const reason = options.sessionEnd(sessionId)
-    if (reason !== undefined) throw endError({ lost: false, reason })
-  }
-
-  /**
-   * Ends the sandbox and makes it anew under its id, with other mounts; a workspace of our making stays [0-34, C-23]. What is refused
-   * is refused before anything ends.
-   */
-  const remake = async (sandbox: LiveSandbox, request: CreateSandboxRequest): Promise<SandboxRecord> => {
-    const { file } = sandbox
-    const { profile, session_id: sessionId, kept_as: keptAs, workspace } = file
-    const mounts = MountSet.parse(request)
-    const plan = await planner.mounts(mounts, profile)
-    const existing = await layout.ownerOf(workspace)
-    const owner = await planner.owner(plan, profile, existing)
-    const directory = plan.workspace?.source ?? (existing === undefined ? undefined : layout.workspaceOf(workspace))
-    if (directory !== undefined) await prepareMounts(plan, directory, owner)
-    log.info(
-      { sandbox_id: sandbox.id, session_id: sessionId, before: file.mounts, after: mounts },
-      'a sandbox is made anew, with other mounts',
-    )
-    await sandbox.end(REMADE)
-    try {
-      await layout.clearSandbox(sandbox.id)
-      return recordOf(
-        await provision({ profile, sessionId, workspace, keptAs, mounts, labels: request.labels, previous: { file, owner } }),
-        false,
-      )
-    } catch (error) {
-      // Nothing is left that the session could go on with.
-      await destroy(sandbox.id, 'failed')
-      throw error
-    }
   }
 
   const destroy = (id: string, reason: EndCause, { keepWorkspace = false }: { keepWorkspace?: boolean } = {}): Promise<void> => {
@@ -224,7 +129,7 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
     if (sandbox === undefined) return ending.get(id)?.ending.ended ?? Promise.resolve()
     sandboxes.delete(id)
     pool.forget(sandbox)
-    if (bySession.get(sandbox.sessionId) === sandbox) bySession.delete(sandbox.sessionId)
+    sessions.delete(sandbox)
     const ended = endAndRemove(sandbox, reason, keepWorkspace).finally(() => ending.delete(id))
     ending.set(id, { file: sandbox.file, ending: { kept: keepWorkspace, ended } })
     return ended
@@ -278,15 +183,23 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
     log,
   })
 
+  const sessions = createSessionSandboxes({
+    ...options,
+    planner,
+    pool,
+    workspaces,
+    provision,
+    destroy,
+    isRecovering: () => awaited.size > 0,
+    onAssigned: ({ file }) => byWorkspace.add(file),
+  })
+
   /** Nothing more begins, and what is under way has come to its end. */
   const settle = async (): Promise<void> => {
     closing.abort(new BoxofficeError('BACKEND_UNAVAILABLE', 'the agent is stopping'))
     await pool.close()
     await prewarmed.close()
-    await Promise.allSettled([
-      ...[...provisioning.values()].map(({ record }) => record),
-      ...[...ending.values()].map(({ ending: { ended } }) => ended),
-    ])
+    await Promise.allSettled([sessions.settled(), ...[...ending.values()].map(({ ending: { ended } }) => ended)])
   }
 
   /** Ends every sandbox, after what is being made: an end in the middle of a start would find nothing, and the engine would go on. */
@@ -356,7 +269,7 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
       return sandbox === undefined || sandbox.file.session_id === null ? undefined : sandbox
     },
     isAwaited: (id) => awaited.has(id),
-    ensureForSession,
+    ensureForSession: sessions.ensure,
     async suspend(id, mode) {
       await known(id).suspend(mode)
       return reportOf(known(id))
