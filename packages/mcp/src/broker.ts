@@ -37,7 +37,7 @@ export class Broker {
     this.#options = options
   }
 
-  /** The answer's body as it came, once `schema` accepts it; `{}` for 204. Rejects with the refusal as a JSON-RPC error. */
+  /** The response's body as it came, once `schema` accepts it; `{}` for 204. Rejects with the refusal as a JSON-RPC error. */
   async call<T extends object>(request: BrokerRequest, schema: z.ZodType<T>, context: ServerContext): Promise<T> {
     const response = await this.#send(request, context)
     if (!response.ok) throw await this.#refused(response)
@@ -53,7 +53,7 @@ export class Broker {
     try {
       return await fetch(this.#base + path, {
         method,
-        // Redirects would carry the credential to wherever an answer points.
+        // Redirects would carry the credential to wherever a response points.
         redirect: 'error',
         headers: { ...headers, authorization, ...(json === undefined ? {} : { 'content-type': 'application/json' }) },
         ...(json === undefined ? {} : { body: JSON.stringify(json) }),

@@ -32,7 +32,7 @@ export const ReleaseParams = OfSession.extend({ keep_workspace: z.boolean().opti
 
 const session = (id: string): string => `/v1/sandbox/sessions/${encodeURIComponent(id)}`
 
-/** One JSON-RPC method: its params, the route that it is, and what that answers. */
+/** One JSON-RPC method: its params, the route that it is, and what that responses. */
 export type Method<P extends object, R extends object> = {
   name: string
   params: z.ZodType<P>

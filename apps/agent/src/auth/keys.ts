@@ -12,7 +12,7 @@ export interface KeySource {
   wasWithdrawn(kid: string): boolean
   /** Takes all keys as they came by another way, as in the answer to a report; those that are not among them count no more. */
   seed(jwks: Jwks): void
-  /** Grows with each set of keys that comes: an answer that was asked for before another set came must not undo it. */
+  /** Grows with each set of keys that comes: a response that was asked for before another set came must not undo it. */
   readonly version: number
   /** Called when a key has been withdrawn. Returns a function that takes the listener off again. */
   onWithdrawal(listener: () => void): () => void

@@ -2,13 +2,13 @@
 export interface TokenBinding {
   /** The key of this agent. */
   readonly thumbprint: string
-  /** An answer of the broker has said whether its control tokens for this agent name the key. */
+  /** A response of the broker has said whether its control tokens for this agent name the key. */
   report(bound: boolean): void
   /** Whether a control token with this claim is for this agent. */
   admits(cnf: { jkt: string } | undefined): boolean
 }
 
-/** For so long after an answer of a broker that names no keys, its tokens are taken: one of two brokers may be of before. */
+/** For so long after a response of a broker that names no keys, its tokens are taken: one of two brokers may be of before. */
 const UNBOUND_MS = 60_000
 
 export const createTokenBinding = (thumbprint: string, monotonic: () => number = () => performance.now()): TokenBinding => {

@@ -6,7 +6,7 @@ export interface BrokerClock {
   now(): number
   /** How far the broker's clock is ahead of this machine's; for the next run, which begins without having heard it. */
   readonly offsetMs: number
-  /** An answer said that it was `brokerTimeMs`; it had been asked for at `askedAt`, by the monotonic clock. */
+  /** A response said that it was `brokerTimeMs`; it had been asked for at `askedAt`, by the monotonic clock. */
   report(brokerTimeMs: number, askedAt: number): void
 }
 
@@ -19,7 +19,7 @@ export type BrokerClockOptions = {
   monotonic?: () => number
 }
 
-/** An answer that took longer says too little about when it was given, once a better one is known. */
+/** A response that took longer says too little about when it was given, once a better one is known. */
 const PROMPT_MS = 2000
 
 export const createBrokerClock = ({ offsetMs, wall, monotonic = () => performance.now() }: BrokerClockOptions): BrokerClock => {
@@ -40,7 +40,7 @@ export const createBrokerClock = ({ offsetMs, wall, monotonic = () => performanc
   }
 }
 
-/** The same client, by whose answers the clock is set. `heard` is called after each of them. */
+/** The same client, by whose responses the clock is set. `heard` is called after each of them. */
 export const listenForTime = (broker: BrokerClient, clock: BrokerClock, heard: () => Promise<void>): BrokerClient => {
   const listen = async <T extends { broker_time_ms?: number | undefined }>(ask: () => Promise<T>): Promise<T> => {
     const askedAt = performance.now()

@@ -23,7 +23,7 @@ export type BrokerLinkOptions = {
   /** Called before `onInstructions`, with what a registration says beyond them. */
   onRegistered: (registered: RegisterAgentResponse) => Promise<void>
   onInstructions: (instructions: AgentInstructions) => Promise<void>
-  /** The broker does not take this agent, as its first answer after `start` had resolved; the broker link has ended. */
+  /** The broker does not take this agent, as its first response after `start` had resolved; the broker link has ended. */
   onRefused: (error: Error) => void
   log: Logger
 }

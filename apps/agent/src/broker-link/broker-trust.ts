@@ -13,7 +13,7 @@ import { loadTrust, trustWriter } from './trust.ts'
 
 /** Whose tokens the agent believes, and by which clock; kept in the data directory, so that it serves before the broker has answered. */
 export interface BrokerTrust {
-  /** The client by whose answers the clock is set. */
+  /** The client by whose responses the clock is set. */
   readonly broker: BrokerClient
   readonly clock: BrokerClock
   readonly keys: KeySource

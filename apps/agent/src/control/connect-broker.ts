@@ -8,7 +8,7 @@ import { recoveringError } from '../sandbox/end.ts'
 import type { SandboxManager } from '../sandboxes/manager.ts'
 import type { Recovery } from '../sandboxes/recovery.ts'
 
-/** What the agent tells the broker of itself, and how it follows the answers. */
+/** What the agent tells the broker of itself, and how it follows the responses. */
 type BrokerExchange = Pick<BrokerLinkOptions, 'inventory' | 'count' | 'heartbeat' | 'onRegistered' | 'onInstructions'>
 
 export type ConnectBrokerOptions = Pick<BrokerLinkOptions, 'journal' | 'onRefused' | 'log'> & {
@@ -37,7 +37,7 @@ export const connectBroker = (options: ConnectBrokerOptions): BrokerLink => {
 const exchangeOf = (options: ConnectBrokerOptions): BrokerExchange => {
   const { config, instance, selector, manager, recovery, trust } = options
   const reserved = options.reserved === undefined ? {} : { reserved: options.reserved }
-  /** Of the present report: its answer tells no keys that are older than what has been pushed since. */
+  /** Of the present report: its response tells no keys that are older than what has been pushed since. */
   let keysAtReport = 0
 
   // An agent that does not know yet what it has takes nothing new, and what it does not report is not missing.

@@ -10,11 +10,11 @@ export type OperationsOptions = {
   metrics: Registry
 }
 
-type OperationsAnswer = { status: number; type: string; body: string; headers?: Record<string, string> }
+type OperationsResponse = { status: number; type: string; body: string; headers?: Record<string, string> }
 
 /** `/healthz`, `/readyz` and `/metrics` of the agent; everything else is not found. */
 export const operations = ({ unreadiness, metrics }: OperationsOptions): RequestListener => {
-  const answers: Record<string, () => Promise<OperationsAnswer>> = {
+  const answers: Record<string, () => Promise<OperationsResponse>> = {
     '/healthz': async () => json(200, { status: 'ok' }),
     '/readyz': async () => {
       const reasons = unreadiness()
@@ -42,7 +42,7 @@ export const operations = ({ unreadiness, metrics }: OperationsOptions): Request
 
 const json = (status: number, body: unknown) => ({ status, type: 'application/json', body: JSON.stringify(body) })
 
-const notFound = async (): Promise<OperationsAnswer> => {
+const notFound = async (): Promise<OperationsResponse> => {
   const requestId = newRequestId()
   const error = new BoxofficeError(
     'NOT_FOUND',

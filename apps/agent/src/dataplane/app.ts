@@ -13,8 +13,8 @@ import type { Call } from '../http/call.ts'
 import type { DataplaneLimits } from '../http/dataplane-limits.ts'
 import { createDataplaneMetrics } from '../http/metrics.ts'
 import { Query } from '../http/query.ts'
-import { AnswerBudget } from '../http/responses/answer-budget.ts'
 import { refuse } from '../http/responses/respond.ts'
+import { ResponseBudget } from '../http/responses/response-budget.ts'
 import { createRouter, parseTarget } from '../http/router.ts'
 import type { UploadQuotas } from '../http/upload-limit.ts'
 import type { Sandbox, SandboxDirectory } from '../sandbox/sandbox.ts'
@@ -35,8 +35,8 @@ export type DataplaneOptions = {
   /** Web pages that may connect [C-69]. */
   corsOrigins: readonly string[]
   limits: DataplaneLimits
-  /** Output that is kept for answers. */
-  answers?: AnswerBudget
+  /** Output that is kept for responses. */
+  answers?: ResponseBudget
   /** Told of who comes and who is refused. */
   access: AccessJournal
   disk: DiskFloor
@@ -57,7 +57,7 @@ export interface Dataplane {
 }
 
 export const createDataplane = (options: DataplaneOptions): Dataplane => {
-  const { log, access, limits, answers = new AnswerBudget() } = options
+  const { log, access, limits, answers = new ResponseBudget() } = options
   const auth = createAuthenticator(options)
   const origins = createOrigins(options.corsOrigins)
   const metrics = createDataplaneMetrics(options.metrics)

@@ -13,9 +13,9 @@ import { assertCommandSize } from '../exec/start.ts'
 import { parse, readJson } from '../http/body.ts'
 import type { Call } from '../http/call.ts'
 import { killCause } from '../http/ended.ts'
-import type { AnswerLease } from '../http/responses/answer-budget.ts'
-import { largeOutputs } from '../http/responses/large-answer.ts'
+import { largeOutputs } from '../http/responses/large-response.ts'
 import { sendJson, sendNothing, sendResult } from '../http/responses/respond.ts'
+import type { ResponseLease } from '../http/responses/response-budget.ts'
 import { ANSWER_STALL_MS, cutStalledClient } from '../http/responses/stalled-client.ts'
 import type { Route } from '../http/router.ts'
 import { heldError, requireNotHeld } from '../sandbox/held.ts'
@@ -32,13 +32,13 @@ const postExec = async (call: Call): Promise<void> => {
   assertCommandSize(body)
   const request = parse(ExecRequest, body)
   await sandbox.ready(signal)
-  let answer: AnswerLease | undefined
+  let answer: ResponseLease | undefined
   const admit = (): void => {
     call.limits.exec(call.claims)
-    if (request.detach !== true) answer = reserveAnswer(call, request.max_output_bytes)
+    if (request.detach !== true) answer = reserveResponse(call, request.max_output_bytes)
   }
   const run = await runExec(sandbox, request, { signal, admit })
-  // The client's end of the connection closes before the answer is out: it has gone [C-29].
+  // The client's end of the connection closes before the response is out: it has gone [C-29].
   const clientAborted = (): void => run.leave()
   outgoing.on('close', clientAborted)
   if (outgoing.destroyed) clientAborted()
@@ -76,8 +76,8 @@ const resultWithin = async (sandbox: Sandbox, run: Run): Promise<CapturedResult>
   }
 }
 
-/** Until the answer is out, or its client has gone. */
-const reserveAnswer = ({ answers, claims, outgoing }: Call, outputBytes = 0): AnswerLease => {
+/** Until the response is out, or its client has gone. */
+const reserveResponse = ({ answers, claims, outgoing }: Call, outputBytes = 0): ResponseLease => {
   const lease = answers.reserve(claims, outputBytes)
   outgoing.on('close', lease.release)
   if (outgoing.destroyed) lease.release()
@@ -108,7 +108,7 @@ const getExec = async (call: Call): Promise<void> => {
   const record = ProcessRecord.parse(await sandbox.link.call('get', { id: known(id) }))
   const [summary] = toSummary(record)
   if (record.state === 'running') return sendJson(outgoing, 200, summary)
-  const answer = reserveAnswer(call)
+  const answer = reserveResponse(call)
   const run = await readExec(sandbox, id, parseMeta(record.meta).timeout ?? 0, signal)
   outgoing.on('close', () => run.leave())
   const result = await run.result
@@ -124,7 +124,7 @@ const getOutput = async (call: Call): Promise<void> => {
   const limit = query.integer('limit', { min: 1, max: LIMITS.ringBytes, fallback: LIMITS.ringBytes })
   const wait = query.integer('wait', { min: 0, max: MAX_WAIT_SECONDS, fallback: 0 })
   await sandbox.ready(signal)
-  const answer = reserveAnswer(call)
+  const answer = reserveResponse(call)
   if (wait > 0) await sandbox.link.call('wait', { id, stream, offset: asked, ms: wait * 1000 })
   const page = OutputPage.parse(await sandbox.link.call('output', { id, stream, offset: asked, limit }))
   const bytes = Buffer.from(page.data, 'base64')
@@ -180,7 +180,7 @@ const toSummary = (record: ProcessRecord): ExecSummary[] => {
   ]
 }
 
-/** The supervisor's clock is only shown; one that is out of range must not break the answer. */
+/** The supervisor's clock is only shown; one that is out of range must not break the response. */
 const toTime = (milliseconds: number): string => {
   const date = new Date(milliseconds)
   if (Number.isNaN(date.getTime())) throw new BoxofficeError('INTERNAL', 'An internal error occurred; the log has the request_id')

@@ -9,9 +9,9 @@ import { ProcessRecord } from '../supervisor/payloads.ts'
 
 type ExecState = ExecStateResponse['state']
 
-/** The answer is out within a second, with what is left of it for the way. */
+/** The response is out within a second, with what is left of it for the way. */
 const STATE_WITHIN_MS = 800
-/** Questions that one sandbox may owe an answer to: one that is frozen owes it until it wakes, and each takes memory here. */
+/** Questions that one sandbox may owe a response to: one that is frozen owes it until it wakes, and each takes memory here. */
 const MAX_OPEN_QUESTIONS = 64
 
 /** For any valid token, also one whose sandbox is not here: it asks whether the way to this agent is open. */

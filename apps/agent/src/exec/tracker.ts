@@ -48,14 +48,14 @@ export const createTracker = (sandbox: Sandbox, link: SupervisorLink, { adopted 
     for (const tell of ends) tell()
   }
 
-  /** Off the count at once. The end of an exec is told when its answer, which follows this call, has been written. */
+  /** Off the count at once. The end of an exec is told when its response, which follows this call, has been written. */
   const ended = (exit: SupervisorExit, reported: ProcessKind, ageMs = 0): void => {
     const entry = running.get(exit.id)
     end(exit.id)
     const kind = entry?.kind ?? reported
     unreported.push(() => tell(exit, { kind, isCertain: entry?.isCertain === true, ageMs }))
     if (kind === 'process') tellAll()
-    // An immediate comes before the next read of any socket: who has the answer finds the event.
+    // An immediate comes before the next read of any socket: who has the response finds the event.
     else if (unreported.length === 1) setImmediate(tellAll)
   }
 

@@ -59,7 +59,7 @@ export const openFileOperation = async (
 const broken = (): BoxofficeError =>
   new BoxofficeError('BACKEND_UNAVAILABLE', 'The sandbox broke off the file operation; try again', { retryAfter: 1 })
 
-/** An operation whose answer is one `result`. */
+/** An operation whose response is one `result`. */
 export const fileCall = async (
   sandbox: Sandbox,
   operation: Record<string, unknown> & { op: string },

@@ -5,7 +5,7 @@ import type { DiskFloor } from '../host/disk-floor.ts'
 import type { Sandbox } from '../sandbox/sandbox.ts'
 import type { DataplaneLimits } from './dataplane-limits.ts'
 import type { Query } from './query.ts'
-import type { AnswerBudget } from './responses/answer-budget.ts'
+import type { ResponseBudget } from './responses/response-budget.ts'
 import type { UploadQuotas } from './upload-limit.ts'
 
 /** One authorised request on a sandbox. Handlers work on Node's own streams: bytes pass without another layer. */
@@ -20,12 +20,12 @@ export type Call = {
   readonly id: string
   /** A LangSmith-shaped alias (contract 7.4): paths mean the sandbox's own file system. */
   readonly alias: boolean
-  /** Aborts when the client goes away before the answer is complete. */
+  /** Aborts when the client goes away before the response is complete. */
   readonly signal: AbortSignal
   /** Calls back when the session ends or the token is revoked while the request runs [C-28]. */
   readonly onSessionEnd: (listener: (reason: BoxofficeError) => void) => void
   readonly limits: DataplaneLimits
-  readonly answers: AnswerBudget
+  readonly answers: ResponseBudget
   readonly disk: DiskFloor
   /** Undefined where workspaces are not counted. */
   readonly quotas: UploadQuotas | undefined

@@ -4,7 +4,7 @@ import { Counter, Histogram, type Registry } from 'prom-client'
 export type DataplaneMetrics = {
   /** Answers and closes with an error, by code. */
   errors: Counter<'code'>
-  /** HTTP requests by route, from the first byte to the end of the answer. */
+  /** HTTP requests by route, from the first byte to the end of the response. */
   latency: Histogram<'route'>
   sockets: Counter<'kind'>
 }

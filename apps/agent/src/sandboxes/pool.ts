@@ -120,7 +120,7 @@ export const createPool = ({ create, destroy, hashOf, concurrency, log }: PoolOp
       for (const sandbox of ready) {
         if (sandbox.state !== 'running' || !sandbox.linked) continue
         ready.delete(sandbox)
-        // After the answer is on its way: a start costs the time of two cores.
+        // After the response is on its way: a start costs the time of two cores.
         setImmediate(refill)
         return sandbox
       }

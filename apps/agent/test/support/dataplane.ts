@@ -12,7 +12,7 @@ import { createDataplane, type Dataplane } from '../../src/dataplane/app.ts'
 import { createDiskFloor, type DiskFloor } from '../../src/host/disk-floor.ts'
 import { createAccessJournal } from '../../src/http/access-journal.ts'
 import { createDataplaneLimits, type DataplaneRates } from '../../src/http/dataplane-limits.ts'
-import { AnswerBudget } from '../../src/http/responses/answer-budget.ts'
+import { ResponseBudget } from '../../src/http/responses/response-budget.ts'
 import type { SandboxDirectory } from '../../src/sandbox/sandbox.ts'
 import { quiet, TestSandbox } from './sandbox.ts'
 import { AGENT_PUBLIC_KEY, createTestIssuer, ISSUER, type TestIssuer } from './tokens.ts'
@@ -32,7 +32,7 @@ export class TestDataplane {
   readonly revocations: RevocationStore
   readonly dataplane: Dataplane
   /** Output that is kept for answers. */
-  readonly answers: AnswerBudget
+  readonly answers: ResponseBudget
   readonly token: string
   /** What was told of those who came. */
   readonly journal: Journal
@@ -45,7 +45,7 @@ export class TestDataplane {
     issuer: TestIssuer
     revocations: RevocationStore
     dataplane: Dataplane
-    answers: AnswerBudget
+    answers: ResponseBudget
     token: string
     server: Server
     front: Front | undefined
@@ -81,7 +81,7 @@ export class TestDataplane {
     const revocations = createRevocationStore(now)
     const journal = createJournal(new Registry())
     const sandboxes: SandboxDirectory = { get: (id) => (id === sandbox.id ? sandbox : undefined), isAwaited: () => false }
-    const answers = new AnswerBudget()
+    const answers = new ResponseBudget()
     const dataplane = createDataplane({
       sandboxes,
       keys: createKeySource({ load: () => Promise.resolve(issuer.jwks) }),

@@ -2,8 +2,8 @@ import { CAPABILITIES, type Scope } from '@boxoffice/protocol'
 import type { OutboundCall } from '../outbound/call.ts'
 import { type Authorizer, claimAuthorizer } from './authorizer.ts'
 import type { Principal } from './principals.ts'
-import type { RemoteAnswer, RemoteAnswers } from './remote-answers.ts'
 import { remoteAuthorizer } from './remote-authorizer.ts'
+import type { RemoteResponse, RemoteResponses } from './remote-responses.ts'
 
 /** What a server says to somebody who may not know of the thread, or of an id that cannot be one of its threads. */
 const DENIALS = new Set([400, 401, 403, 404, 410, 422])
@@ -13,8 +13,8 @@ const DENIALS = new Set([400, 401, 403, 404, 410, 422])
  * an owner has named count beside it: an agent whose key that server does not know can share the sandbox of its human [C-03].
  * Scopes that are no threads are claimed as usual.
  */
-export function langgraphAuthorizer(url: string, call: OutboundCall, answers: RemoteAnswers): Authorizer {
-  const ask = async (principal: Principal, scope: Scope): Promise<RemoteAnswer> => {
+export function langgraphAuthorizer(url: string, call: OutboundCall, answers: RemoteResponses): Authorizer {
+  const ask = async (principal: Principal, scope: Scope): Promise<RemoteResponse> => {
     // No encoding keeps these two from being read as a path.
     if (scope.id === '.' || scope.id === '..') return { allow: false }
     const question = JSON.stringify([principal.tenant, principal.id, scope.id, principal.credential.hash])

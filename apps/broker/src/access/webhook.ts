@@ -4,12 +4,12 @@ import { z } from 'zod'
 import type { OutboundCall } from '../outbound/call.ts'
 import type { Ownership } from '../store/session-store.ts'
 import type { Authorizer } from './authorizer.ts'
-import type { RemoteAnswer, RemoteAnswers } from './remote-answers.ts'
 import { remoteAuthorizer } from './remote-authorizer.ts'
+import type { RemoteResponse, RemoteResponses } from './remote-responses.ts'
 
 const SIGNATURE_HEADER = 'x-boxoffice-signature'
 
-const Answer = z.object({
+const WebhookResponse = z.object({
   allow: z.boolean(),
   /** Default: whoever ensures the scope first is its owner, everybody else a member. */
   role: z.enum(['owner', 'member']).nullish(),
@@ -19,12 +19,12 @@ const Answer = z.object({
 
 /**
  * Asks a configured URL: `POST {tenant, principal, scope, mode, relation}` → `{allow, role?, capabilities?}`. `relation` is what
- * the broker knows of the two, `owner`, `member` or null; the answer alone decides [C-01].
+ * the broker knows of the two, `owner`, `member` or null; the response alone decides [C-01].
  */
 export function webhookAuthorizer(
   options: { url: string; secret: string; now: () => number },
   call: OutboundCall,
-  answers: RemoteAnswers,
+  answers: RemoteResponses,
 ): Authorizer {
   return remoteAuthorizer((principal, scope, ownership, mode) => {
     const relation = relationOf(principal.id, ownership)
@@ -35,7 +35,7 @@ export function webhookAuthorizer(
       const headers = { 'content-type': 'application/json', accept: 'application/json', [SIGNATURE_HEADER]: signature }
       const { status, text } = await call({ method: 'POST', url: new URL(options.url), headers, body })
       if (status !== 200) throw new Error(`the webhook answered ${status}`)
-      return toAnswer(Answer.parse(JSON.parse(text)))
+      return toRemoteResponse(WebhookResponse.parse(JSON.parse(text)))
     })
   })
 }
@@ -49,7 +49,7 @@ const bare = ({ type, id }: Scope): Scope => ({ type, id })
 const relationOf = (principal: string, { owner, members }: Ownership): 'owner' | 'member' | null =>
   owner === principal ? 'owner' : members.includes(principal) ? 'member' : null
 
-function toAnswer({ allow, role, capabilities }: z.infer<typeof Answer>): RemoteAnswer {
+function toRemoteResponse({ allow, role, capabilities }: z.infer<typeof WebhookResponse>): RemoteResponse {
   if (!allow) return { allow }
   const known = (name: Capability): boolean => capabilities == null || capabilities.includes(name)
   return { allow, role: role ?? null, capabilities: CAPABILITIES.filter(known) }

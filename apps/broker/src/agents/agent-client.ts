@@ -35,7 +35,7 @@ export interface AgentClient {
   removeWorkspace(agent: AgentRecord, workspaceId: string): Promise<void>
   /** What a sandbox's workspace holds; the count ends at one entry above `maxEntries`. */
   workspaceUsage(agent: AgentRecord, sandboxId: string, maxEntries: number): Promise<WorkspaceUsage>
-  /** Which start of which install answers at the agent's URL; undefined when the answer says nothing of it. */
+  /** Which start of which install answers at the agent's URL; undefined when the response says nothing of it. */
   instance(agent: AgentRecord, signal: AbortSignal): Promise<{ status: number; instance: AgentInstance | undefined }>
   revoke(agent: AgentRecord, revocations: Revocations): Promise<void>
   /** Tells all keys that count from now on, by a control token that was signed with one that counted before. */
@@ -50,7 +50,7 @@ export class AgentUnreachable extends BoxofficeError {
   }
 }
 
-/** An answer of the control API is a few hundred bytes a sandbox; more than this is not an answer. */
+/** A response of the control API is a few hundred bytes a sandbox; more than this is not a response. */
 const MAX_ANSWER_BYTES = 4 * 1024 * 1024
 const CALL_TIMEOUT_MS = 15_000
 

@@ -93,7 +93,7 @@ function whenProvisioning(session: ProvisioningSession, event: SessionEvent, now
     case 'suspend_refused':
     case 'sandbox_lost':
     case 'new_incarnation':
-      return step(session) // the creating broker decides by the answer it gets
+      return step(session) // the creating broker decides by the response it gets
   }
 }
 

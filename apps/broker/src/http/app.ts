@@ -15,7 +15,7 @@ import type { Env } from './env.ts'
 import { envelopeOf, reportRefusal } from './errors.ts'
 import type { Metrics } from './metrics.ts'
 import { requestIdOf } from './request-id.ts'
-import type { Answer, AnyRoute } from './route.ts'
+import type { AnyRoute, RouteResponse } from './route.ts'
 import type { Surface } from './surface.ts'
 
 export type AppOptions = {
@@ -92,7 +92,7 @@ async function serve(c: Context<Env>, route: AnyRoute, options: AppOptions, addr
       reauthenticate: async () => (await authorize(route, header, address, options.principals)).principal,
       origin: { requestId, tenant: principal?.tenant ?? null, caller: principal?.id ?? null, actor: principal?.id ?? null, ip: address },
     })
-    response = answerResponse(answer, requestId, c)
+    response = responseOf(answer, requestId, c)
   } catch (thrown) {
     response = await refuse(c, { error: fromUnknown(thrown), requestId, naming, principal })
   }
@@ -128,7 +128,7 @@ async function authorize(
   return { principal: await authenticate(header, principals), credential: '' }
 }
 
-function answerResponse({ status, json, text, stream, headers }: Answer, requestId: string, c: Context<Env>): Response {
+function responseOf({ status, json, text, stream, headers }: RouteResponse, requestId: string, c: Context<Env>): Response {
   const all: Record<string, string> = { 'x-request-id': requestId, 'cache-control': 'no-store', ...headers }
   if (stream !== undefined && c.req.method !== 'HEAD')
     return new Response(

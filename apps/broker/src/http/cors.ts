@@ -1,6 +1,6 @@
 import type { MiddlewareHandler } from 'hono'
 
-/** Lets browsers of the listed origins call; everybody else gets no CORS header and so no answer in a browser [C-69]. */
+/** Lets browsers of the listed origins call; everybody else gets no CORS header and so no response in a browser [C-69]. */
 export function cors(origins: readonly string[]): MiddlewareHandler {
   const allowed = new Set(origins)
   return async function corsHeaders(c, next) {

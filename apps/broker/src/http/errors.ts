@@ -36,7 +36,7 @@ export const refusalResponse = (
 export type RefusalSinks = { metrics: Metrics; log: Log }
 export type ReportedRefusal = { error: BoxofficeError; requestId: string; rendered: Rendered; headers?: Record<string, string> | undefined }
 
-/** Counts a refusal, logs it where the caller is not to blame, and makes its answer. */
+/** Counts a refusal, logs it where the caller is not to blame, and makes its response. */
 export function reportRefusal({ error, requestId, rendered, headers }: ReportedRefusal, { metrics, log }: RefusalSinks): Response {
   metrics.refused(error.code)
   if (rendered.status >= 500)

@@ -10,7 +10,7 @@ export const requestIdOf = (c: Context): string => {
   return id
 }
 
-/** Puts `X-Request-Id` on every answer of a surface that answers in its own words. */
+/** Puts `X-Request-Id` on every response of a surface that answers in its own words. */
 export const requestIds: MiddlewareHandler = async (c, next) => {
   await next()
   c.header('x-request-id', requestIdOf(c))

@@ -28,13 +28,13 @@ export type Call<A extends Auth, Body, Query> = {
   /** The `:id` of the path. */
   id: string
   header(name: string): string | undefined
-  /** Who the caller is now, for answers that last; throws when its credential is valid no more. */
+  /** Who the caller is now, for responses that last; throws when its credential is valid no more. */
   reauthenticate(): Promise<A extends 'key' | 'operator' ? Principal : null>
   origin: Origin
 }
 
 /** Of `json`, `text` and `stream` at most one; none: no body. `stream` is called unless only the headers are wanted. */
-export type Answer = {
+export type RouteResponse = {
   status: number
   json?: unknown
   text?: string
@@ -60,7 +60,7 @@ export type Route<A extends Auth = Auth, Body = unknown, Query = unknown> = {
   headers?: Record<string, string>
   /** Which of its two names an error shows here [C-45]; by default the full one. */
   naming?: ErrorNaming | ((body: unknown) => ErrorNaming)
-  handle(call: Call<A, Body, Query>): Promise<Answer> | Answer
+  handle(call: Call<A, Body, Query>): Promise<RouteResponse> | RouteResponse
 }
 
 /** A route whose types have been checked and are needed no more. */

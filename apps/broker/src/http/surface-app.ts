@@ -11,7 +11,7 @@ export type SurfaceAppOptions = RefusalSinks & {
   render(error: BoxofficeError, requestId: string): Rendered
 }
 
-/** `refuse` makes the answer of whatever was thrown; what handlers throw comes there by itself. */
+/** `refuse` makes the response of whatever was thrown; what handlers throw comes there by itself. */
 export type SurfaceApp = { app: Hono<Env>; refuse(c: Context<Env>, thrown: unknown): Response }
 
 /** An app of a surface that tells of refusals in its own words. Request id, metrics, log and the headers of refusals are the same for all. */

@@ -13,7 +13,7 @@ export type OutboundRequest = {
   body?: string
 }
 
-/** Calls what the configuration names. Rejects when there is no whole answer in time; any status is an answer, also a redirect. */
+/** Calls what the configuration names. Rejects when there is no whole response in time; any status is a response, also a redirect. */
 export type OutboundCall = (request: OutboundRequest) => Promise<{ status: number; text: string }>
 
 /** A thread of LangGraph comes with its state. */

@@ -30,7 +30,7 @@ const WITH_HEAD_BYTES = 64 * 1024
 const REASON_WITHIN_MS = 5000
 
 /**
- * One request to the agent and its answer back, as bytes that nobody looks into beyond their framing. Rejects while the answer has
+ * One request to the agent and its response back, as bytes that nobody looks into beyond their framing. Rejects while the response has
  * not begun; after that a failure cuts the client's connection. A client that goes away takes the request to the agent with it.
  */
 export async function forward(exchange: Exchange): Promise<void> {
@@ -171,7 +171,7 @@ class Forwarding {
     if (outcome === 'nothing') this.#splice = undefined
     // Bytes between are lost, so no more of them follow.
     else this.#stopSending?.()
-    // What is not wanted any more is read, too: many clients read an answer only when they have sent everything.
+    // What is not wanted any more is read, too: many clients read a response only when they have sent everything.
     detached.resume()
     if (outcome === 'nothing' || this.#ended) return false
     if (outcome === 'source') detached.socket.destroy()

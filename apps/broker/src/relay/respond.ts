@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Duplex } from 'node:stream'
-import { type Refusal, rawAnswer, sendRefusal } from '@boxoffice/node-http'
+import { type Refusal, rawResponse, sendRefusal } from '@boxoffice/node-http'
 import type { BoxofficeError } from '@boxoffice/protocol'
 import { refusalHeaders } from '../http/errors.ts'
 
@@ -11,5 +11,5 @@ export function refuse(incoming: IncomingMessage, outgoing: ServerResponse, refu
 
 /** A refusal before the upgrade is an HTTP answer with the usual envelope. */
 export function refuseUpgrade(socket: Duplex, error: BoxofficeError, requestId: string): void {
-  rawAnswer(socket, error.status, refusalHeaders(error, requestId), JSON.stringify(error.envelope(requestId)))
+  rawResponse(socket, error.status, refusalHeaders(error, requestId), JSON.stringify(error.envelope(requestId)))
 }

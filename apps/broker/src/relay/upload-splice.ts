@@ -17,7 +17,7 @@ export function uploadSpliceFrom(configured: string | false | undefined): Upload
 
 /** The agent gives up an upload of which nothing comes for 120 s, and says so. This is for an agent that does not. */
 const PATIENCE_MS = 150_000
-/** How long the process may still run when the answer is there: one that has moved everything ends at once. */
+/** How long the process may still run when the response is there: one that has moved everything ends at once. */
 const END_WITHIN_MS = 200
 
 /** Whether the rest of a body is worth it, and neither connection has bytes of it that only this process sees. */
@@ -43,7 +43,7 @@ export class UploadSplice {
     return outcome === 'all' && !this.#detached.untouched ? 'broken' : outcome
   }
 
-  /** The answer is there: ends it, also before all is moved. */
+  /** The response is there: ends it, also before all is moved. */
   settle(): Promise<SpliceOutcome> {
     return withTimeout(this.outcome(), END_WITHIN_MS, () => {
       this.kill()

@@ -201,7 +201,7 @@ export interface JournalStore {
 
 /**
  * The last events of ended sessions that wait for what their agents have still to tell [contract 2.4]. They are appended as soon as
- * the journal of the agent is stored up to what its answer named.
+ * the journal of the agent is stored up to what its response named.
  */
 export interface EndingStore {
   isPending(sessionId: string): Promise<boolean>

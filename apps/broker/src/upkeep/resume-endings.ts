@@ -8,7 +8,7 @@ export type ResumeEndingsOptions = { store: Store; effects: SessionEffects; log:
 const WITHIN_MS = 20_000
 
 /**
- * Asks agents once more to end the sandboxes of sessions whose last events wait for an answer: the broker that asked has ended before
+ * Asks agents once more to end the sandboxes of sessions whose last events wait for a response: the broker that asked has ended before
  * it came [contract 2.4]. To end what has ended already is answered alike. A full disk is no reason not to start.
  */
 export async function resumeEndings({ store, effects, log, now }: ResumeEndingsOptions): Promise<void> {

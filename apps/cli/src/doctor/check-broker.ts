@@ -5,7 +5,7 @@ import type { Check } from './check.ts'
 /** A busy broker is not one that is away. */
 const WITHIN_MS = 30_000
 
-type Answer = { status: number; body: { status?: unknown; error?: { message?: unknown } } | undefined }
+type BrokerResponse = { status: number; body: { status?: unknown; error?: { message?: unknown } } | undefined }
 
 /** The broker that commands of this shell would talk to: whether it is one, knows the key, and can make sandboxes. */
 export const checkBroker = async (url: string, env: NodeJS.ProcessEnv = process.env): Promise<Check> => {
@@ -32,7 +32,7 @@ const keyFor = (broker: string, env: NodeJS.ProcessEnv): string | UsageError => 
 }
 
 /** Undefined when nobody answers. */
-const get = async (url: string, key?: string): Promise<Answer | undefined> => {
+const get = async (url: string, key?: string): Promise<BrokerResponse | undefined> => {
   try {
     const headers: Record<string, string> = key === undefined ? {} : { authorization: `Bearer ${key}` }
     const response = await fetch(url, { headers, signal: AbortSignal.timeout(WITHIN_MS) })
@@ -43,9 +43,9 @@ const get = async (url: string, key?: string): Promise<Answer | undefined> => {
   }
 }
 
-const parsed = (text: string): Answer['body'] => {
+const parsed = (text: string): BrokerResponse['body'] => {
   try {
-    return JSON.parse(text) as Answer['body']
+    return JSON.parse(text) as BrokerResponse['body']
   } catch {
     return undefined
   }

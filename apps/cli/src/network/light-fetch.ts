@@ -29,7 +29,7 @@ export const lightFetch = (async (input: string, init: RequestInit = {}): Promis
   }
 }) as typeof fetch
 
-/** What the SDK reads of an answer of JSON. */
+/** What the SDK reads of a response of JSON. */
 type LightResponse = Pick<Response, 'ok' | 'status' | 'url' | 'body' | 'text'> & { headers: Pick<Headers, 'get'> }
 
 const exchange = (url: string, { method = 'GET', headers, body, signal }: RequestInit): Promise<IncomingMessage> => {

@@ -8,12 +8,12 @@ const LINGER_BYTES = 64 * 1024 * 1024
 export const hasBody = ({ headers }: IncomingMessage): boolean =>
   headers['transfer-encoding'] !== undefined || (headers['content-length'] !== undefined && headers['content-length'] !== '0')
 
-/** Whether part of the body is still to come: an answer now has to say `Connection: close`. */
+/** Whether part of the body is still to come: a response now has to say `Connection: close`. */
 export const hasUnread = (incoming: IncomingMessage): boolean => !incoming.complete && hasBody(incoming)
 
 /**
- * Ends an answer whose body is written. Where the client is still sending, closing now would make its kernel drop what it has not
- * read: it gets the answer and a moment.
+ * Ends a response whose body is written. Where the client is still sending, closing now would make its kernel drop what it has not
+ * read: it gets the response and a moment.
  */
 export function finish(incoming: IncomingMessage, outgoing: ServerResponse): void {
   if (!hasUnread(incoming)) return void outgoing.end()

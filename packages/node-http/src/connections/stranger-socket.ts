@@ -10,7 +10,7 @@ export function allowMessageBytes(ws: object, bytes: number): void {
   if (receiver !== undefined && receiver !== null) receiver._maxPayload = bytes
 }
 
-/** Cuts a closing socket whose client never authenticated: a polite close waits half a minute for its answer. */
+/** Cuts a closing socket whose client never authenticated: a polite close waits half a minute for its response. */
 export function terminateSoon(ws: StrangerSocket): void {
   const late = setTimeout(() => ws.terminate(), GOODBYE_MS)
   ws.once('close', () => clearTimeout(late))

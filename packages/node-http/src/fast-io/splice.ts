@@ -66,7 +66,7 @@ const start = (supervisorPath: string, { from, to, as, bytes, patienceMs }: Spli
     // What a terminal sends to us is not for it: it has our time to drain.
     detached: true,
   })
-  // Node stops reading what a child is given; the answer comes on this one.
+  // Node stops reading what a child is given; the response comes on this one.
   to.resume()
   return child
 }

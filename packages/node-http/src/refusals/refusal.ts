@@ -10,7 +10,7 @@ export type Refusal = {
   headers: Record<string, string>
 }
 
-/** Answers with the envelope of a refusal [4-160]. An answer that has begun cannot be taken back: its connection is cut instead. */
+/** Answers with the envelope of a refusal [4-160]. A response that has begun cannot be taken back: its connection is cut instead. */
 export function sendRefusal(incoming: IncomingMessage, outgoing: ServerResponse, { error, requestId, alias, headers }: Refusal): void {
   if (outgoing.headersSent) return void outgoing.destroy()
   const body = JSON.stringify(refusalBody(error, requestId, alias))

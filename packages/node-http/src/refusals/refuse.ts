@@ -2,7 +2,7 @@ import type { IncomingMessage, RequestListener, Server, ServerResponse } from 'n
 import type { Duplex } from 'node:stream'
 import { BoxofficeError, fromUnknown, newRequestId, requestIdFrom } from '@boxoffice/protocol'
 import { requireSingleHeaders } from './doubled-header.ts'
-import { rawAnswer } from './raw-answer.ts'
+import { rawResponse } from './raw-response.ts'
 
 /** How long TLS and the headers of a request may take. */
 const BEGIN_WITHIN_MS = 10_000
@@ -54,7 +54,7 @@ export function refuseUnparsed(thrown: NodeJS.ErrnoException, socket: Duplex): v
   const error = new BoxofficeError(late ? 'TIMEOUT' : 'INVALID_REQUEST', message)
   const requestId = newRequestId()
   const headers = { 'Content-Type': 'application/json', 'X-Request-Id': requestId }
-  rawAnswer(socket, error.status, headers, JSON.stringify(error.envelope(requestId)))
+  rawResponse(socket, error.status, headers, JSON.stringify(error.envelope(requestId)))
 }
 
 /** The connection goes with it: a body that was never asked for may follow. */

@@ -50,7 +50,7 @@ export const receiveArchive = async (
     if (signal.aborted) throw signal.reason
     throw new BoxofficeError('INVALID_REQUEST', 'archive: not a valid tar stream', { cause: error })
   } finally {
-    // Only our end: the body's own socket still has to carry the answer.
+    // Only our end: the body's own socket still has to carry the response.
     body.unpipe(gate)
     gate.destroy()
   }

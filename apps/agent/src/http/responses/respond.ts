@@ -1,8 +1,8 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Duplex } from 'node:stream'
-import { type Refusal, rawAnswer, refusalBody, sendRefusal } from '@boxoffice/node-http'
+import { type Refusal, rawResponse, refusalBody, sendRefusal } from '@boxoffice/node-http'
 import type { BoxofficeError } from '@boxoffice/protocol'
-import { largeOutputs, sendLargeJson } from './large-answer.ts'
+import { largeOutputs, sendLargeJson } from './large-response.ts'
 import { ANSWER_STALL_MS, cutStalledClient } from './stalled-client.ts'
 
 /** What the kernel takes at once needs no watch. */
@@ -40,7 +40,7 @@ export const refuse = (incoming: IncomingMessage, outgoing: ServerResponse, refu
 
 /** A refusal before the upgrade is an HTTP answer with the usual envelope. */
 export const refuseUpgrade = (socket: Duplex, error: BoxofficeError, requestId: string): void =>
-  rawAnswer(socket, error.status, { ...refusalHeaders(error), 'X-Request-Id': requestId }, JSON.stringify(error.envelope(requestId)))
+  rawResponse(socket, error.status, { ...refusalHeaders(error), 'X-Request-Id': requestId }, JSON.stringify(error.envelope(requestId)))
 
 const refusalHeaders = (error: BoxofficeError): Record<string, string> => ({
   'Content-Type': 'application/json',

@@ -20,7 +20,7 @@ export type PooledConnection = {
   connection: AgentConnection
   /** What precedes a path at this agent, and the value of `Host`. */
   endpoint: Pick<Endpoint, 'basePath' | 'authority'>
-  /** When the answer has come whole, and the agent keeps the connection for `seconds`. */
+  /** When the response has come whole, and the agent keeps the connection for `seconds`. */
   giveBack(seconds: number | undefined): void
 }
 

@@ -1,4 +1,4 @@
-/** How the end of an answer's body is found. */
+/** How the end of a response's body is found. */
 export type Framing = { type: 'none' } | { type: 'length'; bytes: number } | { type: 'chunked' } | { type: 'close' }
 
 export type ResponseHead = {
@@ -19,7 +19,7 @@ const HEADER_LINE = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\t\x20-\x7e\x80-\xff
 const LENGTH = /^\d{1,15}$/
 
 /**
- * Reads the head of an answer, without the empty line at its end. Throws for everything that somebody else could read in another
+ * Reads the head of a response, without the empty line at its end. Throws for everything that somebody else could read in another
  * way: lines that are folded or malformed, two lengths, a length beside an encoding, an encoding that is not `chunked`.
  */
 export function parseHead(text: string, method: string): ResponseHead {

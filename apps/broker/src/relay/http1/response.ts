@@ -9,18 +9,18 @@ export type ResponseHandlers = {
   /** Part of the body, overwritten after the call unless the buffer is held. */
   piece(part: Buffer, buffer: ReadBuffer): void
   end(): void
-  /** The connection is lost, or what came is no answer. Also after `end`, when the connection closes. */
+  /** The connection is lost, or what came is no response. Also after `end`, when the connection closes. */
   failed(cause: unknown): void
-  /** 100 to 199, which announce an answer. */
+  /** 100 to 199, which announce a response. */
   provisional(status: number): void
-  /** What came behind the head of a 101, which is the answer then. */
+  /** What came behind the head of a 101, which is the response then. */
   upgraded?(head: ResponseHead, rest: Buffer): void
 }
 
 const END_OF_HEAD = '\r\n\r\n'
 const NOTHING: Buffer = Buffer.alloc(0)
 
-/** One answer of an agent. */
+/** One response of an agent. */
 export class ResponseReader implements Reader {
   readonly #method: string
   readonly #handlers: ResponseHandlers

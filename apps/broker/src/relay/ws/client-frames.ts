@@ -20,7 +20,7 @@ export function authTokenOf(text: Buffer): string | undefined {
   return typeOf(value) === 'auth' ? tokenOf(value) : undefined
 }
 
-/** A message before authentication, when the relay is the one that answers. */
+/** A message before authentication, when the relay is the one that responses. */
 export function readEarlyFrame(text: Buffer): ReadFrame {
   let value: unknown
   try {

@@ -74,7 +74,7 @@ export function createBoxConsole(options: BoxAppOptions): Hono<Env> {
   return closed(app)
 }
 
-/** The headers of a request, with the id that its answer and the audit log have. */
+/** The headers of a request, with the id that its response and the audit log have. */
 const headersOf =
   (c: Context<Env>) =>
   (name: string): string | undefined =>

@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
-import { markAuthenticated, OpenSockets, rawAnswer } from '@boxoffice/node-http'
+import { markAuthenticated, OpenSockets, rawResponse } from '@boxoffice/node-http'
 import { BoxofficeError, fromUnknown, PROCESS_LIMITS, SUBPROTOCOL_MCP } from '@boxoffice/protocol'
 import { type WebSocket, WebSocketServer } from 'ws'
 import type { DataplaneClient } from '../../dataplane/client.ts'
@@ -143,7 +143,7 @@ export function createBoxSockets({ box, callers, dataplane, corsOrigins, log }: 
   const refuse = (socket: Duplex, thrown: unknown): void => {
     const { status, code, message } = toBoxRefusal(fromUnknown(thrown))
     if (status >= 500) log.warn({ code, err: thrown }, message)
-    rawAnswer(socket, status, { 'content-type': 'application/json' }, JSON.stringify({ error: { code, message } }))
+    rawResponse(socket, status, { 'content-type': 'application/json' }, JSON.stringify({ error: { code, message } }))
   }
 
   return {

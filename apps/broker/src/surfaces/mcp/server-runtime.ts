@@ -20,7 +20,7 @@ export type RuntimeOptions = {
   after?: Promise<void> | undefined
 }
 
-/** A server that answers: what it says of itself, and the client to ask it with. */
+/** A server that responses: what it says of itself, and the client to ask it with. */
 export type Connected = {
   client: Client
   box: ServerBox

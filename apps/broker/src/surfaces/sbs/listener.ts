@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { isLoopback } from '@boxoffice/kit/is-loopback'
 import { hostInUrl } from '@boxoffice/kit/listen-address'
-import { rawAnswer } from '@boxoffice/node-http'
+import { rawResponse } from '@boxoffice/node-http'
 import { requestIdFrom } from '@boxoffice/protocol'
 import type { Log } from '../../host/log.ts'
 import { clientAddress } from '../../http/address.ts'
@@ -37,7 +37,7 @@ const refusals = (localOnly: boolean): Bytes => ({
     const { status, detail } = refusalOf(request, localOnly) ?? NO_SOCKETS
     response.writeHead(status, { ...headersFor(request), connection: 'close' }).end(JSON.stringify({ detail }))
   },
-  upgrade: (request, socket) => rawAnswer(socket, NO_SOCKETS.status, headersFor(request), JSON.stringify({ detail: NO_SOCKETS.detail })),
+  upgrade: (request, socket) => rawResponse(socket, NO_SOCKETS.status, headersFor(request), JSON.stringify({ detail: NO_SOCKETS.detail })),
 })
 
 const headersFor = ({ headers }: IncomingMessage): Record<string, string> => ({
@@ -51,7 +51,7 @@ const OWN_SITES: ReadonlySet<unknown> = new Set([undefined, 'same-origin', 'none
 
 /**
  * Nothing else asks who it is, so pages of the web are kept out [3-25]: one whose name was made to mean this machine; and one that needs
- * no answer to do harm, for a browser sends its POST before it asks whether the page may read the answer. What changes something is for
+ * no answer to do harm, for a browser sends its POST before it asks whether the page may read the response. What changes something is for
  * this listener's own pages, and for programs, which send neither header.
  */
 function refusalOf({ method, headers }: IncomingMessage, localOnly: boolean): Refusal | undefined {

@@ -9,7 +9,7 @@ export type ReadStep = { step: Step } | { detail: StepDetail[] }
 /** What callers see when a step names another sandbox than its URL [C-70]. */
 const MISMATCH = 'sandbox_id must be equal to the session_id of the URL'
 
-/** Reads a step for the session of the URL: every field is looked at, so that one answer tells all that is wrong [3-05..3-08]. */
+/** Reads a step for the session of the URL: every field is looked at, so that one response tells all that is wrong [3-05..3-08]. */
 export function readStep(body: unknown, sessionId: string): ReadStep {
   if (!isRecord(body))
     return {

@@ -57,7 +57,7 @@ export class Steps {
     return id
   }
 
-  /** Runs one step in its turn. A step that fails is an answer; only what never began is refused [3-09, 3-13, 3-21]. */
+  /** Runs one step in its turn. A step that fails is a response; only what never began is refused [3-09, 3-13, 3-21]. */
   async run(id: string, step: Step, caller: StepCaller): Promise<StepResult> {
     this.#log(id, 'step_received', { type: step.type })
     return this.#queue.run(id, async () => {

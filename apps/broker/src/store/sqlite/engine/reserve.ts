@@ -49,7 +49,7 @@ export class Reserve {
     }
   }
 
-  /** Whether only what must be written may be; asks the disk again when the last answer is old. */
+  /** Whether only what must be written may be; asks the disk again when the last response is old. */
   isFull({ now = false } = {}): boolean {
     const at = performance.now()
     if (!now && at - this.#lookedAt < LOOK_MS) return this.#isFull

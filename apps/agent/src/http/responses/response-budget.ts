@@ -5,19 +5,19 @@ const MiB = 1024 * 1024
 /** Up to here output is answered as it always was, with nothing reserved ahead. */
 const UNRESERVED_OUTPUT_BYTES = MiB
 
-export type AnswerLimits = { perSession: number; perTenant: number; perAgent: number }
+export type ResponseLimits = { perSession: number; perTenant: number; perAgent: number }
 
 /** A tenant has half of it, so that no tenant takes all of it by many sessions. */
-const DEFAULT_LIMITS: AnswerLimits = { perSession: 128 * MiB, perTenant: 256 * MiB, perAgent: 512 * MiB }
+const DEFAULT_LIMITS: ResponseLimits = { perSession: 128 * MiB, perTenant: 256 * MiB, perAgent: 512 * MiB }
 
-/** Whose answer it is: ids of the session and of its tenant. */
-export type AnswerOwner = { sid: string; tid: string }
+/** Whose response it is: ids of the session and of its tenant. */
+export type ResponseOwner = { sid: string; tid: string }
 
-/** What one answer holds of the budget. */
-export interface AnswerLease {
+/** What one response holds of the budget. */
+export interface ResponseLease {
   /** It holds this many bytes at least, whatever is left: they are there already. */
   hold(bytes: number): void
-  /** The answer is out, or its client has gone. */
+  /** The response is out, or its client has gone. */
   release(): void
 }
 
@@ -25,13 +25,13 @@ export interface AnswerLease {
  * Counts the output that the agent keeps in memory for answers to `POST /exec` and its like, per session, per tenant and in all.
  * What may need more than is left is refused before anything runs [C-63].
  */
-export class AnswerBudget {
-  readonly #limits: AnswerLimits
+export class ResponseBudget {
+  readonly #limits: ResponseLimits
   readonly #sessions = new Map<string, number>()
   readonly #tenants = new Map<string, number>()
   #held = 0
 
-  constructor(limits: AnswerLimits = DEFAULT_LIMITS) {
+  constructor(limits: ResponseLimits = DEFAULT_LIMITS) {
     this.#limits = limits
   }
 
@@ -41,10 +41,10 @@ export class AnswerBudget {
   }
 
   /**
-   * For an answer with both streams of a command, each up to `outputBytes`. Throws RATE_LIMITED when the budget is used up. What
-   * reserves nothing is refused only where its own session has used up its part: the large answers of others are not its doing.
+   * For a response with both streams of a command, each up to `outputBytes`. Throws RATE_LIMITED when the budget is used up. What
+   * reserves nothing is refused only where its own session has used up its part: the large responses of others are not its doing.
    */
-  reserve(owner: AnswerOwner, outputBytes: number): AnswerLease {
+  reserve(owner: ResponseOwner, outputBytes: number): ResponseLease {
     let mine = outputBytes > UNRESERVED_OUTPUT_BYTES ? 2 * outputBytes : 0
     const { perSession, perTenant, perAgent } = this.#limits
     const ofSession = (this.#sessions.get(owner.sid) ?? 0) + mine
@@ -70,7 +70,7 @@ export class AnswerBudget {
     }
   }
 
-  #add({ sid, tid }: AnswerOwner, bytes: number): void {
+  #add({ sid, tid }: ResponseOwner, bytes: number): void {
     if (bytes === 0) return
     this.#held += bytes
     addTo(this.#sessions, sid, bytes)

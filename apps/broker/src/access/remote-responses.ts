@@ -2,9 +2,9 @@ import { BoundedCache } from '@boxoffice/kit/bounded-cache'
 import { BoxofficeError, type Capability } from '@boxoffice/protocol'
 
 /** What somebody else says of a principal and a scope. `role` null: it has no opinion, the first to ensure is the owner. */
-export type RemoteAnswer = { allow: true; role: 'owner' | 'member' | null; capabilities: readonly Capability[] } | { allow: false }
+export type RemoteResponse = { allow: true; role: 'owner' | 'member' | null; capabilities: readonly Capability[] } | { allow: false }
 
-export type RemoteAnswersOptions = {
+export type RemoteResponsesOptions = {
   /** Of the authorizer, for the refusal. */
   name: string
   cacheSeconds: number
@@ -17,23 +17,23 @@ const MAX_DENIAL_MS = 5000
 const MAX_ANSWERS = 10_000
 
 /** Remembers answers for a while, asks one question once at a time, and makes every failure the same 503 [C-01]. */
-export class RemoteAnswers {
-  readonly #options: RemoteAnswersOptions
-  readonly #known = new BoundedCache<string, { answer: RemoteAnswer; until: number }>(MAX_ANSWERS)
-  readonly #asking = new Map<string, Promise<RemoteAnswer>>()
+export class RemoteResponses {
+  readonly #options: RemoteResponsesOptions
+  readonly #known = new BoundedCache<string, { answer: RemoteResponse; until: number }>(MAX_ANSWERS)
+  readonly #asking = new Map<string, Promise<RemoteResponse>>()
 
-  constructor(options: RemoteAnswersOptions) {
+  constructor(options: RemoteResponsesOptions) {
     this.#options = options
   }
 
-  async get(question: string, ask: () => Promise<RemoteAnswer>): Promise<RemoteAnswer> {
+  async get(question: string, ask: () => Promise<RemoteResponse>): Promise<RemoteResponse> {
     const known = this.#known.get(question)
     if (known !== undefined && this.#options.monotonic() < known.until) return known.answer
     const asking = this.#asking.get(question) ?? this.#ask(question, ask)
     return asking
   }
 
-  #ask(question: string, ask: () => Promise<RemoteAnswer>): Promise<RemoteAnswer> {
+  #ask(question: string, ask: () => Promise<RemoteResponse>): Promise<RemoteResponse> {
     const { name } = this.#options
     const asking = ask()
       .then((answer) => {
@@ -51,7 +51,7 @@ export class RemoteAnswers {
     return asking
   }
 
-  #remember(question: string, answer: RemoteAnswer): void {
+  #remember(question: string, answer: RemoteResponse): void {
     const { cacheSeconds, monotonic } = this.#options
     const ms = answer.allow ? cacheSeconds * 1000 : Math.min(cacheSeconds * 1000, MAX_DENIAL_MS)
     if (ms > 0) this.#known.set(question, { answer, until: monotonic() + ms })

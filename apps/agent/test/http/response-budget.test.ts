@@ -1,6 +1,6 @@
 import { BoxofficeError } from '@boxoffice/protocol'
 import { expect, test } from 'vitest'
-import { AnswerBudget } from '../../src/http/responses/answer-budget.ts'
+import { ResponseBudget } from '../../src/http/responses/response-budget.ts'
 
 const MiB = 1024 * 1024
 
@@ -17,7 +17,7 @@ const refusal = (reserve: () => unknown): BoxofficeError | undefined => {
 }
 
 test('[C-63] a session reserves up to 128 MiB, all of them 512 MiB; above it is 429', () => {
-  const budget = new AnswerBudget()
+  const budget = new ResponseBudget()
   const first = Array.from({ length: 4 }, () => budget.reserve(of('a'), 16 * MiB))
   expect(budget.held).toBe(128 * MiB)
   const refused = refusal(() => budget.reserve(of('a'), 2 * MiB))
@@ -33,7 +33,7 @@ test('[C-63] a session reserves up to 128 MiB, all of them 512 MiB; above it is 
 })
 
 test('up to 1 MiB reserves nothing, and counts from when it is there', () => {
-  const budget = new AnswerBudget({ perSession: 4 * MiB, perTenant: 5 * MiB, perAgent: 6 * MiB })
+  const budget = new ResponseBudget({ perSession: 4 * MiB, perTenant: 5 * MiB, perAgent: 6 * MiB })
   const leases = Array.from({ length: 5 }, () => budget.reserve(of('a'), MiB))
   expect(budget.held).toBe(0)
   for (const lease of leases) lease.hold(MiB)
@@ -46,7 +46,7 @@ test('up to 1 MiB reserves nothing, and counts from when it is there', () => {
 })
 
 test('many sessions of a tenant reserve half of it, and what reserves nothing waits for no other session', () => {
-  const budget = new AnswerBudget()
+  const budget = new ResponseBudget()
   const many = Array.from({ length: 16 }, (_, i) => () => budget.reserve(of(`s${i}`, 'greedy'), 16 * MiB))
   expect(many.filter((reserve) => refusal(reserve) === undefined)).toHaveLength(8)
   expect(refusal(() => budget.reserve(of('other'), 16 * MiB))).toBeUndefined()
