@@ -4,6 +4,8 @@ import {
   AuthOkFrame,
   CloseFrame,
   ErrorFrame,
+  ExecuteClientFrame,
+  ExecuteServerFrame,
   ExitFrame,
   LinesClientFrame,
   LinesServerFrame,
@@ -34,8 +36,12 @@ const CLIENT_FRAMES = {
   PingFrame,
   CloseFrame,
   LinesClientFrame,
+  ExecuteClientFrame,
 }
-const SERVER_FRAMES = { AuthOkFrame, ReadyFrame, StdoutFrame, StderrFrame, ExitFrame, PongFrame, ErrorFrame, LinesServerFrame }
+const SERVER_FRAMES = {
+  ...{ AuthOkFrame, ReadyFrame, StdoutFrame, StderrFrame, ExitFrame, PongFrame, ErrorFrame },
+  ...{ LinesServerFrame, ExecuteServerFrame },
+}
 
 /** The schemas of all frames by their names. What the client sends is described as input, so that a default may be left away. */
 export const FRAME_SCHEMAS: Readonly<Record<string, z.ZodType>> = {
@@ -71,6 +77,14 @@ export const SOCKETS: Readonly<Record<string, Socket>> = {
     summary: 'Run a command, or attach to one, on a WebSocket',
     description: ORDER,
     client: ['AuthFrame', 'StartExecFrame', 'StdinFrame', 'SignalFrame', 'PingFrame', 'CloseFrame'],
+  },
+  'execute/ws': {
+    summary: 'The same in the frames of LangSmith’s clients',
+    description:
+      'execute | reconnect → started → (stdout | stderr)* → exit | error → close. A refused credential is told in a frame, then 4401.',
+    subprotocols: [],
+    client: ['ExecuteClientFrame'],
+    server: ['ExecuteServerFrame'],
   },
   'shell/ws': {
     ...FRAMES,

@@ -4,7 +4,7 @@ export { type ConnectionLimits, limitConnections, markAuthenticated } from './co
 export { drainable } from './connections/drain.ts'
 export type { Holder } from './connections/holders.ts'
 export { OpenSockets } from './connections/open-sockets.ts'
-export { allowMessageBytes, terminateSoon } from './connections/stranger-socket.ts'
+export { allowMessageBytes, sayGoodbye, terminateSoon } from './connections/stranger-socket.ts'
 export { canDetach, type DetachedRequest, detachRequest } from './fast-io/detached-request.ts'
 export { hintRead, hintReads } from './fast-io/gc-hint.ts'
 export { LARGE_BODY_BYTES, Splice, type SpliceOutcome } from './fast-io/splice.ts'

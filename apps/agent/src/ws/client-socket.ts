@@ -11,7 +11,8 @@ import type { Sandbox } from '../sandbox/sandbox.ts'
 import { Attachment, type AttachmentOwner } from './attachment.ts'
 import type { Attachments } from './attachments.ts'
 import { beginning } from './begin.ts'
-import { type ClientFrame, parseFrame, type SocketKind, stdinBytes } from './frames.ts'
+import type { Dialect } from './dialect.ts'
+import { type ClientFrame, type SocketKind, stdinBytes } from './frames.ts'
 import { sandboxGone, sessionEnded } from './session/session-end.ts'
 import { SocketSession, type SocketTraffic } from './session/socket-session.ts'
 import { SocketWriter } from './writer.ts'
@@ -22,6 +23,7 @@ export type ClientSocketOptions = {
   kind: SocketKind
   /** Subprotocol `boxoffice.v1.binary`: data travels as binary messages. */
   binary: boolean
+  dialect: Dialect
   sandboxId: string
   requestId: string
   /** From the upgrade's header or subprotocol. */
@@ -57,7 +59,7 @@ export class ClientSocket implements AttachmentOwner, SocketTraffic {
   constructor(options: ClientSocketOptions) {
     this.#options = options
     this.binary = options.binary
-    this.writer = new SocketWriter(options.ws, options.socket)
+    this.writer = new SocketWriter(options.ws, options.socket, options.dialect)
     hintReads(options.socket)
     this.session = new SocketSession({ ws: options.ws, auth: options.auth, now: options.now, traffic: this })
     const { claims } = options
@@ -143,7 +145,7 @@ export class ClientSocket implements AttachmentOwner, SocketTraffic {
     if (claims === undefined && data.length > LIMITS.messageBytesBeforeAuth) return this.session.close(CLOSE.tooLarge)
     sandbox?.activity.touch()
     if (isBinary) return this.#handleBinary(data)
-    const frame = parseFrame(data.toString())
+    const frame = this.#options.dialect.read(data.toString())
     if (frame.type === 'auth') return this.#authenticate(frame.token)
     if (frame.type === 'ping') return this.#ping(frame)
     if (claims === undefined || sandbox === undefined) throw new BoxofficeError('UNAUTHENTICATED', 'The first frame must be auth')

@@ -35,8 +35,8 @@ const isKnown = (type: unknown): type is ClientFrameType => (CLIENT_FRAME_TYPES 
 
 const invalid = (message: string): BoxofficeError => new BoxofficeError('INVALID_REQUEST', message)
 
-/** A client's text message. Throws for what is not a frame; an unknown type is returned as such, because it is not fatal [C-40]. */
-export const parseFrame = (text: string): ClientFrame | { type: 'unknown'; name: string } => {
+/** A client's text message as a JSON object. Throws INVALID_REQUEST. */
+export const parseObject = (text: string): Record<string, unknown> => {
   let value: unknown
   try {
     value = JSON.parse(text)
@@ -44,7 +44,13 @@ export const parseFrame = (text: string): ClientFrame | { type: 'unknown'; name:
     throw new BoxofficeError('INVALID_REQUEST', 'frame: not valid JSON', { cause })
   }
   if (typeof value !== 'object' || value === null || Array.isArray(value)) throw invalid('frame: must be a JSON object')
-  const { type } = value as { type?: unknown }
+  return value as Record<string, unknown>
+}
+
+/** A client's text message. Throws for what is not a frame; an unknown type is returned as such, because it is not fatal [C-40]. */
+export const parseFrame = (text: string): ClientFrame | { type: 'unknown'; name: string } => {
+  const value = parseObject(text)
+  const { type } = value
   if (typeof type !== 'string') throw invalid('frame: type is missing')
   if (!isKnown(type)) return { type: 'unknown', name: type.slice(0, 64) }
   const parsed = SCHEMAS[type].safeParse(value)

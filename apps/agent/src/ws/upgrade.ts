@@ -6,11 +6,13 @@ import {
   type Origins,
   offeredProtocols,
   requireSingleHeaders,
+  sayGoodbye,
   subprotocolToken,
   tokenOf,
 } from '@boxoffice/node-http'
 import {
   BoxofficeError,
+  executeError,
   fromUnknown,
   LIMITS,
   requestIdFrom,
@@ -31,6 +33,7 @@ import { refuseUpgrade } from '../http/responses/respond.ts'
 import { parseTarget, type Target } from '../http/router.ts'
 import { createAttachments } from './attachments.ts'
 import { ClientSocket } from './client-socket.ts'
+import { EXECUTE_DIALECT, OWN_DIALECT } from './dialect.ts'
 import type { SocketKind } from './frames.ts'
 import { ProcessSocket } from './processes/process-socket.ts'
 import { leaseOf, lineServer, PROCESS_SOCKET, processIn } from './processes/process-upgrade.ts'
@@ -49,14 +52,16 @@ export type SocketServerOptions = {
   log: Logger
 }
 
-/** The WebSockets of the dataplane: `exec/ws`, `shell/ws` and `processes/{id}/ws`. */
+/** The WebSockets of the dataplane: `exec/ws` and its alias `execute/ws`, `shell/ws` and `processes/{id}/ws`. */
 export interface SocketServer {
   upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void
   /** Closes every socket with 1001 and resolves when all are gone. */
   close(): Promise<void>
 }
 
-const KINDS: Readonly<Record<string, SocketKind>> = { 'exec/ws': 'exec', 'shell/ws': 'shell' }
+/** The alias of LangSmith's clients (contract 7.4). */
+const EXECUTE = 'execute/ws'
+const KINDS: Readonly<Record<string, SocketKind>> = { 'exec/ws': 'exec', [EXECUTE]: 'exec', 'shell/ws': 'shell' }
 /** The paths of all sockets, as `Route.path`. */
 export const socketPaths: readonly string[] = [...Object.keys(KINDS), PROCESS_SOCKET]
 
@@ -95,7 +100,7 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
     caller.requires = kind
     const token = tokenOf(request.headers) ?? subprotocolToken(offeredProtocols(request.headers))
     caller.token = token
-    if (token === undefined && processId !== undefined)
+    if (token === undefined && (processId !== undefined || target.path === EXECUTE))
       throw new BoxofficeError(
         'UNAUTHENTICATED',
         'A session token is required: Authorization: Bearer <token>, or the subprotocol bearer.<token>',
@@ -177,12 +182,14 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
       const wss = claims === undefined ? strangers : known
       wss.handleUpgrade(request, socket, head, (ws) => {
         metrics.sockets.labels(kind).inc()
-        const binary = ws.protocol === SUBPROTOCOL_BINARY
+        const alias = target.path === EXECUTE
+        const binary = !alias && ws.protocol === SUBPROTOCOL_BINARY
         const client = new ClientSocket({
           ws,
           socket,
           kind,
           binary,
+          dialect: alias ? EXECUTE_DIALECT : OWN_DIALECT,
           sandboxId: target.sandboxId,
           requestId,
           claims,
@@ -202,7 +209,11 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
       metrics.errors.labels(error.code).inc()
       access.refused(caller, error)
       if (error.code === 'INTERNAL') log.error({ err: error.cause ?? error, request_id: requestId }, 'upgrade failed')
-      refuseUpgrade(socket, error, requestId)
+      const alias = parseTarget(request.url ?? '/')?.path === EXECUTE
+      // Its clients look for a refused credential in a frame.
+      if (alias && error.status === UNAUTHORIZED && socket.writable)
+        strangers.handleUpgrade(request, socket, head, (ws) => sayGoodbye(ws, executeError(error), error.closeCode, error.code))
+      else refuseUpgrade(socket, error, requestId, alias)
     } finally {
       socket.off('close', clientAborted)
       socket.off('error', clientAborted)
@@ -221,6 +232,8 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
     },
   }
 }
+
+const UNAUTHORIZED = 401
 
 /** Of no use, and in every log on the way [4-57]. */
 const queryToken = (): BoxofficeError =>

@@ -1,7 +1,8 @@
 import type { Duplex } from 'node:stream'
-import { LIMITS } from '@boxoffice/protocol'
+import { LIMITS, type ServerFrame } from '@boxoffice/protocol'
 import { WebSocket } from 'ws'
 import { giveBuffer, takeBuffer } from '../fast-io/buffer-pool.ts'
+import { type Dialect, OWN_DIALECT } from './dialect.ts'
 
 const HEAD_BYTES = 5
 
@@ -26,11 +27,13 @@ type Message = { stream: 1 | 2; bytes: number; flushed: (bytes: number) => void 
 export class SocketWriter {
   readonly #ws: WebSocket
   readonly #socket: Duplex
+  readonly #dialect: Pick<Dialect, 'write'>
   #message: Message | undefined
 
-  constructor(ws: WebSocket, socket: Duplex) {
+  constructor(ws: WebSocket, socket: Duplex, dialect: Pick<Dialect, 'write'> = OWN_DIALECT) {
     this.#ws = ws
     this.#socket = socket
+    this.#dialect = dialect
   }
 
   /** Bytes that the kernel has not taken yet. */
@@ -41,7 +44,9 @@ export class SocketWriter {
   json(frame: object, flushed?: () => void): void {
     this.flush()
     if (this.#ws.readyState !== WebSocket.OPEN) return
-    this.#ws.send(JSON.stringify(frame), flushed === undefined ? undefined : () => flushed())
+    const written = this.#dialect.write(frame as ServerFrame)
+    if (written === undefined) return flushed?.()
+    this.#ws.send(JSON.stringify(written), flushed === undefined ? undefined : () => flushed())
   }
 
   /** `flushed` hears of every byte once it has been handed to the network. */

@@ -11,8 +11,10 @@ export type Target = {
 
 const PREFIX = '/v1/sandbox/relay/'
 
-/** The LangSmith-shaped aliases that live beside `/v1` (contract 7.4); none of them is a socket. */
-const ALIASES: ReadonlySet<string> = new Set(['execute', 'upload', 'download'])
+/** The one of the aliases that is a socket. */
+export const EXECUTE_SOCKET = 'execute/ws'
+/** The LangSmith-shaped aliases, which live beside `/v1` as well (contract 7.4). */
+const ALIASES: ReadonlySet<string> = new Set(['execute', 'upload', 'download', EXECUTE_SOCKET])
 
 export const relayPath = (sessionId: string): string => `${PREFIX}${sessionId}/v1`
 

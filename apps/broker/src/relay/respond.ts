@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Duplex } from 'node:stream'
-import { type Refusal, rawResponse, sendRefusal } from '@boxoffice/node-http'
+import { type Refusal, rawResponse, refusalBody, sendRefusal } from '@boxoffice/node-http'
 import type { BoxofficeError } from '@boxoffice/protocol'
 import { refusalHeaders } from '../http/errors.ts'
 
@@ -10,6 +10,6 @@ export function refuse(incoming: IncomingMessage, outgoing: ServerResponse, refu
 }
 
 /** A refusal before the upgrade is an HTTP answer with the usual envelope. */
-export function refuseUpgrade(socket: Duplex, error: BoxofficeError, requestId: string): void {
-  rawResponse(socket, error.status, refusalHeaders(error, requestId), JSON.stringify(error.envelope(requestId)))
+export function refuseUpgrade(socket: Duplex, error: BoxofficeError, requestId: string, alias = false): void {
+  rawResponse(socket, error.status, refusalHeaders(error, requestId), JSON.stringify(refusalBody(error, requestId, alias)))
 }

@@ -1,6 +1,6 @@
 import type { Duplex } from 'node:stream'
 import { allowMessageBytes, hintReads, markAuthenticated, terminateSoon } from '@boxoffice/node-http'
-import { BoxofficeError, CLOSE, fromUnknown, LIMITS, SUBPROTOCOL_LINES, TIMES } from '@boxoffice/protocol'
+import { BoxofficeError, CLOSE, executeError, fromUnknown, LIMITS, SUBPROTOCOL_LINES, TIMES } from '@boxoffice/protocol'
 import { WebSocket } from 'ws'
 import type { Log } from '../host/log.ts'
 import { unauthenticated } from '../tokens/credentials.ts'
@@ -19,6 +19,8 @@ export type RelayedSocketOptions = {
   log: Log
   /** Text messages are lines of a process, which nobody looks into; `auth` frames come as binary messages. */
   lines: boolean
+  /** Errors are told in the frames of `execute/ws`. */
+  alias: boolean
   /** Checks a client's token; `renews` on a socket that has been admitted. */
   authorize(token: string, renews?: AuthorizedSession['claims']): Promise<AuthorizedSession>
   /** Opens the agent's side for who has been admitted. */
@@ -104,7 +106,7 @@ export class RelayedSocket {
     if (error.code === 'INTERNAL')
       this.#options.log.error({ err: error.cause ?? error, request_id: this.#options.requestId }, 'a relayed socket failed')
     const { error: body } = error.envelope(this.#options.requestId)
-    this.#tell({ type: 'error', error: body })
+    this.#tell(this.#options.alias ? executeError(error) : { type: 'error', error: body })
     this.close(error.closeCode, error.code)
   }
 

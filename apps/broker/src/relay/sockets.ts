@@ -6,11 +6,13 @@ import {
   type Origins,
   offeredProtocols,
   requireSingleHeaders,
+  sayGoodbye,
   subprotocolToken,
   tokenOf,
 } from '@boxoffice/node-http'
 import {
   BoxofficeError,
+  executeError,
   fromUnknown,
   LIMITS,
   PROCESS_LIMITS,
@@ -21,7 +23,7 @@ import {
   SUBPROTOCOL_MCP,
 } from '@boxoffice/protocol'
 import { WebSocketServer } from 'ws'
-import { isRelayed, noRoute, parseTarget, sandboxPath } from '../agents/endpoint.ts'
+import { EXECUTE_SOCKET, isAlias, isRelayed, noRoute, parseTarget, sandboxPath } from '../agents/endpoint.ts'
 import type { Log } from '../host/log.ts'
 import { unauthenticated } from '../tokens/credentials.ts'
 import type { Connections } from './http1/connections.ts'
@@ -54,6 +56,7 @@ const LINES = /^processes\/[^/]+\/ws$/
 /** By kind, what a client may offer, the best first, and how long a message may be. */
 const FRAME_PROTOCOLS = [SUBPROTOCOL_BINARY, SUBPROTOCOL]
 const LINE_PROTOCOLS = [SUBPROTOCOL_LINES, SUBPROTOCOL_MCP]
+const UNAUTHORIZED = 401
 const MAX_LINE_MESSAGE_BYTES = PROCESS_LIMITS.lineBytes + 1024
 
 export function createRelaySockets(options: RelaySocketsOptions): RelaySockets {
@@ -92,7 +95,7 @@ export function createRelaySockets(options: RelaySocketsOptions): RelaySockets {
     const accept = (begin: (relayed: RelayedSocket) => void, known = true): void =>
       (lines ? ofLines : known ? ofFrames : ofStrangers).handleUpgrade(request, socket, head, (ws) => {
         const relayed = new RelayedSocket({
-          ...{ ws, socket, requestId, log, lines, open: link },
+          ...{ ws, socket, requestId, log, lines, alias: path === EXECUTE_SOCKET, open: link },
           authorize: (token, renews) => authorizer.authorize(sessionId, token, renews),
         })
         begin(relayed)
@@ -100,7 +103,7 @@ export function createRelaySockets(options: RelaySocketsOptions): RelaySockets {
       })
 
     const token = tokenOf(request.headers) ?? subprotocolToken(offered)
-    if (token === undefined && lines)
+    if (token === undefined && (lines || path === EXECUTE_SOCKET))
       throw unauthenticated('a session token is required: Authorization: Bearer <token>, or the subprotocol bearer.<token>')
     if (token === undefined) {
       if (!ROUTES.test(path)) throw noRoute()
@@ -128,7 +131,11 @@ export function createRelaySockets(options: RelaySocketsOptions): RelaySockets {
       const error = fromUnknown(thrown)
       metrics.refused(error.code)
       if (error.code === 'INTERNAL') log.error({ err: error.cause ?? error, request_id: requestId }, 'an upgrade failed')
-      refuseUpgrade(socket, error, requestId)
+      const alias = isRelayed(request.url) && isAlias(request.url)
+      // Clients of `execute/ws` look for a refused credential in a frame.
+      if (alias && error.status === UNAUTHORIZED && socket.writable)
+        ofStrangers.handleUpgrade(request, socket, head, (ws) => sayGoodbye(ws, executeError(error), error.closeCode, error.code))
+      else refuseUpgrade(socket, error, requestId, alias)
     } finally {
       socket.off('close', clientAborted).off('error', clientAborted)
     }

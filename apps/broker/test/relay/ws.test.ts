@@ -286,19 +286,29 @@ describe('[3.11, C-69] what is refused', () => {
 
   test('an unknown route without a token, and one with it', async () => {
     expect((await connect({ token: null, route: '/nothing/ws' }).refused).status).toBe(404)
-    expect((await connect({ token: null, route: '/execute/ws' }).refused).status).toBe(404)
     expect((await connect({ route: '/exec' }).refused).status).toBe(404)
   })
 
-  test.each([undefined, null])(
-    '[7.4] there is no socket beside `/v1`: `execute/ws` is no route, and the agent is not asked (token %s)',
-    async (token) => {
-      const base = grant.sandbox.ws_base_url.replace(/\/v1$/, '')
-      const { status, body } = await connect({ base, route: '/execute/ws', ...(token === null ? { token } : {}) }).refused
-      expect([status, body.error.code, body.error.message]).toEqual([404, 'NOT_FOUND', expect.stringMatching(/^no such route/)])
-      expect(Object.keys(body).sort()).toEqual(['detail', 'error'])
+  test.each(['/v1', ''])(
+    '[7.4] `execute/ws` behind "%s" is the agent’s; the relay tells its own errors in the same frames',
+    async (version) => {
+      const base = grant.sandbox.ws_base_url.replace(/\/v1$/, version)
+      const { client, agent } = await pair({ base, route: '/execute/ws' })
+      expect(agent.url).toBe(`/sandboxes/${grant.sandbox.id}/v1/execute/ws`)
+      client.ws.send('{"type":"execute","command":"true"}')
+      await expect.poll(() => agent.messages).toEqual(['{"type":"execute","command":"true"}'])
+      client.ws.send('{"type":"auth","token":"bad"}')
+      expect((await client.closed).code).toBe(4401)
+      expect(JSON.parse(String(client.heard.at(-1)))).toMatchObject({ type: 'error', error_type: 'SessionExpired' })
     },
   )
+
+  test.each([null, 'bad'])('[7.4] `execute/ws` with the token %s: a frame, then 4401; the agent is not asked', async (token) => {
+    const client = connect({ token, route: '/execute/ws' })
+    expect((await client.closed).code).toBe(4401)
+    expect(client.heard.map((text) => JSON.parse(String(text)))).toMatchObject([{ type: 'error', error_type: 'SessionExpired' }])
+    expect(plane.sockets).toEqual([])
+  })
 
   test('a socket elsewhere at the broker', async () => {
     expect((await connect({ base: broker.url.replace('http', 'ws'), route: '/v1/sandbox/sessions' }).refused).status).toBe(404)

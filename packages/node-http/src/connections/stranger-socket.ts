@@ -2,7 +2,12 @@
 const GOODBYE_MS = 1000
 
 /** A WebSocket of `ws`, whose receiver keeps how long a message may be over all its fragments. */
-type StrangerSocket = { terminate(): void; once(event: 'close', listener: () => void): unknown }
+type StrangerSocket = {
+  terminate(): void
+  send(text: string): void
+  close(code: number, reason: string): void
+  once(event: 'close', listener: () => void): unknown
+}
 
 /** Lets messages be this long from now on: a server's `maxPayload` is that of its strangers. */
 export function allowMessageBytes(ws: object, bytes: number): void {
@@ -14,4 +19,11 @@ export function allowMessageBytes(ws: object, bytes: number): void {
 export function terminateSoon(ws: StrangerSocket): void {
   const late = setTimeout(() => ws.terminate(), GOODBYE_MS)
   ws.once('close', () => clearTimeout(late))
+}
+
+/** Tells a client in a frame why it is refused, and closes. */
+export function sayGoodbye(ws: StrangerSocket, frame: object, code: number, reason: string): void {
+  ws.send(JSON.stringify(frame))
+  ws.close(code, reason)
+  terminateSoon(ws)
 }

@@ -39,8 +39,10 @@ export const refuse = (incoming: IncomingMessage, outgoing: ServerResponse, refu
 }
 
 /** A refusal before the upgrade is an HTTP answer with the usual envelope. */
-export const refuseUpgrade = (socket: Duplex, error: BoxofficeError, requestId: string): void =>
-  rawResponse(socket, error.status, { ...refusalHeaders(error), 'X-Request-Id': requestId }, JSON.stringify(error.envelope(requestId)))
+export const refuseUpgrade = (socket: Duplex, error: BoxofficeError, requestId: string, alias = false): void => {
+  const headers = { ...refusalHeaders(error), 'X-Request-Id': requestId }
+  rawResponse(socket, error.status, headers, JSON.stringify(refusalBody(error, requestId, alias)))
+}
 
 const refusalHeaders = (error: BoxofficeError): Record<string, string> => ({
   'Content-Type': 'application/json',
