@@ -14,7 +14,7 @@ trap 'rm -rf "$work"' EXIT
 tar -c --exclude='node_modules/.pnpm/@biomejs*' --exclude='node_modules/.pnpm/*typescript*' --exclude='node_modules/.pnpm/vega-*' \
   --exclude='node_modules/.pnpm/knip*' --exclude='node_modules/.pnpm/*rolldown*' --exclude='node_modules/.pnpm/*lightningcss*' \
   --exclude='node_modules/.pnpm/vite*' --exclude='node_modules/.pnpm/*oxc*' --exclude='packages/supervisor/target' --exclude='.turbo' \
-  --exclude='*/test' --exclude='*/bench' --exclude='deploy/setup' \
+  --exclude='.vitest-cache' --exclude='*/test' --exclude='*/bench' --exclude='deploy/setup' \
   package.json node_modules apps packages deploy >"$work/context.tar"
 for target in broker agent; do
   docker build --force-rm --build-arg BASE="${BASE:-node:24-bookworm-slim}" --target "$target" --tag "boxoffice/$target:latest" \
