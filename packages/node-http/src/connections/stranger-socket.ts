@@ -7,6 +7,7 @@ type StrangerSocket = {
   send(text: string): void
   close(code: number, reason: string): void
   once(event: 'close', listener: () => void): unknown
+  on(event: 'error', listener: () => void): unknown
 }
 
 /** Lets messages be this long from now on: a server's `maxPayload` is that of its strangers. */
@@ -23,6 +24,8 @@ export function terminateSoon(ws: StrangerSocket): void {
 
 /** Tells a client in a frame why it is refused, and closes. */
 export function sayGoodbye(ws: StrangerSocket, frame: object, code: number, reason: string): void {
+  // Of what is no frame `ws` emits an error, which would end the process if nobody listened.
+  ws.on('error', () => ws.terminate())
   ws.send(JSON.stringify(frame))
   ws.close(code, reason)
   terminateSoon(ws)

@@ -143,6 +143,14 @@ describe('execute/ws', { tags: ['C-44'] }, () => {
     expect(socket.frames).toMatchObject([{ type: 'error', error_type: 'SessionExpired' }])
   })
 
+  test('who is refused in a frame and sends what is no frame is cut; the others are served', async () => {
+    const socket = await connect({ token: 'bad' })
+    // Reserved bits and a reserved opcode.
+    ;(socket.ws as unknown as { _socket: { write(bytes: Buffer): void } })._socket.write(Buffer.from([0xff, 0xff, 0xff, 0xff]))
+    await socket.closed
+    expect((await execute({ command: 'echo there' })).text()).toBe('there\n')
+  })
+
   test('what is refused before the upgrade has error_type and message at top level', async () => {
     const socket = ended(new ExecuteSocket(dp, { token: dp.token, headers: { Origin: 'https://elsewhere.example' } }))
     expect(await socket.refused()).toMatchObject({ status: 403, body: { error: { code: 'FORBIDDEN' }, error_type: 'FORBIDDEN' } })
