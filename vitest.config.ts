@@ -4,6 +4,7 @@ import { readRequirements } from './test/requirements/pages.ts'
 // Timeouts are guards against hanging, not expectations: two shared cores can be slow.
 const DATAPLANE = 'apps/agent/test/dataplane/**/*.test.ts'
 const THROUGH_RELAY = 'test/dataplane/through-relay.ts'
+const CLIENTS = 'test/clients/**/*.test.ts'
 /** Do nothing but wait, for minutes: they run beside the others. */
 const WAITS = '**/sockets/slow.test.ts'
 /** `expect.poll` gives up after a second by itself. */
@@ -43,6 +44,17 @@ export default defineConfig({
         test: {
           name: 'stack',
           include: ['test/**/*.test.ts'],
+          exclude: ['**/*.docker.test.ts', CLIENTS, '**/node_modules/**'],
+          expect: PATIENT,
+          testTimeout: 180_000,
+          hookTimeout: 180_000,
+        },
+      },
+      {
+        test: {
+          // Published packages of others, each against a running Boxoffice.
+          name: 'clients',
+          include: [CLIENTS],
           exclude: ['**/*.docker.test.ts', '**/node_modules/**'],
           expect: PATIENT,
           testTimeout: 180_000,

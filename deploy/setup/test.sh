@@ -27,7 +27,7 @@ whole=
 if [ -n "$engine" ] && { ! ensure_engine || ! sh deploy/images/build.sh; }; then
   # What needs no engine still runs, and the tally says that the run as a whole has failed.
   without_engine=--without-engine
-  set -- --project unit --project relay --project stack "$@"
+  set -- --project unit --project relay --project stack --project clients "$@"
 fi
 
 # One run of vitest; its report and its status are what the tally reads. Where 40 tests fail, the rest would only take long.
@@ -44,10 +44,11 @@ vitest() {
 if [ -n "$whole" ] && [ -z "$without_engine" ]; then
   # Most tests wait for something most of the time, so three lanes take little longer than the longest of them. What the two
   # behind the first say is shown when it has ended.
-  for lane in docker unit waits local; do echo 'did not begin' >"$results/$lane.vitest.status"; done
+  for lane in docker unit clients waits local; do echo 'did not begin' >"$results/$lane.vitest.status"; done
   {
     vitest docker --project docker
     vitest unit --project unit
+    vitest clients --project clients
   } >"$results/docker-unit.log" 2>&1 &
   docker_lane=$!
   vitest waits --project waits --project waits-relay >"$results/waits.log" 2>&1 &
