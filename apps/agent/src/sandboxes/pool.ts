@@ -1,6 +1,7 @@
 import type { Profile } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
 import type { LiveSandbox } from './live-sandbox.ts'
+import { createQuietTimer } from './quiet-timer.ts'
 
 export type PoolOptions = {
   create: (profile: Profile) => Promise<LiveSandbox>
@@ -27,6 +28,7 @@ export interface Pool {
 type ProfilePool = { profile: Profile; ready: Set<LiveSandbox>; making: number }
 
 const RETRY_AFTER_MS = 5000
+const FEW = 3
 
 export const createPool = ({ create, destroy, hashOf, concurrency, log }: PoolOptions): Pool => {
   const pools = new Map<string, ProfilePool>()
@@ -43,6 +45,8 @@ export const createPool = ({ create, destroy, hashOf, concurrency, log }: PoolOp
       while (pool.ready.size + pool.making < pool.profile.pool_size && making() < concurrency) make(hash, pool)
     }
   }
+
+  const quiet = createQuietTimer(refill)
 
   const make = (hash: string, pool: ProfilePool): void => {
     pool.making++
@@ -120,8 +124,7 @@ export const createPool = ({ create, destroy, hashOf, concurrency, log }: PoolOp
       for (const sandbox of ready) {
         if (sandbox.state !== 'running' || !sandbox.linked) continue
         ready.delete(sandbox)
-        // After the response is on its way: a start costs the time of two cores.
-        setImmediate(refill)
+        quiet.taken(ready.size < FEW)
         return sandbox
       }
       return undefined
@@ -134,6 +137,7 @@ export const createPool = ({ create, destroy, hashOf, concurrency, log }: PoolOp
     sizes: () => [...pools.values()].map(({ profile, ready }) => ({ profile: profile.name, ready: ready.size, target: profile.pool_size })),
     async close() {
       closed = true
+      quiet.cancel()
       clearTimeout(retry)
       await Promise.allSettled([...work])
     },

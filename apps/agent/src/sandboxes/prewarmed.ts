@@ -7,6 +7,7 @@ import type { Layout, Owner, SandboxDirectories } from '../data-dir/layout.ts'
 import type { Uids } from '../data-dir/uids.ts'
 import type { Provider } from '../sandbox/provider.ts'
 import { listenForSupervisor } from '../supervisor/link-listener.ts'
+import { createQuietTimer } from './quiet-timer.ts'
 
 /** What of a sandbox needs neither a session nor a profile. */
 export type Prewarmed = {
@@ -43,12 +44,10 @@ export interface PrewarmedSandboxes {
 
 const READY = 16
 const FEW = 3
-const QUIET_MS = 50
 
 export const createPrewarmedSandboxes = (options: PrewarmedSandboxesOptions): PrewarmedSandboxes => {
   const { layout, uids, supervisorPath, log } = options
   const ready: Ready[] = []
-  let timer: NodeJS.Timeout | undefined
   let work: Promise<void> | undefined
   let closed = false
 
@@ -85,6 +84,12 @@ export const createPrewarmedSandboxes = (options: PrewarmedSandboxesOptions): Pr
     }
   }
 
+  const quiet = createQuietTimer(() => {
+    work ??= fill().finally(() => {
+      work = undefined
+    })
+  })
+
   return {
     take() {
       const one = ready.shift()
@@ -99,19 +104,11 @@ export const createPrewarmedSandboxes = (options: PrewarmedSandboxesOptions): Pr
     },
     refill() {
       if (!isFast('prewarm')) return
-      // Making them takes the processor from the sandboxes of a burst: not before it is over, unless the last ones are being taken.
-      if (ready.length >= FEW) clearTimeout(timer)
-      else if (timer !== undefined) return
-      timer = setTimeout(() => {
-        timer = undefined
-        work ??= fill().finally(() => {
-          work = undefined
-        })
-      }, QUIET_MS).unref()
+      quiet.taken(ready.length < FEW)
     },
     async close() {
       closed = true
-      clearTimeout(timer)
+      quiet.cancel()
       await work
       await Promise.all(ready.splice(0).map(discard))
     },
