@@ -26,6 +26,7 @@ export const TREES: readonly Tree[] = [
       ['relay/http1', 'sessions', 'store/sqlite/sessions'],
       ['http', 'registration', 'relay/ws', 'store/sqlite'],
       ['dataplane', 'relay', 'surfaces/documentation', 'surfaces/mcp/sandbox', 'surfaces/v1/sandbox', 'upkeep'],
+      ['surfaces/facade'],
       ['surfaces/box', 'surfaces/mcp', 'surfaces/sbs', 'surfaces/v1'],
       ['surfaces'],
       ['.'],

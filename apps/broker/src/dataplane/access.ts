@@ -1,3 +1,4 @@
+import type { Capability } from '@boxoffice/protocol'
 import type { PlacedSession } from '../domain/session.ts'
 import type { AgentRecord } from '../store/store.ts'
 
@@ -6,3 +7,6 @@ export type KnownToken = { token: string; expiresAt: number; kid: string }
 
 /** Where a session is, and a token for it. `refused` is told that the agent does not take it: the next access brings another one. */
 export type Access = KnownToken & { session: PlacedSession; agent: AgentRecord; refused: () => void }
+
+/** For whom the broker uses a dataplane: `actor` is `sub` of its tokens, and they grant no more than `capabilities`. */
+export type DataplaneActor = { actor: string; capabilities: readonly Capability[] }

@@ -25,8 +25,9 @@ import { createUpstream, DialFailed, dialing } from '../relay/http1/upstream.ts'
 import { refusalOf } from '../relay/ws/agent-websocket.ts'
 import type { Store } from '../store/store.ts'
 import type { TokenIssuer } from '../tokens/issuer.ts'
-import type { Access, KnownToken } from './access.ts'
+import type { Access, DataplaneActor, KnownToken } from './access.ts'
 import { type LineSocket, type LineSocketHandlers, openLineSocket } from './line-socket.ts'
+import { openProcessSocket, type ProcessSocket, type ProcessSocketHandlers, type ProcessStart } from './process-socket.ts'
 
 export type DataplaneClientOptions = {
   store: { sessions: Pick<Store['sessions'], 'byId'>; agents: Pick<Store['agents'], 'byId'> }
@@ -39,15 +40,19 @@ export type DataplaneClientOptions = {
 
 /** The broker's own use of the dataplane, for the surfaces that run things for their callers: the same routes as every client's. */
 export interface DataplaneClient {
-  /** The dataplane of a session, which is read again at each call. Failures are `BoxofficeError`. */
-  session(sessionId: string): SessionDataplane
+  /**
+   * The dataplane of a session, which is read again at each call. Failures are `BoxofficeError`. `actor`: who its agent is told that asks;
+   * default: the broker, which may everything.
+   */
+  session(sessionId: string, actor?: DataplaneActor): SessionDataplane
   close(): void
 }
 
 export type DataplaneRequest = {
-  method: 'GET' | 'POST' | 'DELETE'
+  method: 'GET' | 'HEAD' | 'POST' | 'DELETE'
   /** Below `http_base_url`, with its query: `/files?path=a`. */
   path: string
+  headers?: Readonly<Record<string, string>>
   json?: unknown
   body?: Buffer | Readable
   signal?: AbortSignal | undefined
@@ -56,8 +61,10 @@ export type DataplaneRequest = {
 type Options = { signal?: AbortSignal | undefined }
 
 export interface SessionDataplane {
-  /** One request; resolves with a successful answer, whose body the caller reads. */
+  /** One request; resolves with a successful answer (or 304), whose body the caller reads. */
   request(request: DataplaneRequest): Promise<IncomingMessage>
+  /** A new command or terminal, or (`attach` in `start`) one that runs. Mends lost connections by itself, and renews its token. */
+  openProcess(start: ProcessStart, handlers: ProcessSocketHandlers, options?: Options): Promise<ProcessSocket>
   exec(request: ExecRequest, options?: Options): Promise<ExecResult>
   readonly processes: {
     start(request: StartProcessRequest, options?: Options): Promise<ManagedProcess>
@@ -79,8 +86,9 @@ export interface SessionDataplane {
   }
 }
 
-/** `sub` of the tokens that the broker makes for itself. */
-const ACTOR = 'broker'
+/** For whom the tokens are that the broker makes for itself. */
+const BROKER: DataplaneActor = { actor: 'broker', capabilities: CAPABILITIES }
+const NOT_MODIFIED = 304
 /** A token is used no longer than until this before its end. */
 const RENEW_BEFORE_MS = 60_000
 const MAX_TOKENS = 10_000
@@ -92,30 +100,32 @@ export function createDataplaneClient({ store, issuer, now, monotonic, agentTls 
   const upstream = createUpstream(agentTls)
   const tokens = new BoundedCache<string, KnownToken>(MAX_TOKENS)
 
-  const tokenFor = (session: PlacedSession): KnownToken => {
-    const key = keyOf(session)
+  const tokenFor = (session: PlacedSession, actor: DataplaneActor): KnownToken => {
+    const key = keyOf(session, actor)
     const known = tokens.get(key)
     if (known !== undefined && known.kid === issuer.kid && known.expiresAt - RENEW_BEFORE_MS > monotonic()) return known
-    const { token, expiresAt } = issuer.session(session, ACTOR, CAPABILITIES, 0)
+    const { token, expiresAt } = issuer.session(session, actor.actor, actor.capabilities, 0)
     const made = { token, expiresAt: monotonic() + expiresAt * 1000 - now(), kid: issuer.kid }
     tokens.set(key, made)
     return made
   }
 
-  const access = async (sessionId: string): Promise<Access> => {
+  const access = async (sessionId: string, actor: DataplaneActor): Promise<Access> => {
     const session = requireThere(await store.sessions.byId(sessionId))
     const agent = await agentOf(store.agents, session)
-    const known = tokenFor(session)
+    const known = tokenFor(session, actor)
     const refused = (): void => {
-      if (tokens.get(keyOf(session)) === known) tokens.delete(keyOf(session))
+      if (tokens.get(keyOf(session, actor)) === known) tokens.delete(keyOf(session, actor))
     }
     return { session, agent, ...known, refused }
   }
 
-  const send = async (sessionId: string, { method, path, json, body, signal }: DataplaneRequest): Promise<IncomingMessage> => {
-    const { session, agent, token, refused } = await access(sessionId)
+  const send = async ({ sessionId, actor }: Used, request: DataplaneRequest): Promise<IncomingMessage> => {
+    const { method, path, json, body, signal } = request
+    const { session, agent, token, refused } = await access(sessionId, actor)
     const payload = json === undefined ? body : Buffer.from(JSON.stringify(json))
     const headers = {
+      ...request.headers,
       authorization: `Bearer ${token}`,
       'x-request-id': newRequestId(),
       ...(json === undefined ? {} : { 'content-type': 'application/json' }),
@@ -147,31 +157,34 @@ export function createDataplaneClient({ store, issuer, now, monotonic, agentTls 
       })
     const response = await dialing(once, signal ?? NEVER)
     if (response.statusCode === 401) refused()
-    if ((response.statusCode ?? 0) >= 300) throw await refusalOf(response)
+    if ((response.statusCode ?? 0) >= 300 && response.statusCode !== NOT_MODIFIED) throw await refusalOf(response)
     return response
   }
 
-  const json = async <T>(sessionId: string, request: DataplaneRequest, schema: z.ZodType<T>): Promise<T> => {
-    const parsed = schema.safeParse(JSON.parse((await readAll(await send(sessionId, request), MAX_JSON_BYTES)).toString()))
+  const json = async <T>(used: Used, request: DataplaneRequest, schema: z.ZodType<T>): Promise<T> => {
+    const parsed = schema.safeParse(JSON.parse((await readAll(await send(used, request), MAX_JSON_BYTES)).toString()))
     if (parsed.success) return parsed.data
     throw new BoxofficeError('BACKEND_UNAVAILABLE', 'the agent of this session gave an answer that is not valid', { cause: parsed.error })
   }
-  const done = async (sessionId: string, request: DataplaneRequest): Promise<void> => {
-    await readAll(await send(sessionId, request), MAX_JSON_BYTES)
+  const done = async (used: Used, request: DataplaneRequest): Promise<void> => {
+    await readAll(await send(used, request), MAX_JSON_BYTES)
   }
 
-  return {
-    session: (id) => ({
-      request: (request) => send(id, request),
-      exec: (request, options) => json(id, { method: 'POST', path: '/exec', json: request, ...options }, ExecResult),
+  const dataplaneOf = (used: Used): SessionDataplane => {
+    const accessAgain = () => access(used.sessionId, used.actor)
+    return {
+      request: (request) => send(used, request),
+      openProcess: (start, handlers, { signal } = {}) =>
+        openProcessSocket({ access: accessAgain, start, handlers, signal, monotonic, agentTls }),
+      exec: (request, options) => json(used, { method: 'POST', path: '/exec', json: request, ...options }, ExecResult),
       processes: {
-        start: (request, options) => json(id, { method: 'POST', path: '/processes', json: request, ...options }, ManagedProcess),
-        list: async (options) => (await json(id, { method: 'GET', path: '/processes', ...options }, ListProcessesResponse)).processes,
-        get: (processId, options) => json(id, { method: 'GET', path: processPath(processId), ...options }, ManagedProcess),
-        stop: (processId, options) => done(id, { method: 'DELETE', path: processPath(processId), ...options }),
+        start: (request, options) => json(used, { method: 'POST', path: '/processes', json: request, ...options }, ManagedProcess),
+        list: async (options) => (await json(used, { method: 'GET', path: '/processes', ...options }, ListProcessesResponse)).processes,
+        get: (processId, options) => json(used, { method: 'GET', path: processPath(processId), ...options }, ManagedProcess),
+        stop: (processId, options) => done(used, { method: 'DELETE', path: processPath(processId), ...options }),
         attach: (processId, handlers, { takeover = false, signal } = {}) =>
           openLineSocket({
-            access: () => access(id),
+            access: accessAgain,
             path: `${processPath(processId)}/ws`,
             handlers,
             takeover,
@@ -182,20 +195,28 @@ export function createDataplaneClient({ store, issuer, now, monotonic, agentTls 
       },
       files: {
         upload: (path, content, { mode, overwrite, signal } = {}) =>
-          json(id, { method: 'POST', path: `/files/upload${query({ path, mode, overwrite })}`, body: content, signal }, UploadResponse),
+          json(used, { method: 'POST', path: `/files/upload${query({ path, mode, overwrite })}`, body: content, signal }, UploadResponse),
         async download(path, { limit = MAX_DOWNLOAD_BYTES, signal } = {}) {
-          return readAll(await send(id, { method: 'GET', path: `/files/download${query({ path })}`, signal }), limit)
+          return readAll(await send(used, { method: 'GET', path: `/files/download${query({ path })}`, signal }), limit)
         },
-        list: (asked = {}, options) => json(id, { method: 'GET', path: `/files${query(asked)}`, ...options }, ListFilesResponse),
-        mkdir: (path, options) => done(id, { method: 'POST', path: '/files/mkdir', json: { path, parents: true }, ...options }),
-        remove: (path, { recursive, signal } = {}) => done(id, { method: 'DELETE', path: `/files${query({ path, recursive })}`, signal }),
+        list: (asked = {}, options) => json(used, { method: 'GET', path: `/files${query(asked)}`, ...options }, ListFilesResponse),
+        mkdir: (path, options) => done(used, { method: 'POST', path: '/files/mkdir', json: { path, parents: true }, ...options }),
+        remove: (path, { recursive, signal } = {}) => done(used, { method: 'DELETE', path: `/files${query({ path, recursive })}`, signal }),
       },
-    }),
+    }
+  }
+
+  return {
+    session: (sessionId, actor = BROKER) => dataplaneOf({ sessionId, actor }),
     close: () => upstream.close(),
   }
 }
 
-const keyOf = ({ id, sandboxId, incarnation }: PlacedSession): string => `${id} ${sandboxId} ${incarnation}`
+/** Whose session is used, and for whom. */
+type Used = { sessionId: string; actor: DataplaneActor }
+
+const keyOf = ({ id, sandboxId, incarnation }: PlacedSession, { actor, capabilities }: DataplaneActor): string =>
+  JSON.stringify([id, sandboxId, incarnation, actor, ...capabilities])
 
 const NEVER = { aborted: false }
 

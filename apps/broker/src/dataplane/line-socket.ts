@@ -1,20 +1,16 @@
-import { parseEndpoint } from '@boxoffice/kit/endpoint'
 import { ResendBuffer } from '@boxoffice/kit/resend-buffer'
-import { retry } from '@boxoffice/kit/retry'
 import {
   BoxofficeError,
   errorCodeFrom,
   type LinesClientFrame,
   LinesServerFrame,
-  newRequestId,
   PROCESS_LIMITS,
   SUBPROTOCOL_LINES,
 } from '@boxoffice/protocol'
 import { WebSocket } from 'ws'
-import { sandboxPath } from '../agents/endpoint.ts'
 import type { AgentTls } from '../relay/http1/agent-tls.ts'
-import { refusalOf } from '../relay/ws/agent-websocket.ts'
 import type { Access } from './access.ts'
+import { SOCKET_CLOSE as CLOSE, dialAgent, mend, renewLater, unreachable } from './agent-socket.ts'
 
 export type LineSocketHandlers = {
   line(line: string): void
@@ -47,14 +43,9 @@ export type LineSocketOptions = {
   agentTls?: AgentTls
 }
 
-/** How long a lost connection is mended for: an agent restarts within. */
-const MEND_WITHIN_MS = 30_000
-const MEND_AGAIN_MS = [50, 200, 500, 1000]
 const CONFIRM_EVERY_MS = 1000
 const CONFIRM_BYTES = 256 * 1024
 const HIGH_WATER_BYTES = 1024 * 1024
-const RENEW_BEFORE_MS = 60_000
-const CLOSE = { done: 1000, goingAway: 1001, lost: 1006 }
 
 /** Opens it; rejects with the agent's refusal. */
 export async function openLineSocket(options: LineSocketOptions): Promise<LineSocket> {
@@ -120,27 +111,21 @@ class MendingLineSocket implements LineSocket {
 
   async #connect(takeover: boolean): Promise<void> {
     const { access, path, agentTls } = this.#options
-    const { session, agent, token, expiresAt, refused } = await access()
+    const known = await access()
     const search = new URLSearchParams({ takeover: String(takeover) })
     if (this.#run !== undefined) {
       search.set('run', this.#run)
       search.set('stdout_offset', String(this.#resend.received))
     }
-    const ws = new WebSocket(urlOf(agent.dataplaneUrl, sandboxPath(session.sandboxId, path.slice(1), `?${search}`)), [SUBPROTOCOL_LINES], {
-      headers: { authorization: `Bearer ${token}`, 'x-request-id': newRequestId() },
-      ...agentTls,
-      perMessageDeflate: false,
-      followRedirects: false,
-      maxPayload: PROCESS_LIMITS.lineBytes + 1024,
-      handshakeTimeout: 10_000,
-    })
     const ready = Promise.withResolvers<void>()
     let isReady = false
-    ws.on('unexpected-response', (_request, response) => {
-      if (response.statusCode === 401) refused()
-      void refusalOf(response).then(ready.reject)
+    const ws = dialAgent(known, {
+      path: `${path}?${search}`,
+      protocol: SUBPROTOCOL_LINES,
+      maxPayload: PROCESS_LIMITS.lineBytes + 1024,
+      agentTls,
+      refused: ready.reject,
     })
-    ws.on('error', (cause) => ready.reject(unreachable(cause)))
     ws.on('message', (data, isBinary) => {
       if (!isBinary) return this.#onLine(String(data))
       const frame = LinesServerFrame.safeParse(JSON.parse(String(data))).data
@@ -158,7 +143,7 @@ class MendingLineSocket implements LineSocket {
     })
     await ready.promise
     if (this.#closed) return ws.close(CLOSE.done)
-    this.#renewLater(expiresAt)
+    this.#renewLater(known.expiresAt)
   }
 
   #onReady(ws: WebSocket, { run, stdout, stdin }: LinesServerFrame & { type: 'ready' }): void {
@@ -186,20 +171,12 @@ class MendingLineSocket implements LineSocket {
   }
 
   async #mend(): Promise<void> {
-    const until = performance.now() + MEND_WITHIN_MS
-    const connect = async (): Promise<void> => {
-      if (!this.#closed) await this.#connect(true)
-    }
     try {
-      await retry(connect, {
-        waitMs: (thrown, failures) => {
-          const { code, retryable } = errorOf(thrown)
-          if (this.#closed || code === 'PROCESS_NOT_RUNNING' || !retryable || performance.now() > until) return undefined
-          return MEND_AGAIN_MS[Math.min(failures, MEND_AGAIN_MS.length) - 1]
-        },
-      })
+      await mend(
+        () => this.#connect(true),
+        () => this.#closed,
+      )
     } catch (thrown) {
-      if (this.#closed) return
       const error = errorOf(thrown)
       // It has ended meanwhile; how, its record tells.
       this.#end(error.code === 'PROCESS_NOT_RUNNING' ? undefined : error)
@@ -208,19 +185,11 @@ class MendingLineSocket implements LineSocket {
 
   #renewLater(expiresAt: number): void {
     clearTimeout(this.#renew)
-    const wait = Math.max(1000, expiresAt - RENEW_BEFORE_MS - this.#options.monotonic())
-    this.#renew = setTimeout(() => {
-      this.#options
-        .access()
-        .then(({ token, expiresAt: next }) => {
-          if (this.#closed) return
-          this.#control({ type: 'auth', token })
-          this.#renewLater(next)
-        })
-        // The session has ended, and the agent closes the socket with the reason.
-        .catch(() => {})
-    }, wait)
-    this.#renew.unref()
+    this.#renew = renewLater(this.#options, expiresAt, ({ token, expiresAt: next }) => {
+      if (this.#closed) return
+      this.#control({ type: 'auth', token })
+      this.#renewLater(next)
+    })
   }
 
   #askForConfirmation(): void {
@@ -248,13 +217,4 @@ class MendingLineSocket implements LineSocket {
 
 const toBase64 = (bytes: Uint8Array): string => Buffer.from(bytes).toString('base64')
 
-/** The URL of a path at an agent, as `ws` wants it. */
-function urlOf(dataplaneUrl: string, path: string): string {
-  const { secure, address, authority, basePath } = parseEndpoint(dataplaneUrl)
-  return 'socketPath' in address ? `ws+unix:${address.socketPath}:${path}` : `${secure ? 'wss' : 'ws'}://${authority}${basePath}${path}`
-}
-
 const errorOf = (thrown: unknown): BoxofficeError => (thrown instanceof BoxofficeError ? thrown : unreachable(thrown))
-
-const unreachable = (cause: unknown): BoxofficeError =>
-  new BoxofficeError('BACKEND_UNAVAILABLE', 'the connection to the process was lost; attach again', { retryAfter: 1, cause })

@@ -1,17 +1,13 @@
 import { randomUUID } from 'node:crypto'
 import { KeyedQueue } from '@boxoffice/kit/keyed-queue'
 import { BoxofficeError, type ExecResult } from '@boxoffice/protocol'
-import type { Principal } from '../../access/principals.ts'
 import type { DataplaneClient } from '../../dataplane/client.ts'
-import type { Origin } from '../../domain/audit-entry.ts'
 import type { Log } from '../../host/log.ts'
 import { internalRequest, type NegotiateRequest } from '../../sessions/negotiate-request.ts'
 import type { SessionService } from '../../sessions/service.ts'
+import type { Caller } from '../facade/callers.ts'
 import type { Step } from './step.ts'
 import { closedOutcome, type StepOutcome, type StepResult, toExecRequest, toLostOutcome, toOutcome } from './step-result.ts'
-
-/** Who asks, as the routes found out. */
-export type StepCaller = { principal: Principal; origin: Origin }
 
 export type StepsOptions = {
   sessions: SessionService
@@ -50,7 +46,7 @@ export class Steps {
   }
 
   /** A session with a sandbox and an empty directory of its own; gives its id [3-01..3-04]. */
-  async create({ principal, origin }: StepCaller): Promise<string> {
+  async create({ principal, origin }: Caller): Promise<string> {
     const id = randomUUID()
     const { session } = await this.#options.sessions.negotiate(principal, this.#request(id, 'create_only'), origin)
     this.#log(id, 'session_created', { status: 'ACTIVE', session: session.id, sandbox: session.sandboxId })
@@ -58,7 +54,7 @@ export class Steps {
   }
 
   /** Runs one step in its turn. A step that fails is a response; only what never began is refused [3-09, 3-13, 3-21]. */
-  async run(id: string, step: Step, caller: StepCaller): Promise<StepResult> {
+  async run(id: string, step: Step, caller: Caller): Promise<StepResult> {
     this.#log(id, 'step_received', { type: step.type })
     return this.#queue.run(id, async () => {
       const { session } = await this.#attach(id, caller)
@@ -73,7 +69,7 @@ export class Steps {
   }
 
   /** Ends the session at once, with whatever runs in it, and its directory [3-17, 3-20]. Waits for nobody's turn. */
-  async close(id: string, caller: StepCaller): Promise<void> {
+  async close(id: string, caller: Caller): Promise<void> {
     const { sessions, ended } = this.#options
     const { session } = await this.#attach(id, caller)
     await sessions.release(caller.principal, session.id, { keepWorkspace: false }, caller.origin)
@@ -83,14 +79,14 @@ export class Steps {
   }
 
   /** Ends every session that there is, for a server that ends with them [3-64]. */
-  async closeAll(caller: StepCaller): Promise<void> {
+  async closeAll(caller: Caller): Promise<void> {
     const label = { key: 'surface', value: 'sbs' }
     const filter = { state: null, scopeType: 'thread', scopeId: null, label, limit: MAX_SESSIONS, after: null }
     const open = await this.#options.sessions.list(caller.principal, filter)
     await Promise.allSettled(open.map(({ scope }) => this.close(scope.id.slice(PREFIX.length), caller)))
   }
 
-  async #attach(id: string, { principal, origin }: StepCaller) {
+  async #attach(id: string, { principal, origin }: Caller) {
     if (!UUID.test(id)) throw new BoxofficeError('BINDING_NOT_FOUND', 'no such session')
     return this.#options.sessions.negotiate(principal, this.#request(id, 'get'), origin)
   }
