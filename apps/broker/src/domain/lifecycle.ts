@@ -38,6 +38,8 @@ export type SessionEvent =
   | { type: 'new_incarnation'; incarnation: number; mounts: MountSet }
   /** A timer may have passed. `suspend` is what the sandbox's provider can do. */
   | { type: 'tick'; suspend: readonly SuspendMode[] }
+  /** A client wants the sandbox suspended now, whatever runs in it. */
+  | { type: 'suspend_requested'; mode: SuspendMode }
   /** The agent says that its provider cannot suspend after all. */
   | { type: 'suspend_refused' }
   | { type: 'released'; keepWorkspace?: boolean }
@@ -89,6 +91,8 @@ function whenProvisioning(session: ProvisioningSession, event: SessionEvent, now
     case 'touched':
     case 'heartbeat':
       return step(session) // its lease begins when it becomes active
+    case 'suspend_requested':
+      return refuse(session, 'the sandbox is starting')
     case 'activity':
     case 'suspend_refused':
     case 'sandbox_lost':
@@ -102,6 +106,8 @@ function whenRunning(session: ActiveSession | IdleSession, event: SessionEvent, 
     case 'touched':
     case 'heartbeat':
       return step(touch(session, now))
+    case 'suspend_requested':
+      return step(suspended(session, event.mode, now), { type: 'suspend', mode: event.mode })
     case 'suspend_refused':
       return step(session) // woken in the meantime
     case 'activity':
@@ -127,6 +133,9 @@ function whenSuspended(session: SuspendedSession, event: SessionEvent, now: numb
       return step(touch(wake(session, now), now), { type: 'resume' })
     case 'heartbeat':
       return step(rearm({ ...session, leaseExpiresAt: leaseFrom(session, now) }))
+    case 'suspend_requested':
+      if (event.mode === session.mode || session.mode === 'stop') return step(session)
+      return step(suspended({ ...session, state: 'active' }, event.mode, now), { type: 'suspend', mode: event.mode })
     case 'suspend_refused':
       return step(terminate(session, 'idle', now), revoke, destroy)
     case 'activity':
@@ -165,6 +174,7 @@ function whenEnded(session: EndedSession, event: SessionEvent, now: number): Ste
     case 'taken_over':
     case 'touched':
     case 'heartbeat':
+    case 'suspend_requested':
     case 'new_incarnation':
       return refuse(session, 'the session has ended')
   }

@@ -6,7 +6,7 @@ import { agentOf } from '../agents/agent-of.ts'
 import type { AuditEntry, AuditEvent, Origin } from '../domain/audit-entry.ts'
 import type { Capabilities } from '../domain/capabilities.ts'
 import { ended, noSession, requirePlaced } from '../domain/refusals.ts'
-import { isLive, isPlaced, isSameSandbox, type PlacedSession, type Session } from '../domain/session.ts'
+import { isLive, isPlaced, isSameSandbox, type PlacedSession, type Session, type SuspendMode } from '../domain/session.ts'
 import { sessionEntry } from '../domain/session-entry.ts'
 import { heartbeatEvent } from '../domain/session-event.ts'
 import type { SessionFilter } from '../store/session-store.ts'
@@ -105,6 +105,32 @@ export class SessionService {
       { refusable: true, events: (before, after) => heartbeatEvent(before, after, now()) },
     )
     return requirePlaced(change.session)
+  }
+
+  /**
+   * Suspends the sandbox now, whatever runs in it; a negotiate wakes it. 501 UNSUPPORTED where its provider cannot do it in that way.
+   * A session that is suspended already, as deep or deeper, stays as it is: `false`.
+   */
+  async suspend(principal: Principal, id: string, mode: SuspendMode, origin: Origin): Promise<boolean> {
+    const { store, writer, now } = this.#options
+    const { session } = await this.#load(principal, id)
+    const placed = requirePlaced(session)
+    const { provider } = await agentOf(store.agents, placed)
+    if (!provider.suspend.includes(mode))
+      throw new BoxofficeError('UNSUPPORTED', `the provider ${placed.provider} of this sandbox cannot ${mode} it`)
+    let changed = false
+    const change = await writer.change(
+      placed,
+      { type: 'suspend_requested', mode },
+      {
+        audit: (after, before) => {
+          changed = after !== before
+          return changed ? [sessionEntry('sandbox.session.suspend', origin, after, { ts: now() })] : []
+        },
+      },
+    )
+    requirePlaced(change.session)
+    return changed
   }
 
   /** The session whose events the caller may follow, by the rules of `read`; its end is told for as long as its tombstone is kept. */
