@@ -51,6 +51,15 @@ export const readJson = async <T>(response: Response, schema: z.ZodType<T>, sign
   }
 }
 
+/** Reads a body of bytes to its end. */
+export const readBytes = async (response: Response, signal?: AbortSignal): Promise<Uint8Array<ArrayBuffer>> => {
+  try {
+    return new Uint8Array(await response.arrayBuffer())
+  } catch (error) {
+    throw failed(response.url, error, signal)
+  }
+}
+
 const readText = async (response: Response, signal?: AbortSignal, onBytes?: () => void): Promise<string> => {
   try {
     return onBytes === undefined || response.body === null ? await response.text() : await textOf(response.body, onBytes)

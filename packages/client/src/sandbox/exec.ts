@@ -12,6 +12,7 @@ import { anySignal } from '../base/signals.ts'
 import type { Dataplane } from '../dataplane/dataplane.ts'
 import { endRemotely } from '../dataplane/end-remotely.ts'
 import { Attachment, type Target } from '../stream/attachment.ts'
+import { createExecRecords, type ExecRecords } from './exec-records.ts'
 import { Run, type RunPosition } from './run.ts'
 
 /** A string is given to the sandbox's shell; an array is run as it is. */
@@ -64,7 +65,8 @@ const START: OptionNames<StartOptions> = { ...COMMON, stdin: true, detach: true 
 /** Where a client left a run is given as it was told, with the id. */
 const ATTACH: OptionNames<AttachOptions & RunPosition> = { execId: true, stdoutOffset: true, stderrOffset: true, mode: true, signal: true }
 
-export interface Exec {
+/** `session.exec(command)`, and what else there is of commands. */
+export interface Exec extends ExecRecords {
   /**
    * Runs a command to its end. Repeated over dropped connections without running twice; where as many commands run as may, it
    * waits up to `reconnectWindowMs` for its turn.
@@ -120,7 +122,7 @@ export const createExec = (dataplane: Dataplane): Exec => {
     }
   }
 
-  return Object.assign(exec, {
+  return Object.assign(exec, createExecRecords(dataplane), {
     async orThrow(command: Command, options?: ExecOptions) {
       const result = await exec(command, options)
       if (result.exitCode !== 0) throw new ExecError(typeof command === 'string' ? command : command.join(' '), result)

@@ -1,11 +1,13 @@
 import { FileEntry, type FileRoot, ListFilesResponse, UploadResponse } from '@boxoffice/protocol'
 import { retrying } from '../base/backoff.ts'
 import { isCode } from '../base/errors.ts'
-import { failed, type HttpRequest, readJson } from '../base/http.ts'
+import { type HttpRequest, readBytes, readJson } from '../base/http.ts'
 import { type OptionNames, refuseUnknown } from '../base/known-options.ts'
+import { query } from '../base/query.ts'
 import { type AskForPart, resumedStream } from '../base/resumed-stream.ts'
 import { anySignal } from '../base/signals.ts'
 import type { Dataplane } from '../dataplane/dataplane.ts'
+import { eachFile, entriesOf, type FileOutcome, type ManyFiles } from './many-files.ts'
 
 /** `root: 'sandbox'` takes absolute paths of the sandbox's own file system; the default is the workspace. */
 type Common = { signal?: AbortSignal | undefined; root?: FileRoot | undefined }
@@ -83,13 +85,26 @@ export class Files {
   async download(path: string, options: DownloadOptions = {}): Promise<Uint8Array<ArrayBuffer>> {
     refuseUnknown('files.download', options, DOWNLOAD)
     return await retrying(async () => {
-      const response = await this.#download(path, options)
-      try {
-        return new Uint8Array(await response.arrayBuffer())
-      } catch (error) {
-        throw failed(response.url, error, options.signal)
-      }
+      return await readBytes(await this.#download(path, options), options.signal)
     }, this.#patience(options.signal))
+  }
+
+  /**
+   * Writes several files, each whole or not at all: `{ 'a.txt': 'text', 'b.bin': bytes }` or pairs of path and content. The options
+   * hold for each. A file that fails does not end the others: look at `ok` of each outcome. Rejects for an abort only.
+   */
+  async uploadMany(files: ManyFiles<FileContent>, options: UploadOptions = {}): Promise<FileOutcome<UploadResponse>[]> {
+    refuseUnknown('files.uploadMany', options, UPLOAD)
+    return await eachFile(entriesOf(files), (path, content) => this.upload(path, content, options))
+  }
+
+  /** Several whole files; `value` of each outcome is its bytes. A file that fails does not end the others. Rejects for an abort only. */
+  async downloadMany(paths: Iterable<string>, options: Common = {}): Promise<FileOutcome<Uint8Array<ArrayBuffer>>[]> {
+    refuseUnknown('files.downloadMany', options, COMMON)
+    return await eachFile(
+      Array.from(paths, (path) => [path, undefined] as const),
+      (path) => this.download(path, options),
+    )
   }
 
   /** A whole file as UTF-8. */
@@ -233,13 +248,6 @@ export class Files {
 const done = async (answer: Promise<Response>): Promise<void> => {
   const response = await answer
   await response.body?.cancel()
-}
-
-const query = (parameters: Record<string, string | number | boolean | null | undefined>): string => {
-  const search = new URLSearchParams()
-  for (const [name, value] of Object.entries(parameters)) if (value != null) search.set(name, String(value))
-  const text = search.toString()
-  return text && `?${text}`
 }
 
 const toBody = (content: FileContent): { body: BodyInit; repeatable: boolean } => {
