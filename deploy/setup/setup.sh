@@ -32,9 +32,12 @@ say() { echo "setup: $*" >&2; }
 . "$here/system.sh"
 # shellcheck source=deploy/setup/supervisor.sh
 . "$here/supervisor.sh"
+# shellcheck source=deploy/setup/python.sh
+. "$here/python.sh"
 
 choose_node
 install_packages
 install_dependencies
 build_supervisor
 "$root/.tools/node" --disable-warning=ExperimentalWarning deploy/package/bundle.ts
+if [ -n "$tests" ]; then install_python; fi

@@ -13,6 +13,8 @@ install_packages() {
     if missing debootstrap; then wanted="$wanted debootstrap"; fi
     if missing git; then wanted="$wanted git"; fi
     if missing tmux; then wanted="$wanted tmux"; fi
+    # Debian leaves `ensurepip` out of python3, and without it a virtual environment has no pip.
+    if ! python3 -c 'import ensurepip, venv' 2>/dev/null; then wanted="$wanted python3 python3-venv"; fi
   fi
   [ -n "$wanted" ] || return 0
   if ! missing apt-get && [ "$(id -u)" -eq 0 ]; then
