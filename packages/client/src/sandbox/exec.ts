@@ -12,6 +12,7 @@ import { anySignal } from '../base/signals.ts'
 import type { Dataplane } from '../dataplane/dataplane.ts'
 import { endRemotely } from '../dataplane/end-remotely.ts'
 import { Attachment, type Target } from '../stream/attachment.ts'
+import type { OutputCallbacks } from './deliver.ts'
 import { createExecRecords, type ExecRecords } from './exec-records.ts'
 import { Run, type RunPosition } from './run.ts'
 
@@ -41,13 +42,14 @@ export type ExecOptions = CommonOptions & {
   outputKeep?: 'head_tail' | 'head' | 'tail' | undefined
 }
 
-export type StartOptions = CommonOptions & {
-  stdin?: 'open' | 'closed' | undefined
-  /** Lets the command go on without a client. */
-  detach?: boolean | undefined
-}
+export type StartOptions = CommonOptions &
+  OutputCallbacks & {
+    stdin?: 'open' | 'closed' | undefined
+    /** Lets the command go on without a client. */
+    detach?: boolean | undefined
+  }
 
-export type AttachOptions = {
+export type AttachOptions = OutputCallbacks & {
   /** The first byte wanted; `end` for what comes from now on. Default 0. */
   stdoutOffset?: number | 'end' | undefined
   stderrOffset?: number | 'end' | undefined
@@ -61,9 +63,13 @@ const COMMON: OptionNames<CommonOptions> = {
   ...{ timeoutSeconds: true, execId: true, signal: true },
 }
 const EXEC: OptionNames<ExecOptions> = { ...COMMON, stdin: true, maxOutputBytes: true, outputKeep: true }
-const START: OptionNames<StartOptions> = { ...COMMON, stdin: true, detach: true }
+const CALLBACKS: OptionNames<OutputCallbacks> = { onStdout: true, onStderr: true }
+const START: OptionNames<StartOptions> = { ...COMMON, ...CALLBACKS, stdin: true, detach: true }
 /** Where a client left a run is given as it was told, with the id. */
-const ATTACH: OptionNames<AttachOptions & RunPosition> = { execId: true, stdoutOffset: true, stderrOffset: true, mode: true, signal: true }
+const ATTACH: OptionNames<AttachOptions & RunPosition> = {
+  ...{ execId: true, stdoutOffset: true, stderrOffset: true, mode: true, signal: true },
+  ...CALLBACKS,
+}
 
 /** `session.exec(command)`, and what else there is of commands. */
 export interface Exec extends ExecRecords {
@@ -132,14 +138,14 @@ export const createExec = (dataplane: Dataplane): Exec => {
       refuseUnknown('exec.start', options, START)
       const id = options.execId ?? newExecId()
       const start = { ...commandFields(command, options, id), stdin: options.stdin, detach: options.detach }
-      return await open(dataplane, { route: '/exec/ws', id, start, reattach: { mode: 'takeover' } }, options.signal)
+      return await open(dataplane, { route: '/exec/ws', id, start, reattach: { mode: 'takeover' } }, options)
     },
     async attach(execId: string, options: AttachOptions = {}) {
       refuseUnknown('exec.attach', options, ATTACH)
-      const { stdoutOffset, stderrOffset, mode, signal } = options
+      const { stdoutOffset, stderrOffset, mode } = options
       const start = { attach: execId, mode }
       const from = { stdout: stdoutOffset, stderr: stderrOffset }
-      return await open(dataplane, { route: '/exec/ws', id: execId, start, reattach: { mode }, from }, signal)
+      return await open(dataplane, { route: '/exec/ws', id: execId, start, reattach: { mode }, from }, options)
     },
   })
 }
@@ -147,10 +153,14 @@ export const createExec = (dataplane: Dataplane): Exec => {
 /** 64 KiB/s: so slowly may input go before its command is taken for lost. */
 const SLOWEST_BYTES_PER_MS = 65
 
-const open = async (dataplane: Dataplane, target: Target, signal: AbortSignal | undefined): Promise<Run> => {
-  const attachment = new Attachment(dataplane, target, signal)
+const open = async (
+  dataplane: Dataplane,
+  target: Target,
+  options: OutputCallbacks & { signal?: AbortSignal | undefined },
+): Promise<Run> => {
+  const attachment = new Attachment(dataplane, target, options.signal)
   const first = await Promise.race([attachment.ready, attachment.exit])
-  return new Run(attachment, 'pid' in first ? first.pid : undefined)
+  return new Run(attachment, 'pid' in first ? first.pid : undefined, options)
 }
 
 const newExecId = (): string => crypto.randomUUID()

@@ -1,7 +1,7 @@
 import type { Signal } from '@boxoffice/protocol'
 import type { Exit } from '../base/exec-result.ts'
 import type { Attachment } from '../stream/attachment.ts'
-import type { Inbox } from '../stream/inbox.ts'
+import { deliver, discard, type OutputCallbacks } from './deliver.ts'
 
 /** Where a client left a process: enough for `exec.attach` to go on without losing or repeating a byte. */
 export type RunPosition = { execId: string; stdoutOffset: number; stderrOffset: number }
@@ -21,6 +21,11 @@ export type Output = AsyncIterable<Uint8Array> & {
   /** All that is to come, as UTF-8. */
   text(): Promise<string>
   bytes(): Promise<Uint8Array<ArrayBuffer>>
+  /**
+   * Line by line, as UTF-8 and without line ends. A line of more than 1 MiB comes in parts. Leaving the loop early loses what was
+   * read beyond the line, and leaves the process running.
+   */
+  lines(): AsyncGenerator<string, void, undefined>
 }
 
 /**
@@ -40,20 +45,26 @@ export class Run {
   readonly exit: Promise<Exit>
   readonly #attachment: Attachment
 
-  constructor(attachment: Attachment, pid: number | undefined) {
+  constructor(attachment: Attachment, pid: number | undefined, callbacks: OutputCallbacks = {}) {
     this.#attachment = attachment
     this.execId = attachment.id
     this.pid = pid
     this.stdin = stdinOf(attachment)
     this.stdout = attachment.stdout
     this.stderr = attachment.stderr
-    this.exit = attachment.exit
+    this.exit = deliver(attachment, callbacks)
   }
 
   /** stdout to its end, as UTF-8. Drops stderr meanwhile, unless it has a reader. */
   async text(): Promise<string> {
     if (!this.#attachment.stderr.reading) discard(this.#attachment.stderr)
     return await this.stdout.text()
+  }
+
+  /** stdout line by line, as `stdout.lines()`. Drops stderr meanwhile, unless it has a reader. */
+  lines(): AsyncGenerator<string, void, undefined> {
+    if (!this.#attachment.stderr.reading) discard(this.#attachment.stderr)
+    return this.stdout.lines()
   }
 
   /** Resolves when the first `bytes` bytes of stdout (or stderr) have come; rejects if the stream ends before. */
@@ -90,8 +101,3 @@ export const stdinOf = ({ stdin }: Attachment): Stdin => ({
     await stdin.end()
   },
 })
-
-/** Reads a stream for nobody, so that it does not hold the process up. How it ends is told by `exit`. */
-export const discard = (inbox: Inbox): void => {
-  inbox.drain().catch(() => {})
-}

@@ -1,4 +1,5 @@
 import { BoxofficeError, GapError } from '../base/errors.ts'
+import { linesOf } from './text-lines.ts'
 
 type Item = { bytes: Uint8Array } | { gap: GapError }
 
@@ -119,6 +120,11 @@ export class Inbox implements AsyncIterable<Uint8Array> {
     let text = ''
     for await (const bytes of this) text += decoder.decode(bytes, { stream: true })
     return text + decoder.decode()
+  }
+
+  /** What is to come, line by line. */
+  lines(): AsyncGenerator<string, void, undefined> {
+    return linesOf(this)
   }
 
   /** All that is to come. */
