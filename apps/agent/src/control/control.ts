@@ -50,8 +50,8 @@ export const createControlApp = ({ manager, revocations, onKeys, untold, instanc
     })
     .get('/control/v1/sandboxes/:id', (c) => c.json(manager.inventory.report(c.req.param('id'))))
     .post('/control/v1/sandboxes/:id/suspend', async (c) => {
-      const { mode } = await parse(c, SuspendRequest)
-      return c.json(await manager.suspend(c.req.param('id'), mode))
+      const { mode, force } = await parse(c, SuspendRequest)
+      return c.json(await manager.suspend(c.req.param('id'), mode, force))
     })
     .post('/control/v1/sandboxes/:id/resume', async (c) => c.json(await manager.resume(c.req.param('id'))))
     .get('/control/v1/sandboxes/:id/workspace-usage', async (c) => {

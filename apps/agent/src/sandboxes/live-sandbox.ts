@@ -188,11 +188,12 @@ export class LiveSandbox implements Sandbox {
     return () => this.#heldListeners.delete(listener)
   }
 
-  suspend(mode: 'freeze' | 'stop'): Promise<void> {
+  /** `force`: a stop ends what runs, where otherwise a sandbox in use is refused. */
+  suspend(mode: 'freeze' | 'stop', force = false): Promise<void> {
     return this.#queue.run(async () => {
       if (this.#life.name === 'lost') throw this.#lostError()
       if (this.#life.name === 'stopped' || (mode === 'freeze' && this.#life.name === 'frozen')) return
-      this.#refuseIfBusy()
+      if (mode === 'freeze' || !force || this.held !== undefined) this.#refuseIfBusy()
       if (mode === 'freeze') await this.#freeze()
       else await this.#stop()
     })

@@ -40,7 +40,7 @@ export interface SandboxManager extends SandboxDirectory {
   readonly recovery: AwaitedSandboxes
   /** The session's sandbox, made if there is none yet; the same one for any number of callers. */
   ensureForSession(sessionId: string, request: CreateSandboxRequest): Promise<SandboxRecord>
-  suspend(id: string, mode: 'freeze' | 'stop'): Promise<SandboxReport>
+  suspend(id: string, mode: 'freeze' | 'stop', force?: boolean): Promise<SandboxReport>
   resume(id: string): Promise<SandboxReport>
   /** Leaves nothing: container, processes, socket, directories, uid. One that is gone already is fine. */
   destroy(id: string, reason: EndReason, options?: { keepWorkspace?: boolean }): Promise<void>
@@ -270,8 +270,8 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
     },
     isAwaited: (id) => awaited.has(id),
     ensureForSession: sessions.ensure,
-    async suspend(id, mode) {
-      await known(id).suspend(mode)
+    async suspend(id, mode, force) {
+      await known(id).suspend(mode, force)
       return reportOf(known(id))
     },
     async resume(id) {

@@ -27,7 +27,8 @@ export interface AgentClient {
   list(agent: AgentRecord): Promise<SandboxReport[]>
   /** What one sandbox is doing now; 404 `BINDING_NOT_FOUND` when the agent has none of that id. */
   report(agent: AgentRecord, sandboxId: string): Promise<SandboxReport>
-  suspend(agent: AgentRecord, sandboxId: string, mode: 'freeze' | 'stop'): Promise<void>
+  /** `force`: a stop ends what runs; without it a sandbox in use is refused. */
+  suspend(agent: AgentRecord, sandboxId: string, mode: 'freeze' | 'stop', force?: boolean): Promise<void>
   resume(agent: AgentRecord, sandboxId: string): Promise<void>
   /** Idempotent: one that is already gone is fine. Says what its agent has still to tell of it; undefined for nothing. */
   destroy(agent: AgentRecord, sandboxId: string, keepWorkspace: boolean): Promise<SandboxUntold | undefined>
@@ -68,7 +69,7 @@ export function httpAgentClient(tokens: ControlTokens): AgentClient {
       call(agent, 'PUT', `/control/v1/sessions/${encodeURIComponent(sessionId)}/sandbox`, { body, signal, answer: SandboxRecord }),
     list: async (agent) => (await call(agent, 'GET', '/control/v1/sandboxes', { answer: ListSandboxesResponse })).sandboxes,
     report: (agent, id) => call(agent, 'GET', path(id), { answer: SandboxReport }),
-    suspend: (agent, id, mode) => call(agent, 'POST', `${path(id)}/suspend`, { body: { mode } }),
+    suspend: (agent, id, mode, force) => call(agent, 'POST', `${path(id)}/suspend`, { body: { mode, force } }),
     resume: (agent, id) => call(agent, 'POST', `${path(id)}/resume`, {}),
     destroy: (agent, id, keepWorkspace) =>
       call(agent, 'DELETE', `${path(id)}${keepWorkspace ? '?keep_workspace=true' : ''}`, { answer: SandboxUntold.optional() }),

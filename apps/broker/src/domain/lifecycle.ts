@@ -38,7 +38,7 @@ export type SessionEvent =
   | { type: 'new_incarnation'; incarnation: number; mounts: MountSet }
   /** A timer may have passed. `suspend` is what the sandbox's provider can do. */
   | { type: 'tick'; suspend: readonly SuspendMode[] }
-  /** A client wants the sandbox suspended now, whatever runs in it. */
+  /** Its agent has suspended it because a client asked for that. */
   | { type: 'suspend_requested'; mode: SuspendMode }
   /** The agent says that its provider cannot suspend after all. */
   | { type: 'suspend_refused' }
@@ -107,7 +107,7 @@ function whenRunning(session: ActiveSession | IdleSession, event: SessionEvent, 
     case 'heartbeat':
       return step(touch(session, now))
     case 'suspend_requested':
-      return step(suspended(session, event.mode, now), { type: 'suspend', mode: event.mode })
+      return suspendOnRequest(session, event.mode, now)
     case 'suspend_refused':
       return step(session) // woken in the meantime
     case 'activity':
@@ -135,7 +135,7 @@ function whenSuspended(session: SuspendedSession, event: SessionEvent, now: numb
       return step(rearm({ ...session, leaseExpiresAt: leaseFrom(session, now) }))
     case 'suspend_requested':
       if (event.mode === session.mode || session.mode === 'stop') return step(session)
-      return step(suspended({ ...session, state: 'active' }, event.mode, now), { type: 'suspend', mode: event.mode })
+      return suspendOnRequest({ ...session, state: 'active' }, event.mode, now)
     case 'suspend_refused':
       return step(terminate(session, 'idle', now), revoke, destroy)
     case 'activity':
@@ -180,6 +180,10 @@ function whenEnded(session: EndedSession, event: SessionEvent, now: number): Ste
   }
 }
 
+/** The agent has done it: that it is told again mends what came in between. */
+const suspendOnRequest = (session: ActiveSession | IdleSession, mode: SuspendMode, now: number): Step =>
+  step(suspended(session, mode, now + REPORTED_WITHIN_MS), { type: 'suspend', mode })
+
 function tickRunning(session: ActiveSession | IdleSession, suspend: readonly SuspendMode[], now: number): Step {
   if (now >= session.hardExpiresAt) return step(terminate(session, 'hard_ttl', now), revoke, destroy)
   if (session.busy) return step(rearm(session))
@@ -209,6 +213,8 @@ const destroy: SessionEffect = { type: 'destroy' }
 const revoke: SessionEffect = { type: 'revoke' }
 const step = (session: Session, ...effects: SessionEffect[]): Step => ({ session, effects })
 const refuse = (session: Session, refused: string): Step => ({ session, effects: [], refused })
+/** A report of an agent that is on its way tells of a sandbox as it was before its suspension. */
+const REPORTED_WITHIN_MS = 1000
 const ms = (seconds: number): number => seconds * 1000
 
 /** Without dataplane activity for so long a session reads `idle`, for information only [C-53]. */

@@ -85,7 +85,8 @@ export class Inventory {
     const at = Math.round(now() - activity.idle_ms)
     const busy = activity.running > 0 || activity.attached > 0
     if (session.state === 'suspended') {
-      const used = busy || at > session.suspendedAt
+      // One that was suspended on request reads so from a second later on: until then a report may be older.
+      const used = now() >= session.suspendedAt && (busy || at > session.suspendedAt)
       // The broker ended between its decision and the call, or the agent did: say it again.
       if (!used && state === 'running' && now() - session.suspendedAt > YOUNG_MS)
         writer.perform(session, { type: 'suspend', mode: session.mode })

@@ -5,7 +5,7 @@ import { BoxofficeError, type Revocations } from '@boxoffice/protocol'
 import type { AgentClient } from '../agents/agent-client.ts'
 import type { SessionEffect } from '../domain/lifecycle.ts'
 import { workspaceIdOf } from '../domain/scope.ts'
-import { type EndedSession, isLive, isPlaced, placedOf, type Session } from '../domain/session.ts'
+import { type EndedSession, isLive, isPlaced, type PlacedSession, placedOf, type Session, type SuspendMode } from '../domain/session.ts'
 import type { Log } from '../host/log.ts'
 import type { AgentRecord, Store } from '../store/store.ts'
 
@@ -89,6 +89,11 @@ export class SessionEffects {
       )
       .finally(() => this.#running.delete(work))
     this.#running.add(work)
+  }
+
+  /** Suspends a sandbox now, in its turn; a stop ends what runs, a freeze of one in use is refused. */
+  suspend(agent: AgentRecord, session: PlacedSession, mode: SuspendMode): Promise<void> {
+    return this.#suspensions.run(session.id, () => this.#options.client.suspend(agent, session.sandboxId, mode, true))
   }
 
   /** Resolves when the sandbox of a session that has just ended is gone, or could not be ended now. */

@@ -35,6 +35,8 @@ export type SessionServiceOptions = {
   grants: Grants
   /** Nobody waits any longer for a sandbox that is being made. */
   cancel: (sessionId: string) => void
+  /** Suspends the sandbox of a session at its agent. */
+  suspendNow: (agent: AgentRecord, session: PlacedSession, mode: SuspendMode) => Promise<void>
   issuer: TokenIssuer
   now: () => number
 }
@@ -108,21 +110,25 @@ export class SessionService {
   }
 
   /**
-   * Suspends the sandbox now, whatever runs in it; a negotiate wakes it. 501 UNSUPPORTED where its provider cannot do it in that way.
+   * Suspends the sandbox now; a negotiate wakes it. A stop ends what runs; a freeze of a sandbox in use is BINDING_CONFLICT. 501
+   * UNSUPPORTED where its provider cannot do it in that way.
    * A session that is suspended already, as deep or deeper, stays as it is: `false`.
    */
   async suspend(principal: Principal, id: string, mode: SuspendMode, origin: Origin): Promise<boolean> {
-    const { store, writer, now } = this.#options
+    const { store, writer, suspendNow, now } = this.#options
     const { session } = await this.#load(principal, id)
     const placed = requirePlaced(session)
-    const { provider } = await agentOf(store.agents, placed)
-    if (!provider.suspend.includes(mode))
+    const agent = await agentOf(store.agents, placed)
+    if (!agent.provider.suspend.includes(mode))
       throw new BoxofficeError('UNSUPPORTED', `the provider ${placed.provider} of this sandbox cannot ${mode} it`)
+    if (placed.state === 'suspended' && (placed.mode === mode || placed.mode === 'stop')) return false
+    await suspendNow(agent, placed, mode)
     let changed = false
     const change = await writer.change(
       placed,
       { type: 'suspend_requested', mode },
       {
+        stillHolds: async (before) => isSameSandbox(before, placed),
         audit: (after, before) => {
           changed = after !== before
           return changed ? [sessionEntry('sandbox.session.suspend', origin, after, { ts: now() })] : []

@@ -53,7 +53,11 @@ export function createSessions({ createLimit: limit, maxSessions, ...options }: 
   const maker = new SessionMaker({ ...options, effects, grants, provisioner, limit, maxSessions })
   const negotiator = new Negotiator({ ...options, writer, maker, provisioner, grants, members })
   return {
-    service: new SessionService({ ...options, writer, negotiator, grants, cancel }),
+    service: new SessionService({
+      ...options,
+      ...{ writer, negotiator, grants, cancel },
+      suspendNow: (agent, session, mode) => effects.suspend(agent, session, mode),
+    }),
     threads: new Threads({ store, writer, authorizer, cancel, now: options.now }),
     members,
     writer,

@@ -60,6 +60,7 @@ export type SandboxUntold = z.infer<typeof SandboxUntold>
 export const WorkspaceUsage = z.object({ bytes: z.number(), entries: z.number().int() })
 export type WorkspaceUsage = z.infer<typeof WorkspaceUsage>
 
-export const SuspendRequest = z.object({ mode: z.enum(['freeze', 'stop']) })
+/** `force`: what runs in it is ended by a stop; without it, and by a freeze, a sandbox in use is refused. */
+export const SuspendRequest = z.object({ mode: z.enum(['freeze', 'stop']), force: z.boolean().optional() })
 export const ListSandboxesResponse = z.object({ sandboxes: z.array(SandboxReport) })
 export { Revocations }

@@ -1,6 +1,6 @@
 import type { DataplaneActor } from '../../dataplane/access.ts'
 import { noSession } from '../../domain/refusals.ts'
-import type { LiveSession, PlacedSession, Session } from '../../domain/session.ts'
+import type { LiveSession, PlacedSession, Session, SuspendMode } from '../../domain/session.ts'
 import { internalRequest, type NegotiateRequest } from '../../sessions/negotiate-request.ts'
 import type { SessionService } from '../../sessions/service.ts'
 import type { Caller } from './callers.ts'
@@ -72,6 +72,11 @@ export class FacadeSessions {
   /** Moves the lease; wakes nothing [4-84]. */
   async keep({ principal }: Caller, session: Session): Promise<void> {
     await this.#options.sessions.heartbeat(principal, session.id)
+  }
+
+  /** Suspends the session at once; `attach` and its dataplane wake it. A stop ends what runs; a freeze of one in use is BINDING_CONFLICT. */
+  async suspend({ principal, origin }: Caller, session: Session, mode: SuspendMode): Promise<void> {
+    await this.#options.sessions.suspend(principal, session.id, mode, origin)
   }
 
   /** Ends the session, with what runs in it and its files. */
