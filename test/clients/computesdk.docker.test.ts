@@ -1,0 +1,3 @@
+import { computesdkSuite } from './suites/computesdk.ts'
+
+computesdkSuite('docker', 'direct', { whole: false })

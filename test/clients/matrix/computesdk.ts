@@ -1,0 +1,33 @@
+import type { ClientMatrix } from '../compatibility/matrix.ts'
+
+export const matrix: ClientMatrix = {
+  client: 'ComputeSDK',
+  packages: [{ registry: 'npm', name: 'computesdk' }],
+  page: 'computesdk.md',
+  runs: 'local direct and through the relay, docker direct',
+  suites: ['test/clients/suites/computesdk.ts'],
+  operations: [
+    { operation: 'sandbox.create', result: 'passed', test: 'a sandbox is found again by its id, and by no other' },
+    { operation: 'sandbox.create({ name, namespace })', result: 'passed', test: 'a sandbox has the name that is asked for, once' },
+    { operation: 'sandbox.create({ metadata })', result: 'passed', test: 'getInfo tells the state and the labels' },
+    { operation: 'sandbox.create({ envs })', result: 'passed', test: 'a command gives output, exit code and duration' },
+    { operation: 'sandbox.create({ directory })', result: 'passed', test: 'a command starts in its directory' },
+    { operation: 'sandbox.create({ signal })', result: 'passed', test: 'an aborted creation leaves no sandbox' },
+    { operation: 'sandbox.create({ image, cpu, memory, … })', result: '501', test: 'options that a profile decides are refused by name' },
+    { operation: 'sandbox.create({ snapshotId })', result: '501', test: 'options that a profile decides are refused by name' },
+    { operation: 'sandbox.getById', result: 'passed', test: 'a sandbox is found again by its id, and by no other' },
+    { operation: 'sandbox.list', result: 'passed', test: 'list has what was created, and what another client made not' },
+    { operation: 'sandbox.destroy', result: 'passed', test: 'destroy ends the sandbox, and a second time is fine' },
+    { operation: 'runCommand', result: 'passed', test: 'a command gives output, exit code and duration' },
+    { operation: 'runCommand({ cwd })', result: 'passed', test: 'a command starts in its directory' },
+    { operation: 'runCommand({ timeout })', result: 'passed', test: 'a command is ended after its timeout' },
+    { operation: 'runCommand({ background })', result: 'passed', test: 'a command in the background goes on' },
+    { operation: 'runCommand({ onStdout, onStderr })', result: 'passed', test: 'output is streamed to callbacks' },
+    { operation: 'filesystem.readFile, writeFile', result: 'passed', test: 'files are written, read, listed and removed' },
+    { operation: 'filesystem.readdir, mkdir', result: 'passed', test: 'files are written, read, listed and removed' },
+    { operation: 'filesystem.exists, remove', result: 'passed', test: 'files are written, read, listed and removed' },
+    { operation: 'getInfo', result: 'passed', test: 'getInfo tells the state and the labels' },
+    { operation: 'getUrl', result: '501', test: 'getUrl is refused by name' },
+    { operation: 'snapshot.create, list, delete', result: '501', test: 'snapshots are refused by name' },
+  ],
+}
