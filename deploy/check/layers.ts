@@ -17,7 +17,7 @@ export type Tree = {
 export const TREES: readonly Tree[] = [
   {
     root: 'apps/broker/src',
-    packages: ['@boxoffice/kit', '@boxoffice/protocol', '@boxoffice/node-http'],
+    packages: ['@boxoffice/kit', '@boxoffice/mcp', '@boxoffice/protocol', '@boxoffice/node-http'],
     tiers: [
       ['domain', 'host', 'outbound'],
       ['config', 'store'],
@@ -27,7 +27,7 @@ export const TREES: readonly Tree[] = [
       ['http', 'registration', 'relay/ws', 'store/sqlite'],
       ['dataplane', 'relay', 'surfaces/documentation', 'surfaces/mcp/sandbox', 'surfaces/v1/sandbox', 'upkeep'],
       ['surfaces/facade'],
-      ['surfaces/box', 'surfaces/mcp', 'surfaces/sbs', 'surfaces/v1'],
+      ['surfaces/box', 'surfaces/mcp', 'surfaces/mcp-tools', 'surfaces/sbs', 'surfaces/v1'],
       ['surfaces'],
       ['.'],
     ],
@@ -54,7 +54,7 @@ export const TREES: readonly Tree[] = [
   },
   {
     root: 'apps/cli/src',
-    packages: ['@boxoffice/broker', '@boxoffice/agent', '@boxoffice/client', '@boxoffice/kit', '@boxoffice/protocol'],
+    packages: ['@boxoffice/broker', '@boxoffice/agent', '@boxoffice/client', '@boxoffice/kit', '@boxoffice/mcp', '@boxoffice/protocol'],
     tiers: [['network', 'settings'], ['doctor', 'terminal'], ['sbs', 'transfer'], ['commands'], ['.']],
   },
   { root: 'packages/kit/src', packages: [], tiers: [['.']], portable: ['.'] },
@@ -78,8 +78,8 @@ export const TREES: readonly Tree[] = [
   {
     root: 'packages/mcp/src',
     packages: ['@boxoffice/client', '@boxoffice/kit', '@boxoffice/protocol'],
-    tiers: [['.']],
-    portable: ['.'],
+    tiers: [['base'], ['environment'], ['tools'], ['.']],
+    portable: ['base', 'environment', 'tools', '.'],
   },
 ]
 
@@ -98,6 +98,7 @@ export const MODULES: Readonly<Record<string, { only: readonly string[]; why: st
       'apps/broker/src/relay',
       'apps/broker/src/dataplane',
       'apps/broker/src/surfaces/box/sockets.ts',
+      'apps/broker/src/surfaces/mcp-tools/own-network.ts',
       'apps/cli/src/network',
     ],
     why: 'WebSockets stay at the edges',

@@ -60,6 +60,9 @@ export async function buildBroker(
   const listener = await bind(settings)
   parts.defer(() => listener.close())
   const url = settings.publicUrl ?? listener.localUrl
+  // For the broker's own calls of itself, which know no certificate.
+  const own = settings.tls === undefined ? listener : await bind({ ...settings, host: '127.0.0.1', port: 0, tls: undefined })
+  if (own !== listener) parts.defer(() => own.close())
   if (url.startsWith('http:') && !isLoopback(new URL(url).hostname))
     log.warn({ public_url: url }, 'the public URL is not https: credentials cross the network in the clear unless a TLS proxy is in front')
   const issuer = new TokenIssuer(keys, settings.tokenTtl, now, monotonic)
@@ -111,6 +114,7 @@ export async function buildBroker(
     registration,
     rotation,
     url,
+    localUrl: own.localUrl,
     client,
     placement,
     dataplane,
@@ -124,8 +128,10 @@ export async function buildBroker(
   })
   const app = createApp({ ...base, ...access, metrics, surfaces: surfaces.list, corsOrigins, trustedProxies })
 
-  listener.serve(app, withUpgrades(surfaces.list, relay))
-  parts.defer(() => listener.close())
+  for (const each of new Set([own, listener])) {
+    each.serve(app, withUpgrades(surfaces.list, relay))
+    parts.defer(() => each.close())
+  }
   parts.defer(() => relay.closeSockets())
   for (const surface of surfaces.list) parts.defer(() => surface.close?.())
   const ports = await Promise.all(surfaces.list.map((surface) => surface.listen?.()))

@@ -5,7 +5,7 @@ import { failureLine } from './terminal/failure.ts'
 
 const program = await createProgram(process.argv[2])
 // These have something to bring to an end.
-if (!['exec', 'shell', 'up', 'broker', 'agent'].includes(process.argv[2] ?? '')) endWithReader()
+if (!['exec', 'shell', 'up', 'broker', 'agent', 'mcp'].includes(process.argv[2] ?? '')) endWithReader()
 try {
   await program.parseAsync()
 } catch (error) {

@@ -14,6 +14,7 @@ const COMMANDS: Readonly<Record<string, () => Promise<Command>>> = {
   keys: async () => (await import('./commands/keys.ts')).keysCommand(),
   env: async () => (await import('./commands/env.ts')).envCommand(),
   agents: async () => (await import('./commands/agents.ts')).agentsCommand(),
+  mcp: async () => (await import('./commands/mcp.ts')).mcpCommand(),
   doctor: async () => (await import('./commands/doctor.ts')).doctorCommand(),
 }
 

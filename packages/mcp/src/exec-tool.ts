@@ -1,8 +1,8 @@
 import { execForModel, type ModelExecOptions, type Session } from '@boxoffice/client'
 import { MODEL_EXEC_NAMES, ModelExecInput, ModelExecResult } from '@boxoffice/protocol'
 import type { McpServer, ServerContext } from '@modelcontextprotocol/server'
-import { answeringWith } from './answering.ts'
-import { brokerBase } from './broker.ts'
+import { answeringWith } from './base/answering.ts'
+import { brokerBase } from './base/broker.ts'
 
 export type ExecToolOptions = ModelExecOptions & {
   brokerUrl: string

@@ -1,4 +1,5 @@
-export type { BrokerOptions } from './broker.ts'
-export { JSON_RPC_CODES } from './errors.ts'
+export type { BrokerOptions } from './base/broker.ts'
+export { JSON_RPC_CODES } from './base/errors.ts'
 export { type ExecToolOptions, mountExec } from './exec-tool.ts'
 export { mountEnvironment } from './mount.ts'
+export { type Caller, ToolServers, type ToolServersOptions } from './tool-servers.ts'

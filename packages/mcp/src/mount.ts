@@ -1,13 +1,8 @@
 import type { McpServer } from '@modelcontextprotocol/server'
-import { z } from 'zod'
-import { Broker, type BrokerOptions } from './broker.ts'
-import { toProtocolError } from './errors.ts'
-import { acquire, heartbeat, type Method, perform, refresh, release } from './methods.ts'
-import { mountTools } from './tools.ts'
-
-/** Checked by the methods' own schemas, whose errors name the field and carry the envelope. */
-const AnyParams = z.record(z.string(), z.unknown())
-type AnyResult = { [field: string]: unknown }
+import { answeringWith } from './base/answering.ts'
+import { Broker, type BrokerOptions } from './base/broker.ts'
+import { serveMethods } from './environment/serve-methods.ts'
+import { acquireTool, type EnvironmentTool, heartbeatTool, refreshTool, releaseTool } from './environment/tools.ts'
 
 /**
  * Gives an MCP server the methods `environment/acquire | refresh | heartbeat | release` [4-173] and the tools
@@ -20,17 +15,17 @@ type AnyResult = { [field: string]: unknown }
 export const mountEnvironment = (server: McpServer, options: BrokerOptions): void => {
   const broker = new Broker(options)
   const report = (error: Error): void => server.server.onerror?.(error)
-  const mount = <P extends object, R extends object>(method: Method<P, R>): void =>
-    server.server.setRequestHandler(method.name, { params: AnyParams }, async ({ _meta, ...body }, context): Promise<AnyResult> => {
-      try {
-        return (await perform(method, body, broker, context)) as AnyResult
-      } catch (thrown) {
-        throw toProtocolError(thrown, report)
-      }
-    })
-  mount(acquire)
-  mount(refresh)
-  mount(heartbeat)
-  mount(release)
-  mountTools(server, broker, report)
+  serveMethods(server.server, broker, report)
+  const answering = answeringWith(report)
+  const mount = <A>({ name, run, ...shown }: EnvironmentTool<A>): void => {
+    server.registerTool(
+      name,
+      shown,
+      answering((args: A, context) => run(args, { broker, context })),
+    )
+  }
+  mount(acquireTool)
+  mount(refreshTool)
+  mount(heartbeatTool)
+  mount(releaseTool)
 }

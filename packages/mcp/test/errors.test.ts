@@ -1,7 +1,7 @@
 import { BoxofficeError, ERRORS, type ErrorCode } from '@boxoffice/protocol'
 import { ProtocolError } from '@modelcontextprotocol/server'
 import { expect, test } from 'vitest'
-import { toProtocolError } from '../src/errors.ts'
+import { toProtocolError } from '../src/base/errors.ts'
 import { JSON_RPC_CODES } from '../src/index.ts'
 
 const INVALID_PARAMS = -32_602

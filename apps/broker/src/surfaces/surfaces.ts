@@ -3,12 +3,13 @@ import { type BoxOptions, createBox } from './box/box.ts'
 import type { RpcResponse } from './box/rpc.ts'
 import { createDocumentation } from './documentation/documentation.ts'
 import { createMcp, type McpOptions } from './mcp/mcp.ts'
+import { createMcpTools, type McpToolsOptions } from './mcp-tools/mcp-tools.ts'
 import type { StepsListener } from './sbs/listener.ts'
 import { createStepsSurface, type StepsSurfaceOptions } from './sbs/steps-surface.ts'
 import { createV1, type V1Options } from './v1/v1.ts'
 
 /** What the surfaces are made of, once for all of them. */
-export type SurfaceParts = V1Options & McpOptions & StepsSurfaceOptions & BoxOptions
+export type SurfaceParts = V1Options & McpOptions & McpToolsOptions & StepsSurfaceOptions & BoxOptions
 
 export type Surfaces = {
   /** Every API of the broker, as the settings want it. */
@@ -23,7 +24,7 @@ export type Surfaces = {
 export function createSurfaces(parts: SurfaceParts): Surfaces {
   const steps = createStepsSurface(parts)
   const box = parts.settings.compat.box ? createBox(parts) : undefined
-  const apis = [createV1(parts), createMcp(parts), steps, ...(box === undefined ? [] : [box])]
+  const apis = [createV1(parts), createMcp(parts), createMcpTools(parts), steps, ...(box === undefined ? [] : [box])]
   return {
     list: [...apis, createDocumentation(apis, parts.url)],
     serveSteps: (options) => steps.serve(options),

@@ -9,7 +9,7 @@ import {
 } from '@boxoffice/protocol'
 import type { ServerContext } from '@modelcontextprotocol/server'
 import { z } from 'zod'
-import type { Broker, BrokerRequest } from './broker.ts'
+import type { Broker, BrokerRequest } from '../base/broker.ts'
 
 /** What HTTP says in the head of a request has its place in the params here. */
 const InTheHead = z.object({

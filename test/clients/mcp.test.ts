@@ -1,0 +1,4 @@
+import { mcpSuite } from './suites/mcp.ts'
+import { WAYS } from './support/mcp-connection.ts'
+
+mcpSuite({ provider: 'local', ways: WAYS })
