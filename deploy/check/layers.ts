@@ -27,7 +27,7 @@ export const TREES: readonly Tree[] = [
       ['http', 'registration', 'relay/ws', 'store/sqlite'],
       ['dataplane', 'relay', 'surfaces/documentation', 'surfaces/mcp/sandbox', 'surfaces/v1/sandbox', 'upkeep'],
       ['surfaces/facade'],
-      ['surfaces/box', 'surfaces/mcp', 'surfaces/mcp-tools', 'surfaces/sbs', 'surfaces/v1'],
+      ['surfaces/box', 'surfaces/e2b', 'surfaces/mcp', 'surfaces/mcp-tools', 'surfaces/sbs', 'surfaces/v1'],
       ['surfaces'],
       ['.'],
     ],

@@ -121,6 +121,7 @@ export async function buildBroker(
     credentials,
     metrics,
     effects,
+    writer,
     members,
     threads,
     sessions: service,

@@ -1,7 +1,7 @@
 import { BoxofficeError } from '@boxoffice/protocol'
 
 /** Opaque page positions. They hold no secret; a cursor that is not ours is 400. */
-const encodeCursor = (position: readonly (string | number)[]): string => Buffer.from(JSON.stringify(position)).toString('base64url')
+export const encodeCursor = (position: readonly (string | number)[]): string => Buffer.from(JSON.stringify(position)).toString('base64url')
 
 /** The first `limit` of rows that were asked for with one more, and where the next page begins; null: nowhere. */
 export function pageOf<Row>(rows: readonly Row[], limit: number, position: (row: Row) => readonly (string | number)[]) {

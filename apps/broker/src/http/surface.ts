@@ -18,11 +18,13 @@ export type Mount = {
 
 /** One API of the broker: what it serves on the broker's listener, and what it runs beside it. */
 export interface Surface {
-  readonly name: 'v1' | 'mcp' | 'mcp-tools' | 'steps' | 'box' | 'documentation'
+  readonly name: 'v1' | 'mcp' | 'mcp-tools' | 'steps' | 'box' | 'documentation' | 'e2b'
   /** In the manner of the broker's own API, and documented with it; their refusals are its envelope. */
   routes?: readonly AnyRoute[]
   /** Apps below a path, made with `surfaceApp`, which tells of refusals in the words of the surface. */
   mounts?: readonly Mount[]
+  /** Takes requests of `node:http` as they are, past the app: what streams in both directions. */
+  bytes?: Pick<Bytes, 'owns' | 'handle'>
   /** Opens a socket; false where the request is for another surface. */
   upgrade?(request: IncomingMessage, socket: Duplex, head: Buffer): boolean
   /** Opens listeners of its own, and gives their ports. */
@@ -33,10 +35,15 @@ export interface Surface {
   close?(): Promise<void>
 }
 
-/** Sockets of the surfaces; everything else goes to `others`. */
-export const withUpgrades = (surfaces: readonly Surface[], others: Bytes): Bytes => ({
-  ...others,
-  upgrade: (request, socket, head) => {
-    if (!surfaces.some((surface) => surface.upgrade?.(request, socket, head))) others.upgrade(request, socket, head)
-  },
-})
+/** Sockets and plain requests of the surfaces; everything else goes to `others`. */
+export const withUpgrades = (surfaces: readonly Surface[], others: Bytes): Bytes => {
+  const bytes = surfaces.flatMap((surface) => surface.bytes ?? [])
+  const ownerOf = (request: IncomingMessage) => bytes.find((one) => one.owns(request))
+  return {
+    owns: (request) => others.owns(request) || ownerOf(request) !== undefined,
+    handle: (request, response) => (ownerOf(request) ?? others).handle(request, response),
+    upgrade: (request, socket, head) => {
+      if (!surfaces.some((surface) => surface.upgrade?.(request, socket, head))) others.upgrade(request, socket, head)
+    },
+  }
+}

@@ -1,5 +1,6 @@
 import type { Capability, ProviderReport, RelayPreference } from '@boxoffice/protocol'
 import type { AuditEntry, AuditFilter, AuditRow } from '../domain/audit-entry.ts'
+import type { E2bStore } from './e2b-store.ts'
 import type {
   AgentSessionStore,
   EndingStore,
@@ -36,6 +37,7 @@ export interface Store extends AsyncDisposable {
   readonly workspaces: WorkspaceStore
   readonly brokers: BrokerStore
   readonly held: HeldStore
+  readonly e2b: E2bStore
   /** Cheap proof that it answers, for `/readyz`; 503 `disk_full` while nothing new can be written. */
   ping(): Promise<void>
 }

@@ -2,6 +2,7 @@ import type { Surface } from '../http/surface.ts'
 import { type BoxOptions, createBox } from './box/box.ts'
 import type { RpcResponse } from './box/rpc.ts'
 import { createDocumentation } from './documentation/documentation.ts'
+import { createE2b, type E2bOptions } from './e2b/e2b-surface.ts'
 import { createMcp, type McpOptions } from './mcp/mcp.ts'
 import { createMcpTools, type McpToolsOptions } from './mcp-tools/mcp-tools.ts'
 import type { StepsListener } from './sbs/listener.ts'
@@ -9,7 +10,7 @@ import { createStepsSurface, type StepsSurfaceOptions } from './sbs/steps-surfac
 import { createV1, type V1Options } from './v1/v1.ts'
 
 /** What the surfaces are made of, once for all of them. */
-export type SurfaceParts = V1Options & McpOptions & McpToolsOptions & StepsSurfaceOptions & BoxOptions
+export type SurfaceParts = V1Options & McpOptions & McpToolsOptions & StepsSurfaceOptions & BoxOptions & E2bOptions
 
 export type Surfaces = {
   /** Every API of the broker, as the settings want it. */
@@ -24,7 +25,8 @@ export type Surfaces = {
 export function createSurfaces(parts: SurfaceParts): Surfaces {
   const steps = createStepsSurface(parts)
   const box = parts.settings.compat.box ? createBox(parts) : undefined
-  const apis = [createV1(parts), createMcp(parts), createMcpTools(parts), steps, ...(box === undefined ? [] : [box])]
+  const e2b = parts.settings.compat.e2b ? [createE2b(parts)] : []
+  const apis = [createV1(parts), createMcp(parts), createMcpTools(parts), steps, ...(box === undefined ? [] : [box]), ...e2b]
   return {
     list: [...apis, createDocumentation(apis, parts.url)],
     serveSteps: (options) => steps.serve(options),

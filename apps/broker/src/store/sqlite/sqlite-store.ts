@@ -17,6 +17,7 @@ import { sqliteAgents } from './tables/agents.ts'
 import { sqliteAudit } from './tables/audit.ts'
 import { sqliteBrokers } from './tables/brokers.ts'
 import { sqliteChallenges } from './tables/challenges.ts'
+import { sqliteE2b } from './tables/e2b.ts'
 import { sqliteEnrollTokens } from './tables/enroll-tokens.ts'
 import { sqliteKeys } from './tables/keys.ts'
 
@@ -65,6 +66,7 @@ export async function openSqliteStore(path: string): Promise<Store> {
     endings: endings.store,
     workspaces: workspaces.store,
     brokers: sqliteBrokers(db, write),
+    e2b: sqliteE2b(db, write),
     held: {
       entries: () => held.entries(),
       written: (change) => {

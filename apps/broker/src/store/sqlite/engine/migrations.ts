@@ -314,4 +314,32 @@ export const MIGRATIONS: readonly string[] = [
     INSERT INTO live_by_agent VALUES (NEW.agent_id, 1) ON CONFLICT DO UPDATE SET live = live + 1;
   END;
   `,
+  `
+  -- Sandboxes of the E2B facade (contract 7.3): each is a session. A paused one has no end_at.
+  CREATE TABLE e2b_sandboxes (
+    id TEXT PRIMARY KEY,
+    tenant TEXT NOT NULL,
+    principal TEXT NOT NULL,
+    session_id TEXT NOT NULL,
+    thread_id TEXT NOT NULL,
+    template TEXT NOT NULL,
+    metadata TEXT NOT NULL,
+    auto_pause INTEGER NOT NULL,
+    made_session INTEGER NOT NULL,
+    started_at INTEGER NOT NULL,
+    end_at INTEGER NOT NULL,
+    paused INTEGER NOT NULL
+  ) STRICT, WITHOUT ROWID;
+  CREATE INDEX e2b_sandboxes_tenant ON e2b_sandboxes (tenant, started_at, id);
+  CREATE INDEX e2b_sandboxes_due ON e2b_sandboxes (end_at) WHERE paused = 0;
+  -- SHA-256 of an access token, base64url; it is good until its sandbox ends.
+  CREATE TABLE e2b_tokens (
+    hash TEXT PRIMARY KEY,
+    sandbox_id TEXT NOT NULL,
+    actor TEXT NOT NULL,
+    capabilities TEXT NOT NULL,
+    made_at INTEGER NOT NULL
+  ) STRICT, WITHOUT ROWID;
+  CREATE INDEX e2b_tokens_sandbox ON e2b_tokens (sandbox_id, made_at);
+  `,
 ]

@@ -1,0 +1,98 @@
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { pipeline } from 'node:stream/promises'
+import { createGunzip } from 'node:zlib'
+import { BoxofficeError } from '@boxoffice/protocol'
+import busboy from 'busboy'
+import type { DataplaneClient, SessionDataplane } from '../../dataplane/client.ts'
+import type { Opened } from './access-tokens.ts'
+import { filePath, queryOf } from './paths.ts'
+import { unsupported } from './unsupported.ts'
+
+const ASKED = ['range', 'if-range', 'if-none-match'] as const
+const TOLD = ['content-type', 'content-length', 'content-range', 'accept-ranges', 'etag', 'last-modified'] as const
+const METADATA = 'x-metadata-'
+const MAX_FILES = 1000
+
+export type FileCall = { opened: Opened; path: string | undefined; incoming: IncomingMessage; outgoing: ServerResponse }
+type Written = { name: string; type: 'file'; path: string }
+
+/** `/files` of E2B's in-sandbox API: content of files, as streams (contract 7.3). */
+export class Files {
+  readonly #dataplane: DataplaneClient
+
+  constructor(dataplane: DataplaneClient) {
+    this.#dataplane = dataplane
+  }
+
+  /** The content of a file, or a range of it. */
+  async download({ opened, path, incoming, outgoing }: FileCall): Promise<void> {
+    if (path === undefined) throw new BoxofficeError('INVALID_REQUEST', 'path: is missing')
+    const headers = Object.fromEntries(
+      ASKED.flatMap((name) => (typeof incoming.headers[name] === 'string' ? [[name, incoming.headers[name]]] : [])),
+    )
+    const method = incoming.method === 'HEAD' ? 'HEAD' : 'GET'
+    const response = await this.#of(opened).request({ method, path: `/files/download${queryOf(filePath(path).query)}`, headers })
+    const told = Object.fromEntries(TOLD.flatMap((name) => (response.headers[name] === undefined ? [] : [[name, response.headers[name]]])))
+    outgoing.writeHead(response.statusCode ?? 200, told)
+    await pipeline(response, outgoing)
+  }
+
+  /** Writes one file (the body, or the one part of a form) or several (parts of a form, named by their file names). */
+  async upload({ opened, path, incoming }: FileCall): Promise<Written[]> {
+    if (Object.keys(incoming.headers).some((name) => name.startsWith(METADATA))) throw unsupported('metadata of files')
+    const type = incoming.headers['content-type'] ?? ''
+    if (!/^multipart\/form-data\b/i.test(type)) {
+      if (path === undefined) throw new BoxofficeError('INVALID_REQUEST', 'path: is missing')
+      return [await this.#write(opened, path, bodyOf(incoming))]
+    }
+    return this.#form(opened, path, incoming)
+  }
+
+  async #form(opened: Opened, path: string | undefined, incoming: IncomingMessage): Promise<Written[]> {
+    const form = busboy({ headers: incoming.headers, preservePath: true, limits: { files: MAX_FILES, fields: 0 } })
+    const writes: Promise<Written>[] = []
+    const failed = Promise.withResolvers<never>()
+    form.on('file', (_name, content, { filename }) => {
+      const write = this.#write(opened, path ?? filename ?? '', content)
+      write.catch((thrown: unknown) => {
+        content.resume()
+        failed.reject(thrown)
+      })
+      writes.push(write)
+    })
+    form.on('filesLimit', () => failed.reject(new BoxofficeError('INVALID_REQUEST', `at most ${MAX_FILES} files at once`)))
+    const read = pipeline(bodyOf(incoming), form).catch((cause: unknown) => {
+      throw new BoxofficeError('INVALID_REQUEST', 'the form is not valid multipart/form-data', { cause })
+    })
+    failed.promise.catch(() => {})
+    await Promise.race([read, failed.promise])
+    if (writes.length === 0) throw new BoxofficeError('INVALID_REQUEST', 'the form has no file')
+    return Promise.all(writes)
+  }
+
+  async #write(opened: Opened, path: string, content: NodeJS.ReadableStream): Promise<Written> {
+    const { absolute, query } = filePath(path)
+    const response = await this.#of(opened).request({
+      method: 'POST',
+      path: `/files/upload${queryOf(query)}`,
+      headers: { 'content-type': 'application/octet-stream' },
+      body: content as IncomingMessage,
+    })
+    response.resume()
+    return { name: absolute.slice(absolute.lastIndexOf('/') + 1), type: 'file', path: absolute }
+  }
+
+  #of({ session, actor }: Opened): SessionDataplane {
+    return this.#dataplane.session(session.id, actor)
+  }
+}
+
+/** Unpacked where it comes compressed; the agent's limit is for what comes out. */
+function bodyOf(incoming: IncomingMessage): NodeJS.ReadableStream {
+  const encoding = incoming.headers['content-encoding'] ?? 'identity'
+  if (encoding === 'identity') return incoming
+  if (encoding !== 'gzip') throw new BoxofficeError('UNSUPPORTED_MEDIA_TYPE', 'Content-Encoding must be gzip or identity')
+  const unpacked = createGunzip()
+  incoming.on('error', (error) => unpacked.destroy(error))
+  return incoming.pipe(unpacked)
+}

@@ -1,0 +1,97 @@
+import { posix } from 'node:path'
+import { BoxofficeError, FileEntry, MkdirResponse, MoveResponse } from '@boxoffice/protocol'
+import { z } from 'zod'
+import type { DataplaneClient, SessionDataplane } from '../../dataplane/client.ts'
+import type { Opened } from './access-tokens.ts'
+import { readJsonOf } from './dataplane-json.ts'
+import { type Entry, toEntry } from './entries.ts'
+import { type FilePath, filePath, queryOf, samePlace } from './paths.ts'
+
+const Path = z.string().default('')
+export const PathRequest = z.object({ path: Path })
+export const ListDirRequest = z.object({ path: Path, depth: z.coerce.number().int().min(0).max(1000).default(1) })
+export const MoveRequest = z.object({ source: Path, destination: Path })
+
+const PAGE = 10_000
+const MAX_ENTRIES = 100_000
+
+/** E2B's `filesystem.Filesystem` over the dataplane's file routes (contract 7.3). */
+export class Filesystem {
+  readonly #dataplane: DataplaneClient
+
+  constructor(dataplane: DataplaneClient) {
+    this.#dataplane = dataplane
+  }
+
+  async stat(opened: Opened, { path }: z.infer<typeof PathRequest>): Promise<{ entry: Entry }> {
+    return { entry: await this.#entry(opened, filePath(path)) }
+  }
+
+  /** All that is below a directory, `depth` levels deep; 0 is 1. Links are told as links, not as what they point to. */
+  async listDir(opened: Opened, { path, depth }: z.infer<typeof ListDirRequest>): Promise<{ entries: Entry[] }> {
+    const directory = filePath(path)
+    const files = this.#of(opened).files
+    const entries: Entry[] = []
+    let cursor: string | null = null
+    do {
+      const page = await files.list({
+        ...directory.query,
+        type: 'any',
+        depth: Math.max(1, depth),
+        limit: PAGE,
+        ...(cursor === null ? {} : { cursor }),
+      })
+      for (const file of page.files) entries.push(toEntry(file, absoluteOf(directory, file.path)))
+      cursor = page.next_cursor
+      if (entries.length > MAX_ENTRIES || (cursor === null && page.truncated))
+        throw new BoxofficeError('INVALID_REQUEST', `path: there are more than ${MAX_ENTRIES} entries below it; list a smaller directory`)
+    } while (cursor !== null)
+    return { entries }
+  }
+
+  /** FILE_EXISTS where the directory is there. */
+  async makeDir(opened: Opened, { path }: z.infer<typeof PathRequest>): Promise<{ entry: Entry }> {
+    const directory = filePath(path)
+    const { root } = directory.query
+    const json = { path: directory.query.path, parents: true }
+    const { created } = await readJsonOf(
+      this.#of(opened),
+      { method: 'POST', path: `/files/mkdir${queryOf({ root })}`, json },
+      MkdirResponse,
+    )
+    if (!created) throw new BoxofficeError('FILE_EXISTS', `${directory.absolute} is there already`)
+    return { entry: await this.#entry(opened, directory) }
+  }
+
+  /** Replaces what is at the destination, as `rename` does. */
+  async move(opened: Opened, { source, destination }: z.infer<typeof MoveRequest>): Promise<{ entry: Entry }> {
+    const target = filePath(destination)
+    const { root, ...paths } = samePlace(filePath(source), target)
+    const json = { ...paths, overwrite: true }
+    await readJsonOf(this.#of(opened), { method: 'POST', path: `/files/move${queryOf({ root })}`, json }, MoveResponse)
+    return { entry: await this.#entry(opened, target) }
+  }
+
+  /** A directory goes with all that is in it; what is not there is fine. */
+  async remove(opened: Opened, { path }: z.infer<typeof PathRequest>): Promise<Record<string, never>> {
+    const request = { method: 'DELETE', path: `/files${queryOf({ ...filePath(path).query, recursive: true })}` } as const
+    try {
+      const response = await this.#of(opened).request(request)
+      response.resume()
+    } catch (thrown) {
+      if (!(thrown instanceof BoxofficeError && thrown.code === 'FILE_NOT_FOUND')) throw thrown
+    }
+    return {}
+  }
+
+  async #entry(opened: Opened, { absolute, query }: FilePath): Promise<Entry> {
+    return toEntry(await readJsonOf(this.#of(opened), { method: 'GET', path: `/files/stat${queryOf(query)}` }, FileEntry), absolute)
+  }
+
+  #of({ session, actor }: Opened): SessionDataplane {
+    return this.#dataplane.session(session.id, actor)
+  }
+}
+
+/** The dataplane tells paths of the workspace relative to it, and others below `/`. */
+const absoluteOf = ({ query }: FilePath, path: string): string => posix.resolve(query.root === undefined ? '/workspace' : '/', path)
