@@ -1,0 +1,55 @@
+"""Client of Boxoffice: one sandbox for each thread of an agent."""
+
+from ._async import AsyncClient, AsyncFiles, AsyncRun, AsyncSession
+from ._sync import Client, Files, Run, Session
+from .errors import (
+    AccessDeniedError,
+    AuthenticationError,
+    BoxofficeError,
+    CommandError,
+    ConflictError,
+    ConnectionFailedError,
+    FileError,
+    InvalidRequestError,
+    InvalidResponseError,
+    LimitError,
+    NotFoundError,
+    OutputGapError,
+    ServerError,
+    SessionEndedError,
+    UnavailableError,
+    UnsupportedError,
+)
+from .types import ExecResult, Exit, FileEntry, Listing, Output
+
+__all__ = [
+    "AccessDeniedError",
+    "AsyncClient",
+    "AsyncFiles",
+    "AsyncRun",
+    "AsyncSession",
+    "AuthenticationError",
+    "BoxofficeError",
+    "Client",
+    "CommandError",
+    "ConflictError",
+    "ConnectionFailedError",
+    "ExecResult",
+    "Exit",
+    "FileEntry",
+    "FileError",
+    "Files",
+    "InvalidRequestError",
+    "InvalidResponseError",
+    "LimitError",
+    "Listing",
+    "NotFoundError",
+    "Output",
+    "OutputGapError",
+    "Run",
+    "ServerError",
+    "Session",
+    "SessionEndedError",
+    "UnavailableError",
+    "UnsupportedError",
+]

@@ -1,0 +1,139 @@
+"""A broker and its sessions."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from types import TracebackType
+from typing import Any
+
+from typing_extensions import Self, Unpack
+
+from .._wire import commands, openings
+from .._wire.broker import Broker
+from .._wire.plane import Plane
+from ..types import AttachMode, Command, ExecOptions, ExecResult, SessionOptions, StartOptions
+from .driver import Driver
+from .files import AsyncFiles
+from .run import AsyncRun
+
+
+class AsyncSession:
+    """A thread's sandbox, and the right to use it. It holds no connection of its own; tasks may share it."""
+
+    def __init__(self, driver: Driver, plane: Plane) -> None:
+        self._driver, self._plane = driver, plane
+        self.files = AsyncFiles(driver, plane)
+
+    @property
+    def id(self) -> str:
+        """The session id."""
+        return self._plane.session_id
+
+    @property
+    def sandbox_id(self) -> str:
+        """The sandbox id."""
+        return str(self._plane.negotiated["sandbox"]["id"])
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """The answer to the negotiation without its tokens: `binding`, `policy`, `warnings` and so on."""
+        return {name: value for name, value in self._plane.negotiated.items() if name not in ("token", "credentials")}
+
+    @property
+    def mode(self) -> str:
+        """`direct`, or `relay`: as negotiated, or since the agent could not be reached."""
+        return "relay" if self._plane.endpoint.relay else "direct"
+
+    @property
+    def expires_at(self) -> datetime:
+        """When the present token ends. It is renewed before that, on use."""
+        return self._plane.token.expires_at
+
+    async def exec(self, command: Command, **options: Unpack[ExecOptions]) -> ExecResult:
+        """Runs a command to its end. Repeated over dropped connections without running twice."""
+        return await self._driver.run(commands.run(self._plane, command, options))
+
+    async def start(self, command: Command, **options: Unpack[StartOptions]) -> AsyncRun:
+        """Starts a command and streams it."""
+        return await AsyncRun(self._driver, openings.started(self._plane, command, options)).open()
+
+    async def attach(
+        self, exec_id: str, *, stdout_offset: int | str = 0, stderr_offset: int | str = 0, mode: AttachMode = "takeover"
+    ) -> AsyncRun:
+        """Joins a command that runs, or ended less than 10 minutes ago. An offset is a byte, or `end`: what comes from now on."""
+        return await AsyncRun(self._driver, openings.attached(self._plane, exec_id, stdout_offset, stderr_offset, mode)).open()
+
+    async def shell(
+        self,
+        shell_id: str | None = None,
+        *,
+        cols: int = 80,
+        rows: int = 24,
+        cwd: str | None = None,
+        offset: int = 0,
+        mode: AttachMode = "mirror",
+    ) -> AsyncRun:
+        """Opens a terminal, or joins the one with this id."""
+        return await AsyncRun(self._driver, openings.shell(self._plane, shell_id, cols, rows, cwd, offset, mode)).open()
+
+    async def execs(self) -> list[dict[str, Any]]:
+        """Commands and shells of the sandbox, those that ended lately included."""
+        return await self._driver.run(commands.listed(self._plane))
+
+    async def signal(self, exec_id: str, name: str) -> None:
+        """Sends a signal to a command by its id."""
+        await self._driver.run(commands.signal(self._plane, exec_id, name))
+
+    async def refresh(self) -> None:
+        """Renews the token now. Not needed for normal use."""
+        await self._driver.run(self._plane.token.renew(self._plane.token.value))
+
+    async def heartbeat(self) -> dict[str, Any]:
+        """Says that the session is still needed although nothing happens in it."""
+        return await self._driver.run(self._plane.broker.heartbeat(self.id))
+
+    async def release(self, *, keep_workspace: bool = False) -> None:
+        """Ends the session for everyone on the thread. One that is gone is fine."""
+        await self._driver.run(self._plane.broker.release(self.id, keep_workspace))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.release()
+
+
+class AsyncClient:
+    """A broker, and the API key it is asked with.
+
+    Args:
+        url: The broker's URL.
+        api_key: An API key, or a token of a configured identity provider.
+        reconnect_window: Seconds that the client tries to come back to what does not answer.
+    """
+
+    def __init__(self, url: str, *, api_key: str, reconnect_window: float = 30) -> None:
+        self._broker = Broker(url, api_key, reconnect_window)
+        self._driver = Driver()
+
+    async def session(self, thread_id: str, **options: Unpack[SessionOptions]) -> AsyncSession:
+        """The session of a thread: the one that lives, or by default a new one."""
+        return AsyncSession(self._driver, Plane(self._broker, await self._driver.run(self._broker.negotiate(thread_id, options)), options))
+
+    async def sessions(self, *, state: str | None = None) -> list[dict[str, Any]]:
+        """The bindings that the caller may use, newest first."""
+        return await self._driver.run(self._broker.sessions(state))
+
+    async def release(self, session_id: str, *, keep_workspace: bool = False) -> None:
+        """Ends a session by its id. One that is gone is fine."""
+        await self._driver.run(self._broker.release(session_id, keep_workspace))
+
+    async def close(self) -> None:
+        """Closes the connections. Sessions live on."""
+        await self._driver.http.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.close()

@@ -1,0 +1,62 @@
+"""Carries out what operations ask for, with httpx and websockets."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import httpx
+from websockets.asyncio.client import connect
+from websockets.exceptions import WebSocketException
+
+from .._transport import LIMITS, dropped, http_arguments, refuse_elsewhere, response_of, socket_arguments, socket_options, unreachable
+from .._wire.effects import Dial, Dropped, Effect, HangUp, Http, Op, Receive, Send, Sleep, T, Unreachable
+
+
+class Driver:
+    """Carries out what operations ask for."""
+
+    def __init__(self) -> None:
+        transport = httpx.AsyncHTTPTransport(limits=LIMITS, socket_options=socket_options())
+        self.http = httpx.AsyncClient(transport=transport)
+
+    async def run(self, operation: Op[T]) -> T:
+        try:
+            effect = next(operation)
+            while True:
+                try:
+                    outcome = await self._perform(effect)
+                except (Dropped, Unreachable) as error:
+                    effect = operation.throw(error)
+                else:
+                    effect = operation.send(outcome)
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]
+        finally:
+            operation.close()
+
+    async def _perform(self, effect: Effect) -> Any:
+        if isinstance(effect, Http):
+            try:
+                return response_of(await self.http.request(**http_arguments(effect)))
+            except (httpx.HTTPError, httpx.InvalidURL) as error:
+                raise unreachable(error) from error
+        if isinstance(effect, Sleep):
+            return await asyncio.sleep(effect.seconds)
+        try:
+            if isinstance(effect, Dial):
+                connection = await connect(effect.url, **socket_arguments(effect.subprotocol))
+                refuse_elsewhere(connection, effect.url, effect.subprotocol)
+                return connection
+            if isinstance(effect, Send):
+                return await effect.socket.send(effect.message)
+            if isinstance(effect, Receive):
+                try:
+                    return await asyncio.wait_for(effect.socket.recv(), effect.timeout)
+                except (TimeoutError, asyncio.TimeoutError):
+                    return None
+            if isinstance(effect, HangUp):
+                return await effect.socket.close()
+        except (WebSocketException, OSError, TimeoutError) as error:
+            raise dropped(error) from error
+        raise AssertionError(effect)

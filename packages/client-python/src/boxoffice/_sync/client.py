@@ -1,0 +1,137 @@
+"""A broker and its sessions."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from types import TracebackType
+from typing import Any
+
+from typing_extensions import Self, Unpack
+
+from .._wire import commands, openings
+from .._wire.broker import Broker
+from .._wire.plane import Plane
+from ..types import AttachMode, Command, ExecOptions, ExecResult, SessionOptions, StartOptions
+from .driver import Driver
+from .files import Files
+from .run import Run
+
+
+class Session:
+    """A thread's sandbox, and the right to use it. It holds no connection of its own; threads may share it."""
+
+    def __init__(self, driver: Driver, plane: Plane) -> None:
+        self._driver, self._plane = driver, plane
+        self.files = Files(driver, plane)
+
+    @property
+    def id(self) -> str:
+        """The session id."""
+        return self._plane.session_id
+
+    @property
+    def sandbox_id(self) -> str:
+        """The sandbox id."""
+        return str(self._plane.negotiated["sandbox"]["id"])
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """The answer to the negotiation without its tokens: `binding`, `policy`, `warnings` and so on."""
+        return {name: value for name, value in self._plane.negotiated.items() if name not in ("token", "credentials")}
+
+    @property
+    def mode(self) -> str:
+        """`direct`, or `relay`: as negotiated, or since the agent could not be reached."""
+        return "relay" if self._plane.endpoint.relay else "direct"
+
+    @property
+    def expires_at(self) -> datetime:
+        """When the present token ends. It is renewed before that, on use."""
+        return self._plane.token.expires_at
+
+    def exec(self, command: Command, **options: Unpack[ExecOptions]) -> ExecResult:
+        """Runs a command to its end. Repeated over dropped connections without running twice."""
+        return self._driver.run(commands.run(self._plane, command, options))
+
+    def start(self, command: Command, **options: Unpack[StartOptions]) -> Run:
+        """Starts a command and streams it."""
+        return Run(self._driver, openings.started(self._plane, command, options)).open()
+
+    def attach(self, exec_id: str, *, stdout_offset: int | str = 0, stderr_offset: int | str = 0, mode: AttachMode = "takeover") -> Run:
+        """Joins a command that runs, or ended less than 10 minutes ago. An offset is a byte, or `end`: what comes from now on."""
+        return Run(self._driver, openings.attached(self._plane, exec_id, stdout_offset, stderr_offset, mode)).open()
+
+    def shell(
+        self,
+        shell_id: str | None = None,
+        *,
+        cols: int = 80,
+        rows: int = 24,
+        cwd: str | None = None,
+        offset: int = 0,
+        mode: AttachMode = "mirror",
+    ) -> Run:
+        """Opens a terminal, or joins the one with this id."""
+        return Run(self._driver, openings.shell(self._plane, shell_id, cols, rows, cwd, offset, mode)).open()
+
+    def execs(self) -> list[dict[str, Any]]:
+        """Commands and shells of the sandbox, those that ended lately included."""
+        return self._driver.run(commands.listed(self._plane))
+
+    def signal(self, exec_id: str, name: str) -> None:
+        """Sends a signal to a command by its id."""
+        self._driver.run(commands.signal(self._plane, exec_id, name))
+
+    def refresh(self) -> None:
+        """Renews the token now. Not needed for normal use."""
+        self._driver.run(self._plane.token.renew(self._plane.token.value))
+
+    def heartbeat(self) -> dict[str, Any]:
+        """Says that the session is still needed although nothing happens in it."""
+        return self._driver.run(self._plane.broker.heartbeat(self.id))
+
+    def release(self, *, keep_workspace: bool = False) -> None:
+        """Ends the session for everyone on the thread. One that is gone is fine."""
+        self._driver.run(self._plane.broker.release(self.id, keep_workspace))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.release()
+
+
+class Client:
+    """A broker, and the API key it is asked with.
+
+    Args:
+        url: The broker's URL.
+        api_key: An API key, or a token of a configured identity provider.
+        reconnect_window: Seconds that the client tries to come back to what does not answer.
+    """
+
+    def __init__(self, url: str, *, api_key: str, reconnect_window: float = 30) -> None:
+        self._broker = Broker(url, api_key, reconnect_window)
+        self._driver = Driver()
+
+    def session(self, thread_id: str, **options: Unpack[SessionOptions]) -> Session:
+        """The session of a thread: the one that lives, or by default a new one."""
+        return Session(self._driver, Plane(self._broker, self._driver.run(self._broker.negotiate(thread_id, options)), options))
+
+    def sessions(self, *, state: str | None = None) -> list[dict[str, Any]]:
+        """The bindings that the caller may use, newest first."""
+        return self._driver.run(self._broker.sessions(state))
+
+    def release(self, session_id: str, *, keep_workspace: bool = False) -> None:
+        """Ends a session by its id. One that is gone is fine."""
+        self._driver.run(self._broker.release(session_id, keep_workspace))
+
+    def close(self) -> None:
+        """Closes the connections. Sessions live on."""
+        self._driver.http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()

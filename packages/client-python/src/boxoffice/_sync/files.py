@@ -1,0 +1,54 @@
+"""The files of a sandbox."""
+
+from __future__ import annotations
+
+from .._wire import files
+from .._wire.plane import Plane
+from ..types import FileEntry, Listing, Root
+from .driver import Driver
+
+
+class Files:
+    """The files of a sandbox. Paths are relative to `/workspace`, or with `root="sandbox"` absolute in the sandbox."""
+
+    def __init__(self, driver: Driver, plane: Plane) -> None:
+        self._run, self._plane = driver.run, plane
+
+    def read(self, path: str, *, root: Root = "workspace") -> bytes:
+        """The bytes of a file."""
+        return self._run(files.read(self._plane, path, root))
+
+    def read_text(self, path: str, *, root: Root = "workspace") -> str:
+        """A file as UTF-8."""
+        return self.read(path, root=root).decode()
+
+    def write(self, path: str, content: str | bytes, *, root: Root = "workspace", overwrite: bool = True, mode: str | None = None) -> None:
+        """Writes a file whole or not at all; directories above it are made. `mode` is octal, as `0755`."""
+        data = content.encode() if isinstance(content, str) else content
+        self._run(files.write(self._plane, path, data, root, overwrite, mode))
+
+    def stat(self, path: str, *, root: Root = "workspace", follow: bool = False) -> FileEntry:
+        """One entry; with `follow` what a link points to."""
+        return self._run(files.stat(self._plane, path, root, follow))
+
+    def exists(self, path: str, *, root: Root = "workspace") -> bool:
+        """Whether there is something."""
+        return self._run(files.exists(self._plane, path, root))
+
+    def list(
+        self, path: str = ".", *, root: Root = "workspace", pattern: str | None = None, depth: int | None = None, kind: str = "any"
+    ) -> Listing:
+        """Entries below a directory. `kind` is `any` or `file`; `depth` 1 is the directory alone."""
+        return self._run(files.listing(self._plane, path, root, pattern, depth, kind))
+
+    def mkdir(self, path: str, *, root: Root = "workspace") -> bool:
+        """Makes a directory and those above it. False: it was there."""
+        return self._run(files.mkdir(self._plane, path, root))
+
+    def move(self, source: str, target: str, *, root: Root = "workspace", overwrite: bool = False) -> None:
+        """Renames."""
+        self._run(files.move(self._plane, source, target, root, overwrite))
+
+    def delete(self, path: str, *, root: Root = "workspace", recursive: bool = False) -> None:
+        """Removes a file, a link, or with `recursive` a directory with all in it."""
+        self._run(files.delete(self._plane, path, root, recursive))

@@ -1,0 +1,128 @@
+"""What the client takes and gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypedDict
+
+from .errors import CommandError
+
+Command = str | Sequence[str]
+"""A string is given to the sandbox's shell; a sequence is run as it is."""
+Root = Literal["workspace", "sandbox"]
+"""`workspace`: paths are relative to `/workspace`. `sandbox`: they are absolute in the sandbox's own file system."""
+Stream = Literal["stdout", "stderr"]
+Keep = Literal["head_tail", "head", "tail"]
+AttachMode = Literal["takeover", "mirror", "viewer"]
+
+
+class SessionOptions(TypedDict, total=False):
+    """What `session()` sends with the thread; see `docs/protocol/sessions.md`."""
+
+    mode: Literal["ensure", "get", "create_only", "attach_only"]
+    profile: str
+    relay: Literal["auto", "always", "never"]
+    capabilities: Sequence[str]
+    labels: Mapping[str, str]
+    actor: Mapping[str, str]
+    wait_seconds: int
+    """How long one request waits for a sandbox that starts; default 30."""
+
+
+class CommandOptions(TypedDict, total=False):
+    """What every command takes."""
+
+    cwd: str
+    """Relative to `/workspace` (the default), or absolute in the sandbox."""
+    env: Mapping[str, str]
+    shell: str
+    timeout: float
+    """Seconds; 0 is the longest that the profile allows. Default of `exec` 60. The command then ends with exit code 124."""
+    exec_id: str
+    """Names this run: the same id with the same command never runs twice."""
+
+
+class ExecOptions(CommandOptions, total=False):
+    """What `exec` takes beside."""
+
+    stdin: str | bytes
+    max_output_bytes: int
+    """Of each stream; default 1 MiB, at most 16 MiB."""
+    output_keep: Keep
+
+
+class StartOptions(CommandOptions, total=False):
+    """What `start` takes beside."""
+
+    detach: bool
+    """Lets the command go on without a client."""
+
+
+@dataclass(frozen=True)
+class Exit:
+    """How a process ended. `exit_code` is 124 after a timeout and 128 + n after signal n."""
+
+    exit_code: int
+    reason: str
+    signal: str | None = None
+    timed_out: bool = False
+    oom_killed: bool = False
+    kill_cause: str | None = None
+    spawn_error: Mapping[str, Any] | None = None
+    duration_ms: int = 0
+    stdout_bytes: int = 0
+    stderr_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class ExecResult(Exit):
+    """A command that ran to its end, with its output; nothing of it is trimmed."""
+
+    exec_id: str = ""
+    stdout: str = ""
+    stderr: str = ""
+    stdout_truncated: bool = False
+    stderr_truncated: bool = False
+    lossy: bool = False
+    timeout_seconds: float = 0
+
+    def check(self) -> ExecResult:
+        """Gives itself; raises `CommandError` unless the command exited with 0."""
+        if self.exit_code == 0:
+            return self
+        last = (self.stderr or self.stdout).rstrip().rsplit("\n", 1)[-1][:200]
+        raise CommandError(f"the command ended with {self.exit_code} ({self.reason}){': ' if last else ''}{last}", self)
+
+
+@dataclass(frozen=True)
+class Output:
+    """A piece of a stream. `offset` is its first byte in the stream."""
+
+    stream: Stream
+    data: bytes
+    offset: int
+
+    @property
+    def text(self) -> str:
+        """The piece as UTF-8; a character that a piece cuts in two becomes U+FFFD."""
+        return self.data.decode("utf-8", "replace")
+
+
+@dataclass(frozen=True)
+class FileEntry:
+    """One entry of a listing. `mtime` is RFC 3339, `mode` four octal digits."""
+
+    path: str
+    type: Literal["file", "directory", "symlink", "other"]
+    size: int
+    mtime: str
+    mode: str
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Entries sorted by path. `truncated`: the tree has more than a listing holds."""
+
+    entries: list[FileEntry]
+    truncated: bool = False

@@ -1,0 +1,120 @@
+"""Streams: output by offset, input, dropped connections, shells."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from boxoffice import Client, Run, Session
+
+Control = Callable[[str], None]
+
+
+def output_of(run: Run, stream: str = "stdout") -> bytes:
+    return b"".join(piece.data for piece in run if piece.stream == stream)
+
+
+def test_both_streams_and_the_exit(session: Session) -> None:
+    run = session.start("echo out; echo err >&2; exit 3")
+    pieces = list(run)
+    assert [(piece.stream, piece.text) for piece in sorted(pieces, key=lambda piece: piece.stream)] == [
+        ("stderr", "err\n"),
+        ("stdout", "out\n"),
+    ]
+    assert run.exit is not None
+    assert run.exit.exit_code == 3
+    assert run.pid
+
+
+def test_what_cannot_be_started_has_an_exit(session: Session) -> None:
+    run = session.start(["/no/such/program"])
+    assert run.wait().exit_code == 127
+    assert run.pid is None
+
+
+def test_stdin_while_another_thread_reads(session: Session) -> None:
+    content = bytes(range(256)) * 4096 * 3
+    run = session.start("cat")
+
+    def feed() -> None:
+        run.write(content)
+        run.end_stdin()
+
+    feeder = threading.Thread(target=feed)
+    feeder.start()
+    received = output_of(run)
+    feeder.join(60)
+    assert received == content
+
+
+def test_output_and_input_survive_cuts(session: Session, control: Control) -> None:
+    run = session.start('while read -r line; do echo "got $line"; done; seq 1 200000; echo x >> ran; cat ran')
+    expected = b""
+    for number in range(3):
+        run.write(f"{number}\n")
+        expected += f"got {number}\n".encode()
+        control("cut")
+    run.end_stdin()
+    control("cut")
+    received = b""
+    cuts = 0
+    for piece in run:
+        assert piece.offset == len(received)
+        received += piece.data
+        if len(received) > 400_000 * (cuts + 1):
+            cuts += 1
+            control("cut")
+    expected += b"".join(b"%d\n" % number for number in range(1, 200_001)) + b"x\n"
+    assert received == expected
+    assert cuts >= 2
+
+
+def test_exec_survives_a_cut_and_runs_once(session: Session, control: Control) -> None:
+    started = session.start("until [ -e go ]; do sleep 0.05; done")
+    results: list[str] = []
+    worker = threading.Thread(
+        target=lambda: results.append(session.exec("echo x >> log; touch running; until [ -e go ]; do sleep 0.05; done; cat log").stdout)
+    )
+    worker.start()
+    session.exec("until [ -e running ]; do sleep 0.05; done")
+    control("cut")
+    session.files.write("go", "")
+    worker.join(90)
+    assert results == ["x\n"]
+    assert started.wait().exit_code == 0
+
+
+def test_attach_reads_from_an_offset(session: Session) -> None:
+    run = session.start("printf 0123456789; cat; printf end")
+    assert next(iter(run)).data == b"0123456789"
+    run.detach()
+    again = session.attach(run.id, stdout_offset=5)
+    again.end_stdin()
+    assert output_of(again) == b"56789end"
+
+
+def test_kill_and_signal(session: Session) -> None:
+    run = session.start("sleep 600")
+    assert run.kill().exit_code == 137
+    other = session.start("sleep 600")
+    session.signal(other.id, "TERM")
+    assert other.wait().signal == "SIGTERM"
+
+
+def test_shell(session: Session) -> None:
+    shell = session.shell(cols=100, rows=30)
+    shell.resize(120, 40)
+    shell.write("stty size; echo $((6 * 7))-done; exit 5\n")
+    received = output_of(shell)
+    assert b"40 120" in received
+    assert b"42-done" in received
+    assert shell.exit is not None
+    assert shell.exit.exit_code == 5
+
+
+def test_a_shell_is_shared(client: Client, session: Session, thread_id: str) -> None:
+    first = session.shell()
+    second = client.session(thread_id).shell(first.id)
+    second.write("echo shared-$((1 + 1)); exit\n")
+    assert b"shared-2" in output_of(first)
+    assert second.wait().exit_code == 0

@@ -1,0 +1,107 @@
+"""Negotiate, commands, files, errors: the blocking client."""
+
+from __future__ import annotations
+
+import pytest
+
+from boxoffice import AccessDeniedError, AuthenticationError, Client, CommandError, FileError, InvalidRequestError, NotFoundError, Session
+
+
+def test_negotiate(client: Client, session: Session, thread_id: str) -> None:
+    assert client.session(thread_id, mode="get").id == session.id
+    assert session.info["thread_id"] == thread_id
+    assert "token" not in session.info
+    assert session.id in [binding["id"] for binding in client.sessions()]
+    assert session.heartbeat()["binding"]["id"] == session.id
+
+
+def test_get_of_none_is_not_found(client: Client) -> None:
+    with pytest.raises(NotFoundError) as caught:
+        client.session("python-nobody", mode="get")
+    assert caught.value.is_code("SESSION_NOT_FOUND")
+    assert caught.value.is_code("BINDING_NOT_FOUND")
+
+
+def test_a_wrong_key_is_refused_and_not_shown(client: Client) -> None:
+    with Client(client._broker.url, api_key="bxo_" + "x" * 43) as other, pytest.raises(AuthenticationError) as caught:
+        other.session("python-wrong")
+    assert "xxx" not in str(caught.value)
+
+
+def test_exec(session: Session) -> None:
+    result = session.exec("echo out; echo err >&2; exit 42")
+    assert (result.exit_code, result.stdout, result.stderr, result.reason) == (42, "out\n", "err\n", "exited")
+    with pytest.raises(CommandError) as caught:
+        result.check()
+    assert caught.value.result is result
+    assert session.exec(["printf", "%s", "a b"]).check().stdout == "a b"
+    assert session.exec("cat", stdin=b"\x00\x01").stdout_bytes == 2
+    assert session.exec("echo $NAME; pwd", env={"NAME": "value"}, cwd="/tmp").stdout == "value\n/tmp\n"
+
+
+def test_exec_times_out_with_124(session: Session) -> None:
+    result = session.exec("sleep 60", timeout=1)
+    assert (result.exit_code, result.timed_out) == (124, True)
+
+
+def test_exec_runs_once_under_its_id(session: Session) -> None:
+    first = session.exec("echo x >> log; cat log", exec_id="once")
+    assert session.exec("echo x >> log; cat log", exec_id="once").stdout == first.stdout == "x\n"
+    assert "once" in [entry["exec_id"] for entry in session.execs()]
+
+
+def test_unknown_options_are_refused(session: Session) -> None:
+    with pytest.raises(TypeError, match="timeout_seconds"):
+        session.exec("true", timeout_seconds=1)  # type: ignore[call-arg]
+
+
+def test_files(session: Session) -> None:
+    content = bytes(range(256)) * 4096
+    session.files.write("deep/er/ü.bin", content)
+    assert session.files.read("deep/er/ü.bin") == content
+    session.files.write("/tmp/abs.txt", "text", root="sandbox")
+    assert session.exec("cat /tmp/abs.txt").stdout == "text"
+    assert session.files.stat("deep/er/ü.bin").size == len(content)
+    assert [entry.path for entry in session.files.list("deep").entries] == ["deep/er", "deep/er/ü.bin"]
+    session.files.move("deep/er/ü.bin", "moved")
+    assert not session.files.exists("deep/er/ü.bin")
+    session.files.delete("deep", recursive=True)
+    assert session.files.mkdir("deep") is True
+    assert session.files.mkdir("deep") is False
+
+
+def test_file_errors(session: Session) -> None:
+    with pytest.raises(FileError) as missing:
+        session.files.read("none")
+    assert missing.value.code == "FILE_NOT_FOUND"
+    with pytest.raises(FileError) as outside:
+        session.files.read("../../etc/passwd")
+    assert outside.value.code == "INVALID_PATH"
+    session.files.write("there", "x")
+    with pytest.raises(FileError) as exists:
+        session.files.write("there", "y", overwrite=False)
+    assert exists.value.code == "FILE_EXISTS"
+    with pytest.raises(FileError):
+        session.files.read(".")
+
+
+def test_capabilities(client: Client, session: Session, thread_id: str) -> None:
+    reader = client.session(thread_id, capabilities=["fs_read"])
+    with pytest.raises(AccessDeniedError) as caught:
+        reader.exec("true")
+    assert caught.value.code == "CAPABILITY_DENIED"
+    assert session.exec("true").exit_code == 0
+
+
+def test_refresh_and_release(client: Client, session: Session, thread_id: str) -> None:
+    session.refresh()
+    assert session.exec("true").exit_code == 0
+    session.release()
+    session.release()
+    with pytest.raises(NotFoundError):
+        client.session(thread_id, mode="get")
+
+
+def test_a_thread_id_that_cannot_be(client: Client) -> None:
+    with pytest.raises(InvalidRequestError):
+        client.session(" white space ")

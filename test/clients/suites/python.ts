@@ -1,0 +1,22 @@
+import { test } from 'vitest'
+import type { Stack } from '../../e2e/support/stack.ts'
+import { pytest } from '../support/pytest.ts'
+
+const TESTS = 'packages/client-python/tests'
+
+/** The Python client against a stack. */
+export const pythonSuite = (stack: () => Stack): void => {
+  test('[4-09, 4-150] the blocking client negotiates, runs commands and works on files', async () => {
+    await pytest(stack(), `${TESTS}/test_sync.py`, { least: 10 })
+  })
+  test('[4-09, 4-150] streams go on after dropped connections, without loss and without running twice', async () => {
+    await pytest(stack(), `${TESTS}/test_stream.py`, { least: 7 })
+  })
+}
+
+/** What differs from the blocking client in words alone needs one mode. */
+export const asyncPythonSuite = (stack: () => Stack): void => {
+  test('the asynchronous client does the same', async () => {
+    await pytest(stack(), `${TESTS}/test_async.py`, { least: 5 })
+  })
+}
