@@ -18,6 +18,7 @@ beforeEach(async () => {
       endpoints: { current: way, worked: () => {}, failed: async () => false } as never,
       token: token as never,
       WebSocket,
+      requestTimeoutMs: 10_000,
       reconnectWindowMs: 30_000,
       signal: undefined,
       fetch,

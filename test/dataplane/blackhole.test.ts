@@ -29,7 +29,7 @@ describe.concurrent('packets vanish under an exec', () => {
       on.proxy.blackhole()
       expect(await result).toMatchObject({
         code: 'CONNECTION_FAILED',
-        name: 'ConnectionError',
+        name: 'SilenceError',
         message: expect.stringMatching(/no sign of life for \d+ s/),
       })
       expect(on.asked('POST /exec')).toBe(2)

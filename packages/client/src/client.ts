@@ -7,8 +7,10 @@ import {
   type Scope,
 } from '@boxoffice/protocol'
 import { RECONNECT_WINDOW_MS, retrying } from './base/backoff.ts'
+import { BoxofficeError } from './base/errors.ts'
 import type { Fetch } from './base/http.ts'
 import { type OptionNames, refuseUnknown } from './base/known-options.ts'
+import { SILENT_MS } from './base/liveness.ts'
 import { anySignal } from './base/signals.ts'
 import type { WebSocketConstructor } from './base/socket.ts'
 import { acceptBootstrap, isBrokerUnavailable } from './bootstrap.ts'
@@ -26,6 +28,11 @@ export type ConnectOptions = ServerCredential & {
   allowHosts?: readonly string[] | undefined
   /** How long a dropped stream tries to come back. Default 30,000 ms, which is also how long the server keeps its process. */
   reconnectWindowMs?: number | undefined
+  /**
+   * How long a request may be without a sign of life from the server, on its connection or on another one. Default 10,000 ms. A call on
+   * a network that is silent ends with `SilenceError` within about twice of it. A server that is slow and alive has longer.
+   */
+  requestTimeoutMs?: number | undefined
   /** Ends everything that this client started. */
   signal?: AbortSignal | undefined
   /** Default: the runtime's own. */
@@ -63,7 +70,7 @@ export type SessionOptions = {
 
 const CONNECT: OptionNames<Omit<ConnectOptions, keyof ServerCredential> & { apiKey: string; token: string }> = {
   ...{ apiKey: true, token: true, bootstrap: true, allowHosts: true },
-  ...{ reconnectWindowMs: true, signal: true, fetch: true, WebSocket: true },
+  ...{ reconnectWindowMs: true, requestTimeoutMs: true, signal: true, fetch: true, WebSocket: true },
 }
 const SESSION: OptionNames<SessionOptions & SessionTarget> = {
   ...{ threadId: true, scope: true, mode: true, actor: true, capabilities: true, profile: true, provider: true, members: true },
@@ -96,12 +103,14 @@ export class Client {
     const signal = anySignal(options.signal, this.#life.signal)
     // Bound: a browser's fetch must not be called as a method of something else.
     const fetch = options.fetch ?? ((input, init) => globalThis.fetch(input, init))
-    this.#controlPlane = createControlPlane({ url: brokerUrl, credential: options, fetch, signal })
+    const requestTimeoutMs = positive('requestTimeoutMs', options.requestTimeoutMs ?? SILENT_MS)
+    this.#controlPlane = createControlPlane({ url: brokerUrl, credential: options, fetch, requestTimeoutMs, signal })
     this.#runtime = {
       controlPlane: this.#controlPlane,
       fetch,
       WebSocket: options.WebSocket ?? globalThis.WebSocket,
       reconnectWindowMs: options.reconnectWindowMs ?? RECONNECT_WINDOW_MS,
+      requestTimeoutMs,
       signal,
     }
     this.sessions = new Sessions(this.#controlPlane)
@@ -164,3 +173,8 @@ export class Client {
 }
 
 const targetOf = ({ threadId, scope }: SessionTarget): SessionTarget => (threadId === undefined ? { scope } : { threadId })
+
+const positive = (name: string, value: number): number => {
+  if (Number.isFinite(value) && value > 0) return value
+  throw new BoxofficeError('INVALID_REQUEST', `${name}: must be a number above 0, and is ${value}`)
+}

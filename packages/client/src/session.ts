@@ -26,6 +26,7 @@ export type SessionRuntime = {
   fetch: Fetch
   WebSocket: WebSocketConstructor
   reconnectWindowMs: number
+  requestTimeoutMs: number
   signal: AbortSignal | undefined
 }
 
@@ -73,7 +74,7 @@ export class Session {
     runtime: SessionRuntime,
     { actor, capabilities, relayed }: RelayRenewal = {},
   ) {
-    const { controlPlane, fetch, WebSocket, reconnectWindowMs, signal } = runtime
+    const { controlPlane, fetch, WebSocket, reconnectWindowMs, requestTimeoutMs, signal } = runtime
     this.id = negotiated.session_id
     this.threadId = negotiated.thread_id
     this.sandboxId = negotiated.sandbox.id
@@ -96,6 +97,7 @@ export class Session {
       fetch,
       WebSocket,
       reconnectWindowMs,
+      requestTimeoutMs,
       signal,
     })
     this.exec = createExec(this.#dataplane)

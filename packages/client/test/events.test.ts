@@ -86,6 +86,13 @@ describe('session.events()', () => {
     expect(asked).toBe(2)
   })
 
+  test('a broker that is away for longer than the window ends them', async ({ server }) => {
+    const session = await server.client({ reconnectWindowMs: 500 }).session('thread-1')
+    server.intercept = ({ path }) => (path === PATH ? 'drop' : undefined)
+    await expect(collect(session.events())).rejects.toMatchObject({ code: 'CONNECTION_FAILED' })
+    expect(server.requests.filter(({ path }) => path === PATH).length).toBeGreaterThan(1)
+  })
+
   test('ends with the reason of its signal, and when its reader leaves', async ({ server, session }) => {
     server.intercept = ({ path }) => (path === PATH ? stream(block(1, 'wake', { from: 'stop' })) : undefined)
     const aborter = new AbortController()

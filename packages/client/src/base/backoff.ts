@@ -34,12 +34,13 @@ export const retrying = <T>(work: () => Promise<T>, { windowMs, after = ALL, sig
   let began = 0
   let failingSince: number | undefined
   let failures = 0
+  let silences = 0
   const attempt = (): Promise<T> => {
     began = performance.now()
     return work()
   }
   const waitMs = (error: unknown): number | undefined => {
-    if (error instanceof SilenceError && error.final) return undefined
+    if (error instanceof SilenceError && (error.final === true || (error.final === 'second' && ++silences > 1))) return undefined
     const now = performance.now()
     if (failingSince === undefined || (now - began > ESTABLISHED_MS && !neverConnected(error))) {
       failingSince = now

@@ -47,23 +47,25 @@ export class BoxofficeError extends Error {
 
 /** Nobody answered. `cause` holds what the runtime said. */
 export class ConnectionError extends BoxofficeError {
-  override readonly name = 'ConnectionError'
+  override readonly name: string = 'ConnectionError'
 
   constructor(message: string, cause?: unknown) {
     super('CONNECTION_FAILED', message, { retryable: true, cause })
   }
 }
 
-/** A connection over which nothing comes any more, although nobody has closed it. */
+/** A connection over which nothing comes any more, although nobody has closed it: `requestTimeoutMs` has passed without a sign of life. */
 export class SilenceError extends ConnectionError {
-  /** It is of no use to try again. */
-  readonly final: boolean
+  override readonly name = 'SilenceError'
+  /** Whether it is of no use to try again; `second` for the first one of two that may be. */
+  readonly final: boolean | 'second'
   /** Nothing was answered on other connections either. */
   readonly certain: boolean
 
-  constructor(silentMs: number, { final, certain }: { final: boolean; certain: boolean }) {
+  constructor(silentMs: number, { final, certain }: Pick<SilenceError, 'final' | 'certain'>) {
     const what = certain ? 'no sign of life' : 'nothing has come of the answer'
-    super(`the connection to the sandbox is silent: ${what} for ${Math.round(silentMs / 1000)} s`)
+    const seconds = silentMs < 10_000 ? Math.round(silentMs / 100) / 10 : Math.round(silentMs / 1000)
+    super(`the connection is silent: ${what} for ${seconds} s`)
     this.final = final
     this.certain = certain
   }

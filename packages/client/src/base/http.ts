@@ -1,6 +1,8 @@
 import { ErrorEnvelope } from '@boxoffice/protocol'
 import type { z } from 'zod'
-import { BoxofficeError, ConnectionError, errorFromWire } from './errors.ts'
+import { BodyReader, limitSilence } from './body-reader.ts'
+import { BoxofficeError, ConnectionError, errorFromWire, SilenceError } from './errors.ts'
+import { StreamBody } from './stream-body.ts'
 
 export type Fetch = typeof globalThis.fetch
 
@@ -9,8 +11,10 @@ export type HttpRequest = {
   headers?: Record<string, string> | undefined
   /** Sent as JSON; excludes `body`. */
   json?: unknown
-  body?: BodyInit | undefined
+  body?: BodyInit | StreamBody | undefined
   signal?: AbortSignal | undefined
+  /** How long the body of the response may be silent while it is read; for ever without it. */
+  bodySilentMs?: number | undefined
 }
 
 /**
@@ -18,7 +22,8 @@ export type HttpRequest = {
  * nobody answers, and the signal's own reason when it was aborted.
  */
 export const send = async (fetch: Fetch, url: string, request: HttpRequest): Promise<Response> => {
-  const { method = 'GET', json, body, signal } = request
+  const { method = 'GET', json, signal, bodySilentMs } = request
+  const body = request.body instanceof StreamBody ? request.body.open() : request.body
   const headers = { ...request.headers, ...(json === undefined ? {} : { 'content-type': 'application/json' }) }
   let response: Response
   try {
@@ -34,6 +39,7 @@ export const send = async (fetch: Fetch, url: string, request: HttpRequest): Pro
   } catch (error) {
     throw failed(url, error, signal)
   }
+  if (bodySilentMs !== undefined) limitSilence(response, bodySilentMs)
   if (!response.ok) throw await refused(url, response, signal)
   return response
 }
@@ -53,36 +59,51 @@ export const readJson = async <T>(response: Response, schema: z.ZodType<T>, sign
 
 /** Reads a body of bytes to its end. */
 export const readBytes = async (response: Response, signal?: AbortSignal): Promise<Uint8Array<ArrayBuffer>> => {
-  try {
-    return new Uint8Array(await response.arrayBuffer())
-  } catch (error) {
-    throw failed(response.url, error, signal)
+  const length = Number(response.headers.get('content-length') ?? 0)
+  const parts: Uint8Array<ArrayBuffer>[] = []
+  let received = 0
+  await eachPart(response, signal, (part) => {
+    parts.push(part)
+    received += part.length
+  })
+  const [first] = parts
+  if (parts.length === 1 && first?.length === length) return first
+  const whole = new Uint8Array(received)
+  let at = 0
+  for (const part of parts) {
+    whole.set(part, at)
+    at += part.length
   }
+  return whole
 }
 
 const readText = async (response: Response, signal?: AbortSignal, onBytes?: () => void): Promise<string> => {
-  try {
-    return onBytes === undefined || response.body === null ? await response.text() : await textOf(response.body, onBytes)
-  } catch (error) {
-    throw failed(response.url, error, signal)
-  }
-}
-
-const textOf = async (body: ReadableStream<Uint8Array>, onBytes: () => void): Promise<string> => {
-  const reader = body.getReader()
   const decoder = new TextDecoder()
   let text = ''
-  for (;;) {
-    const { done, value } = await reader.read()
-    if (done) return text + decoder.decode()
-    onBytes()
-    text += decoder.decode(value, { stream: true })
+  await eachPart(response, signal, (part) => {
+    onBytes?.()
+    text += decoder.decode(part, { stream: true })
+  })
+  return text + decoder.decode()
+}
+
+const eachPart = async (
+  response: Response,
+  signal: AbortSignal | undefined,
+  take: (part: Uint8Array<ArrayBuffer>) => void,
+): Promise<void> => {
+  const reader = new BodyReader(response)
+  try {
+    for (let part = await reader.read(); part !== undefined; part = await reader.read()) take(part)
+  } catch (error) {
+    throw failed(response.url, error, signal)
   }
 }
 
 /** What a failed transfer means: the caller's own abort, or a connection that is gone. */
 export const failed = (url: string, error: unknown, signal?: AbortSignal): unknown => {
   if (signal?.aborted) return signal.reason
+  if (error instanceof SilenceError) return error
   const { origin } = new URL(url)
   const { cause } = error as { cause?: { code?: unknown; message?: unknown } }
   const why = cause?.code ?? cause?.message ?? (error instanceof Error ? error.message : String(error))

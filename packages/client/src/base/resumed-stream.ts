@@ -1,5 +1,6 @@
 import { sleep } from '@boxoffice/kit/sleep'
 import { backoffMs } from './backoff.ts'
+import { BodyReader } from './body-reader.ts'
 import { BoxofficeError } from './errors.ts'
 import { failed } from './http.ts'
 import { anySignal } from './signals.ts'
@@ -25,21 +26,20 @@ export const resumedStream = (first: Response, options: ResumedStreamOptions): R
   const length = first.headers.get('content-length')
   const size = length === null ? undefined : Number(length)
   const goOn = resumption(first, options, signal)
-  let reader = first.body?.getReader()
+  let reader = new BodyReader(first)
   let received = 0
 
   const next = async (): Promise<Uint8Array<ArrayBuffer> | undefined> => {
     for (;;) {
       try {
-        const chunk = await reader?.read()
-        // A byte stream takes no empty chunk.
-        if (chunk === undefined || chunk.done || chunk.value.length > 0) return chunk?.value
+        // A byte stream takes no empty chunk; this reader gives none.
+        return await reader.read()
       } catch (error) {
         // All of it came, only its end did not.
         if (received === size) return undefined
         const lost = failed(first.url, error, signal)
         if (signal?.aborted) throw lost
-        reader = (await goOn(received, lost)).body?.getReader()
+        reader = new BodyReader(await goOn(received, lost))
       }
     }
   }
@@ -59,7 +59,7 @@ export const resumedStream = (first: Response, options: ResumedStreamOptions): R
     },
     async cancel(reason) {
       life.abort(reason)
-      await reader?.cancel(reason).catch(() => {})
+      await reader.cancel(reason)
     },
   })
 }

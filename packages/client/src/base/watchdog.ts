@@ -2,6 +2,8 @@
 const STOOD_STILL_MS = 1_000
 /** Time to read it. */
 const CATCH_UP_MS = 2_500
+/** Timers come before what the network has brought: time to read that. */
+const LAST_LOOK_MS = 50
 
 /** Calls `onSilence` when nobody has said `heard` for the time given; once. */
 export class Watchdog {
@@ -9,6 +11,7 @@ export class Watchdog {
   #timer: ReturnType<typeof setTimeout> | undefined
   #due = 0
   #stopped = false
+  #isLastLook = false
 
   constructor(onSilence: () => void, silentMs: number) {
     this.#onSilence = onSilence
@@ -18,6 +21,7 @@ export class Watchdog {
   /** Begins to wait from now on. */
   heard(silentMs: number): void {
     this.#due = performance.now() + silentMs
+    this.#isLastLook = false
     // The timer is not set again each time: a fast stream is heard a thousand times in a second.
     if (!this.#stopped) this.#timer ??= setTimeout(() => this.#look(), silentMs)
   }
@@ -32,6 +36,9 @@ export class Watchdog {
     this.#timer = undefined
     if (now < this.#due) this.heard(this.#due - now)
     else if (now - this.#due > STOOD_STILL_MS) this.heard(CATCH_UP_MS)
-    else this.#onSilence()
+    else if (!this.#isLastLook) {
+      this.#isLastLook = true
+      this.#timer = setTimeout(() => this.#look(), LAST_LOOK_MS)
+    } else this.#onSilence()
   }
 }

@@ -3,6 +3,7 @@ import type { z } from 'zod'
 import { retrying } from '../base/backoff.ts'
 import { BoxofficeError } from '../base/errors.ts'
 import { type Fetch, type HttpRequest, readJson, send } from '../base/http.ts'
+import { whileAlive } from '../base/liveness.ts'
 import { anySignal } from '../base/signals.ts'
 
 /** An API key, or the bearer token of an identity provider (a function is asked for each request). */
@@ -22,18 +23,34 @@ export type ControlPlane = {
   open(path: string, request: HttpRequest): Promise<Response>
 }
 
-export type ControlPlaneOptions = { url: string; credential: ServerCredential; fetch: Fetch; signal: AbortSignal | undefined }
+export type ControlPlaneOptions = {
+  url: string
+  credential: ServerCredential
+  fetch: Fetch
+  requestTimeoutMs: number
+  signal: AbortSignal | undefined
+}
 
-export const createControlPlane = ({ url, credential, fetch, signal: life }: ControlPlaneOptions): ControlPlane => {
+export const createControlPlane = ({ url, credential, fetch, requestTimeoutMs, signal: life }: ControlPlaneOptions): ControlPlane => {
   const base = baseUrl(url)
   if (!('token' in credential)) checked(credential.apiKey, 'apiKey')
 
-  const attempt = async (path: string, request: HttpRequest, signal: AbortSignal | undefined) =>
-    await send(fetch, base + path, {
-      ...request,
-      headers: { ...request.headers, authorization: `Bearer ${await secretOf(credential)}` },
-      signal,
-    })
+  /** Not CORS: an answer that a page may not read is an answer as well. */
+  const ask = async (signal: AbortSignal): Promise<void> => {
+    await (await fetch(`${base}/healthz`, { signal, mode: 'no-cors' })).body?.cancel()
+  }
+
+  const attempt = (path: string, request: HttpRequest, caller: AbortSignal | undefined) =>
+    whileAlive(
+      async (signal) =>
+        await send(fetch, base + path, {
+          bodySilentMs: 2 * requestTimeoutMs,
+          ...request,
+          headers: { ...request.headers, authorization: `Bearer ${await secretOf(credential)}` },
+          signal,
+        }),
+      { ask, silentMs: requestTimeoutMs, signal: caller },
+    )
 
   return {
     url: base,

@@ -76,22 +76,21 @@ export async function* followEvents(
   for (let idle = 0; ; idle++) {
     const connection = new AbortController()
     try {
-      const messages = await retrying(() => connect(controlPlane, path, last, connection, signal), {
-        windowMs,
-        after: ['CONNECTION_FAILED'],
-        signal,
-      })
-      for await (const { id, event: type = '', data } of messages) {
-        const event = toEvent(type, id, data)
-        if (event === undefined) continue
-        idle = 0
-        if (event.id !== null) last = event.id
-        yield event
-        if (event.type !== 'gap' && endsStream(event.type, event as { state?: unknown; reason?: unknown })) return
+      const attempt = () => connect(controlPlane, path, last, connection, signal)
+      const messages = await retrying(attempt, { windowMs, after: ['CONNECTION_FAILED'], signal })
+      try {
+        for await (const { id, event: type = '', data } of messages) {
+          const event = toEvent(type, id, data)
+          if (event === undefined) continue
+          idle = 0
+          if (event.id !== null) last = event.id
+          yield event
+          if (event.type !== 'gap' && endsStream(event.type, event as { state?: unknown; reason?: unknown })) return
+        }
+      } catch (error) {
+        if (signal?.aborted || !(error instanceof ConnectionError)) throw error
       }
       if (messages.over) return
-    } catch (error) {
-      if (signal?.aborted || !(error instanceof ConnectionError)) throw error
     } finally {
       connection.abort()
     }

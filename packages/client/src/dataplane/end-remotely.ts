@@ -13,6 +13,7 @@ export const endRemotely = (dataplane: Dataplane, execId: string): void => {
       method: 'POST',
       json: { signal: 'TERM', kill_after_seconds: KILL_AFTER_SECONDS },
       signal: AbortSignal.timeout(5_000),
+      unwatched: true,
     })
     .then((response) => response.body?.cancel())
     .catch(() => {})

@@ -99,10 +99,13 @@ export const createExec = (dataplane: Dataplane): Exec => {
     }
     const sendMs = (options.stdin?.length ?? 0) / SLOWEST_BYTES_PER_MS
     let began = 0
-    const liveness = new Liveness((signal) => signOf(dataplane, execId, { signal, isSending: performance.now() - began < sendMs }))
+    const liveness = new Liveness(
+      (signal) => signOf(dataplane, execId, { signal, isSending: performance.now() - began < sendMs }),
+      dataplane.requestTimeoutMs,
+    )
     const attempt = ({ signal, heard }: Watch): Promise<ExecResult> => {
       began = performance.now()
-      return dataplane.request('/exec', { method: 'POST', json, signal }).then(async (response) => {
+      return dataplane.request('/exec', { method: 'POST', json, signal, unwatched: true }).then(async (response) => {
         heard()
         return toExecResult(await readJson(response, WireExecResult, signal, heard))
       })
@@ -188,7 +191,7 @@ const signOf = async (
   { signal, isSending }: { signal: AbortSignal; isSending: boolean },
 ): Promise<Sign> => {
   try {
-    const response = await dataplane.request(`/execs/${encodeURIComponent(execId)}/state`, { signal })
+    const response = await dataplane.request(`/execs/${encodeURIComponent(execId)}/state`, { signal, unwatched: true })
     const { state } = await readJson(response, ExecState, signal)
     // `missing` is one whose request has not come yet, or not whole; `exited` one whose answer is due.
     return state === 'exited' || (state === 'missing' && !isSending) ? 'answered' : 'going'

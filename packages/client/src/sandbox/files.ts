@@ -6,6 +6,7 @@ import { type OptionNames, refuseUnknown } from '../base/known-options.ts'
 import { query } from '../base/query.ts'
 import { type AskForPart, resumedStream } from '../base/resumed-stream.ts'
 import { anySignal } from '../base/signals.ts'
+import { StreamBody } from '../base/stream-body.ts'
 import type { Dataplane } from '../dataplane/dataplane.ts'
 import { eachFile, entriesOf, type FileOutcome, type ManyFiles } from './many-files.ts'
 
@@ -250,25 +251,10 @@ const done = async (answer: Promise<Response>): Promise<void> => {
   await response.body?.cancel()
 }
 
-const toBody = (content: FileContent): { body: BodyInit; repeatable: boolean } => {
-  if (content instanceof ReadableStream) return { body: content, repeatable: false }
-  if (typeof content === 'object' && Symbol.asyncIterator in content) return { body: streamOf(content), repeatable: false }
+const toBody = (content: FileContent): { body: BodyInit | StreamBody; repeatable: boolean } => {
+  if (content instanceof ReadableStream || (typeof content === 'object' && Symbol.asyncIterator in content))
+    return { body: new StreamBody(content), repeatable: false }
   return { body: content as BodyInit, repeatable: true }
-}
-
-/** Pulls one chunk at a time, so that a slow network slows the source. */
-const streamOf = (source: AsyncIterable<Uint8Array>): ReadableStream<Uint8Array> => {
-  const iterator = source[Symbol.asyncIterator]()
-  return new ReadableStream({
-    async pull(controller) {
-      const { done, value } = await iterator.next()
-      if (done) controller.close()
-      else controller.enqueue(value)
-    },
-    async cancel(reason) {
-      await iterator.return?.(reason)
-    },
-  })
 }
 
 const fileStream = (response: Response, stream: FileStream['stream']): FileStream => {

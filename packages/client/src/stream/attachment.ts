@@ -195,6 +195,7 @@ export class Attachment {
       WebSocket: this.#dataplane.WebSocket,
       url: endpoint.wsBaseUrl + this.#target.route,
       token,
+      openWithinMs: this.#dataplane.requestTimeoutMs,
       start: this.#startFrame(),
       handlers: {
         ready: (frame, ready) => {

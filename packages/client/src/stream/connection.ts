@@ -17,6 +17,8 @@ export type ConnectionOptions = {
   WebSocket: WebSocketConstructor
   url: string
   token: string
+  /** From dialling to a connection at most, if that is sooner than usual. */
+  openWithinMs: number
   /** Sent after `auth_ok`: a `start` frame. */
   start: Record<string, unknown>
   handlers: ConnectionHandlers
@@ -41,7 +43,7 @@ export type Connection = {
  * One WebSocket, from dialling to its end: `auth → auth_ok → start → ready → output → exit`. It decides nothing about
  * what comes next; `handlers.ended` says how it went.
  */
-export const openConnection = ({ WebSocket, url, token, start, handlers }: ConnectionOptions): Connection => {
+export const openConnection = ({ WebSocket, url, token, openWithinMs, start, handlers }: ConnectionOptions): Connection => {
   let exit: ExitFrame | undefined
   /** Why it closes. */
   let error: BoxofficeError | undefined
@@ -52,7 +54,7 @@ export const openConnection = ({ WebSocket, url, token, start, handlers }: Conne
   const sendFrame = (frame: Record<string, unknown>) => socket.send(JSON.stringify(frame))
 
   let opened = false
-  const opening = setTimeout(() => socket.drop(), OPEN_WITHIN_MS)
+  const opening = setTimeout(() => socket.drop(), Math.min(OPEN_WITHIN_MS, openWithinMs))
   const dial = setTimeout(() => socket.drop(), READY_WITHIN_MS)
   // Until it is ready, `dial` watches it.
   let watchdog: Watchdog | undefined

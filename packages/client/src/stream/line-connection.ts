@@ -8,13 +8,15 @@ import type { Drop } from './reconnect.ts'
 const PROBE_EVERY_MS = 15_000
 const SILENT_FOR_MS = 45_000
 const READY_WITHIN_MS = 30_000
+/** From dialling to a connection, which is sooner. */
+const OPEN_WITHIN_MS = 5_000
 /** A token that could not be renewed in time is asked for again after. */
 const RENEW_AGAIN_MS = 2_000
 
 export type LinesReady = Extract<LinesServerFrame, { type: 'ready' }>
 
 export type LineConnectionOptions = {
-  dataplane: Pick<Dataplane, 'WebSocket' | 'token'>
+  dataplane: Pick<Dataplane, 'WebSocket' | 'token' | 'requestTimeoutMs'>
   url: string
   token: string
   handlers: LineConnectionHandlers
@@ -47,6 +49,7 @@ export const openLineConnection = ({ dataplane, url, token, handlers }: LineConn
   let heardAt = performance.now()
   let renewal: ReturnType<typeof setTimeout> | undefined
   const late = setTimeout(() => socket.drop(), READY_WITHIN_MS)
+  const opening = setTimeout(() => socket.drop(), Math.min(OPEN_WITHIN_MS, dataplane.requestTimeoutMs))
   const probe = setInterval(() => {
     if (performance.now() - heardAt > SILENT_FOR_MS) socket.drop()
     else handlers.probe()
@@ -69,6 +72,7 @@ export const openLineConnection = ({ dataplane, url, token, handlers }: LineConn
   const socket = openSocket(dataplane.WebSocket, url, [SUBPROTOCOL_LINES, SUBPROTOCOL_BEARER_PREFIX + token], {
     open() {
       opened = true
+      clearTimeout(opening)
     },
     text(line) {
       heardAt = performance.now()
@@ -86,7 +90,7 @@ export const openLineConnection = ({ dataplane, url, token, handlers }: LineConn
     },
     closed(code, reason) {
       ended = true
-      for (const timer of [late, probe, renewal]) clearTimeout(timer)
+      for (const timer of [late, opening, probe, renewal]) clearTimeout(timer)
       handlers.ended({ code, reason, error, url, unopened: !opened })
     },
   })
