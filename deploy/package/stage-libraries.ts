@@ -33,7 +33,7 @@ export function stageLibraries(directory: string): string[] {
 }
 
 const manifestOf = (from: string): object => {
-  const { name, license, exports = {}, dependencies = {}, peerDependencies } = readManifest(from)
+  const { name, license, exports = {}, dependencies = {}, peerDependencies, peerDependenciesMeta } = readManifest(from)
   const files = typeof exports === 'string' ? { '.': exports } : exports
   return {
     ...{ name, version: VERSION, license, type: 'module', engines: { node: '>=24' } },
@@ -41,7 +41,7 @@ const manifestOf = (from: string): object => {
     dependencies: Object.fromEntries(
       Object.keys(dependencies).map((each) => [each, each.startsWith('@boxoffice/') ? VERSION : installedVersion(each, from)]),
     ),
-    ...(peerDependencies === undefined ? {} : { peerDependencies }),
+    ...{ peerDependencies, peerDependenciesMeta },
     // Sessions that are directories of this machine read files by it.
     ...(name === '@boxoffice/client' ? { optionalDependencies: supervisorsOf() } : {}),
   }

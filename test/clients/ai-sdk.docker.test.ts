@@ -1,0 +1,3 @@
+import { aiSdkSuite } from './suites/ai-sdk.ts'
+
+aiSdkSuite('docker', 'direct', { whole: false })
