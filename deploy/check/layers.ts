@@ -81,6 +81,7 @@ export const TREES: readonly Tree[] = [
     tiers: [['base'], ['environment'], ['tools'], ['.']],
     portable: ['base', 'environment', 'tools', '.'],
   },
+  { root: 'packages/deepagents/src', packages: ['@boxoffice/client', '@boxoffice/kit'], tiers: [['.']] },
 ]
 
 /** Outside packages that only some folders or files may import, and why. */

@@ -1,0 +1,72 @@
+import { randomUUID } from 'node:crypto'
+import { type ExecResult, isCode, type Session } from '@boxoffice/client'
+import type { ExecuteResponse } from 'deepagents'
+import { toBoxofficeError } from './errors.ts'
+
+/** The most that the server keeps of a stream [C-32]. */
+const MAX_OUTPUT_BYTES = 16 * 1024 * 1024
+/** As a command that ran out of time. */
+const TIMED_OUT = 124
+/** As a command whose end nobody has seen. */
+const LOST = 255
+
+export type ExecuteOptions = {
+  /** Seconds. */
+  timeout: number
+  signal: AbortSignal | undefined
+  /** Told that the session has ended by itself, so that the next command needs another one. */
+  onEnded(): Promise<void>
+}
+
+/**
+ * Runs a command to its end. A throw rejects the whole run of an agent, so only this throws: a released session, refused credentials,
+ * a broker or agent that was away for longer than the retry window, an abort. All else is a result that a model reads (contract 7.1).
+ */
+export const execute = async (
+  session: Session,
+  command: string,
+  { timeout, signal, onEnded }: ExecuteOptions,
+): Promise<ExecuteResponse> => {
+  const execId = randomUUID()
+  const until = performance.now() + timeout * 1000
+  for (;;) {
+    try {
+      const options = { execId, timeoutSeconds: timeout, maxOutputBytes: MAX_OUTPUT_BYTES, outputKeep: 'head', signal } as const
+      // One pipe for both streams keeps them in the order in which they were written.
+      return toResponse(await session.exec(`exec 2>&1; ${command}`, options))
+    } catch (error) {
+      // As many commands run as may. The SDK has waited for as long as it waits for a connection.
+      if (isCode(error, 'RATE_LIMITED')) {
+        if (performance.now() < until) continue
+        return failure(TIMED_OUT, `the command did not get its turn within ${timeout} s: too many others run in this sandbox`)
+      }
+      if (isCode(error, 'SESSION_RELEASED') || signal?.aborted) throw toBoxofficeError(error)
+      if (isEnded(error)) {
+        await onEnded()
+        return failure(
+          LOST,
+          `the sandbox has ended (${error.message}). Whether the command ran is not known. The next command gets a new sandbox`,
+        )
+      }
+      if (isRefusal(error)) return failure(1, `the command was refused: ${error.message}`)
+      throw toBoxofficeError(error)
+    }
+  }
+}
+
+const toResponse = (result: ExecResult): ExecuteResponse => ({
+  // Stderr has what the shell said of a command that it could not parse.
+  output: result.stdout + result.stderr + (result.spawnError === null ? '' : `${result.spawnError.message}\n`),
+  exitCode: result.exitCode,
+  truncated: result.stdoutTruncated || result.stderrTruncated,
+})
+
+const failure = (exitCode: number, message: string): ExecuteResponse => ({ output: `Error: ${message}.\n`, exitCode, truncated: false })
+
+/** The session ended by itself: its lease ran out, or its sandbox was lost. */
+export const isEnded = (error: unknown): error is Error =>
+  (['SESSION_EXPIRED', 'BINDING_NOT_FOUND', 'SANDBOX_LOST'] as const).some((code) => isCode(error, code))
+
+/** The command is at fault: it is too long, has a NUL, or its id was taken. */
+const isRefusal = (error: unknown): error is Error =>
+  (['INVALID_REQUEST', 'PAYLOAD_TOO_LARGE', 'EXEC_CONFLICT', 'QUOTA_EXCEEDED', 'UNSUPPORTED'] as const).some((code) => isCode(error, code))

@@ -1,0 +1,4 @@
+import { MODES } from '../e2e/support/stack.ts'
+import { runsSuite } from './suites/deepagents-runs.ts'
+
+runsSuite('local', MODES)
