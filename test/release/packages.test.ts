@@ -39,6 +39,7 @@ test('what is published is JavaScript of one version, with the supervisor of eac
     library('protocol'),
     { ...library('client'), exports: { '.': { types: './dist/index.d.ts', default: './dist/index.js' } } },
     { ...library('mcp'), dependencies: { '@boxoffice/client': VERSION } },
+    { ...library('deepagents'), peerDependencies: { deepagents: expect.any(String) } },
   ])
 })
 

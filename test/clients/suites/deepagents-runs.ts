@@ -6,6 +6,7 @@ import { fakeModel } from '@langchain/core/testing'
 import { createDeepAgent } from 'deepagents'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { API_KEY, type Mode, type ProviderName, type Stack, startStack } from '../../e2e/support/stack.ts'
+import { programsOf, runProgram } from '../support/page-programs.ts'
 
 type Call = { name: string; args: Record<string, unknown> }
 const execute = (command: string): Call => ({ name: 'execute', args: { command } })
@@ -25,7 +26,7 @@ const answersOf = ({ messages }: { messages: BaseMessage[] }): string[] =>
 const SUCCEEDED = '\n[Command succeeded with exit code 0]'
 
 /** Whole runs of real agents, on one backend for all threads (contract 7.1). `commandSeconds`: of the one that outlives its agent. */
-export const runsSuite = (provider: ProviderName, modes: readonly Mode[], { commandSeconds = 4 } = {}): void => {
+export const runsSuite = (provider: ProviderName, modes: readonly Mode[], { commandSeconds = 3 } = {}): void => {
   describe.each(modes)(`%s, ${provider}: runs of deepagents`, (mode) => {
     let stack: Stack
     let backend: BoxofficeSandbox
@@ -118,6 +119,11 @@ export const runsSuite = (provider: ProviderName, modes: readonly Mode[], { comm
       await expect.poll(async () => (await session.exec('grep -lx sleep /proc/[0-9]*/comm || true')).stdout).toBe('')
     })
 
+    test('[7.1] of the program on docs/clients/deepagents.md print what it says', async () => {
+      const [program = ''] = programsOf('deepagents.md')
+      expect(await runProgram(program, stack)).toBe(`hello from /workspace\n${SUCCEEDED}\n`)
+    })
+
     test('[7.1] without a thread are told so', async () => {
       await expect(async () => await backend.execute('true')).rejects.toMatchObject({ code: 'THREAD_REQUIRED' })
     })
@@ -141,15 +147,17 @@ export const runsSuite = (provider: ProviderName, modes: readonly Mode[], { comm
       expect(await attempt({ ...foreign, token: 'x' })).toEqual([`answered\n${SUCCEEDED}`])
       if (mode === 'relay') return
       await stack.broker().kill('SIGKILL')
-      expect(await attempt(block)).toEqual([`answered\n${SUCCEEDED}`])
-      await expect(attempt(block, [])).rejects.toMatchObject({ code: 'CONNECTION_FAILED' })
-      await expect(attempt(block, ['elsewhere.example'])).rejects.toMatchObject({ code: 'BOOTSTRAP_REFUSED' })
-      await expect(attempt(foreign)).rejects.toMatchObject({ code: 'BOOTSTRAP_REFUSED' })
-      await expect(attempt({ ...foreign, thread_id: thread })).rejects.toMatchObject({ code: 'BOOTSTRAP_REFUSED' })
       const [head, payload] = block.token.split('.')
-      await expect(attempt({ ...block, token: `${head}.${payload}.${'A'.repeat(86)}` })).rejects.toMatchObject({
-        code: 'BOOTSTRAP_REFUSED',
-      })
+      const forged = { ...block, token: `${head}.${payload}.${'A'.repeat(86)}` }
+      const refused = { code: 'BOOTSTRAP_REFUSED' }
+      await Promise.all([
+        expect(attempt(block)).resolves.toEqual([`answered\n${SUCCEEDED}`]),
+        expect(attempt(block, [])).rejects.toMatchObject({ code: 'CONNECTION_FAILED' }),
+        expect(attempt(block, ['elsewhere.example'])).rejects.toMatchObject(refused),
+        expect(attempt(foreign)).rejects.toMatchObject(refused),
+        expect(attempt({ ...foreign, thread_id: thread })).rejects.toMatchObject(refused),
+        expect(attempt(forged)).rejects.toMatchObject(refused),
+      ])
       await stack.startBroker()
     })
   })

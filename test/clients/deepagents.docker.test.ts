@@ -1,0 +1,3 @@
+import { engineSuite } from './suites/deepagents-engine.ts'
+
+engineSuite('docker')
