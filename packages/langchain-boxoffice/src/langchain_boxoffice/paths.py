@@ -1,0 +1,39 @@
+"""Which path of the sandbox an agent means (contract 7.1)."""
+
+from __future__ import annotations
+
+import posixpath
+
+WORKSPACE = "/workspace"
+_SYSTEM = frozenset(
+    [
+        *("app", "bin", "boot", "dev", "etc", "home", "lib", "lib32", "lib64", "libx32", "media", "mnt", "opt", "proc", "root"),
+        *("run", "sbin", "srv", "sys", "tmp", "usr", "var", "workspace"),
+    ]
+)
+
+
+class InvalidPathError(ValueError):
+    """A path that is not absolute, or that no file can have."""
+
+
+def sandbox_path(path: str) -> str:
+    """The path in the sandbox. `/workspace`, `/app`, `/tmp` and system directories mean themselves; others lie below the workspace.
+
+    An agent invents directories such as `/large_tool_results`, and nobody may write to `/`.
+    """
+    if not path.startswith("/") or "\0" in path:
+        raise InvalidPathError(path)
+    normal = "/" + posixpath.normpath(path).lstrip("/")
+    first = normal.split("/")[1]
+    return normal if first in _SYSTEM or first == "" else WORKSPACE + normal
+
+
+def search_root(path: str | None) -> str:
+    """Where a search begins. All of `/` is the workspace: a search of the system would end in `/proc`."""
+    return WORKSPACE if path in (None, "", ".", "/") else str(path)
+
+
+def join(base: str, name: str) -> str:
+    """A name below a base, as the caller wrote the base."""
+    return f"{base.rstrip('/')}/{name}"

@@ -1,0 +1,114 @@
+"""What the standard tests leave out."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from boxoffice import Client, NotFoundError, Session, SessionEndedError
+
+from langchain_boxoffice import BoxofficeSandbox
+
+
+@pytest.fixture
+def session(client: Client) -> Iterator[Session]:
+    with client.session(f"sandbox-{uuid.uuid4().hex}") as session:
+        yield session
+
+
+@pytest.fixture
+def sandbox(session: Session) -> BoxofficeSandbox:
+    return BoxofficeSandbox(session)
+
+
+def test_file_methods_run_nothing_in_the_sandbox(sandbox: BoxofficeSandbox, session: Session) -> None:
+    assert sandbox.write("/workspace/a/b.py", "one\ntwo\n").error is None
+    assert sandbox.edit("/workspace/a/b.py", "two", "three").occurrences == 1
+    page = sandbox.read("/workspace/a/b.py")
+    assert page.file_data is not None
+    assert page.file_data["content"] == "one\nthree"
+    assert [entry["path"] for entry in sandbox.ls("/workspace/a").entries or []] == ["/workspace/a/b.py"]
+    assert [info["path"] for info in sandbox.glob("*.py").matches or []] == ["/workspace/a/b.py"]
+    assert sandbox.delete("/workspace/a").error is None
+    assert sandbox.download_files(["/workspace/a/b.py"])[0].error == "file_not_found"
+    assert session.execs() == []
+
+
+def test_write_overwrites_and_glob_gives_absolute_files(sandbox: BoxofficeSandbox) -> None:
+    assert sandbox.write("/workspace/dir/x.txt", "first").error is None
+    assert sandbox.write("/workspace/dir/x.txt", "second").error is None
+    matches = sandbox.glob("**/*", "/workspace").matches
+    assert [(info["path"], info["is_dir"]) for info in matches or []] == [("/workspace/dir/x.txt", False)]
+    assert "not allowed" in str(sandbox.glob("../*").error)
+
+
+def test_an_executable_stays_one(sandbox: BoxofficeSandbox) -> None:
+    sandbox.execute("printf '#!/bin/sh\\necho old\\n' > run.sh; chmod 755 run.sh")
+    assert sandbox.edit("/workspace/run.sh", "old", "new").error is None
+    assert sandbox.execute("./run.sh").output == "new\n"
+
+
+def test_invented_directories_lie_below_the_workspace(sandbox: BoxofficeSandbox) -> None:
+    assert sandbox.write("/large_tool_results/1", "text").error is None
+    assert sandbox.execute("cat /workspace/large_tool_results/1").output == "text"
+    assert [entry["path"] for entry in sandbox.ls("/large_tool_results").entries or []] == ["/large_tool_results/1"]
+    assert [match["path"] for match in sandbox.grep("text", "/large_tool_results").matches or []] == ["/large_tool_results/1"]
+
+
+def test_paths_that_cannot_be(sandbox: BoxofficeSandbox) -> None:
+    for path in ("relative", "/workspace/nul\0", "/workspace/" + "x" * 5000):
+        assert sandbox.download_files([path])[0].error == "invalid_path"
+        assert sandbox.write(path, "x").error is not None
+    assert sandbox.write("/workspace/x", "\ud800").error is not None
+
+
+def test_crlf_is_kept(sandbox: BoxofficeSandbox) -> None:
+    sandbox.upload_files([("/workspace/dos.txt", b"one\r\ntwo\r\n")])
+    assert sandbox.edit("/workspace/dos.txt", "one\ntwo", "1\n2").error is None
+    assert sandbox.download_files(["/workspace/dos.txt"])[0].content == b"1\r\n2\r\n"
+
+
+def test_pages(sandbox: BoxofficeSandbox) -> None:
+    sandbox.write("/workspace/lines", "".join(f"{number}\n" for number in range(10)))
+    page = sandbox.read("/workspace/lines", offset=4, limit=3)
+    assert (page.start_line, page.end_line, page.next_offset, page.total_lines) == (5, 7, 7, 10)
+    sandbox.write("/workspace/long", "x" * 600_000 + "\nnext")
+    long = sandbox.read("/workspace/long")
+    assert (long.end_line, long.next_offset) == (1, 1)
+    assert sandbox.read("/workspace/none").error == "File '/workspace/none': file_not_found"
+    sandbox.upload_files([("/workspace/x.png", b"\x89PNG")])
+    image = sandbox.read("/workspace/x.png")
+    assert image.file_data is not None
+    assert base64.b64decode(image.file_data["content"]) == b"\x89PNG"
+
+
+def test_execute(sandbox: BoxofficeSandbox) -> None:
+    assert sandbox.execute("echo a; echo b >&2; echo c; exit 42") == type(sandbox.execute(":"))("a\nb\nc\n", 42, False)
+    assert sandbox.execute("sleep 60", timeout=1).exit_code == 124
+    assert sandbox.execute("no-such-program").exit_code == 127
+    assert sandbox.execute("syntax (").exit_code not in (0, None)
+    assert sandbox.execute("echo '" + "x" * 30_000_000 + "'").exit_code == 126
+    large = sandbox.execute("head -c 20000000 /dev/zero | tr '\\0' x")
+    assert (len(large.output), large.truncated) == (16 * 1024 * 1024, True)
+
+
+async def test_fifty_tool_calls_at_once(sandbox: BoxofficeSandbox) -> None:
+    results = await asyncio.gather(*(sandbox.aexecute(f"echo {number}") for number in range(50)))
+    assert [result.output for result in results] == [f"{number}\n" for number in range(50)]
+
+
+def test_parallel_edits_lose_nothing(sandbox: BoxofficeSandbox) -> None:
+    sandbox.write("/workspace/list", "".join(f"<{number}>\n" for number in range(20)))
+    with ThreadPoolExecutor(20) as pool:
+        list(pool.map(lambda number: sandbox.edit("/workspace/list", f"<{number}>", f"[{number}]"), range(20)))
+    assert sandbox.execute("cat list").output == "".join(f"[{number}]\n" for number in range(20))
+
+
+def test_a_released_session_raises(sandbox: BoxofficeSandbox, session: Session) -> None:
+    session.release()
+    with pytest.raises((SessionEndedError, NotFoundError)):
+        sandbox.execute("true")
