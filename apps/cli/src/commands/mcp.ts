@@ -22,6 +22,7 @@ const serve = async (flags: ConnectionFlags & SandboxFlags): Promise<void> => {
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, stop)
   const served = serveStdio(() => servers.server({ credential, thread: flags.thread }), { onerror })
   await stopped
-  servers.close()
+  // Commands that run are ended; their sandbox is told while this process comes to its end.
   await served.close()
+  process.stdin.destroy()
 }
