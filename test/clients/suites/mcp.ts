@@ -2,6 +2,7 @@ import { connect, type Session } from '@boxoffice/client'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { API_KEY, type ProviderName, type Stack, startStack } from '../../e2e/support/stack.ts'
 import { type Connection, connectMcp, createKey, type Way } from '../support/mcp-connection.ts'
+import { programsOf, runProgram } from '../support/page-programs.ts'
 
 /** A compact JWT, or a key, wherever it may be. */
 const SECRET = new RegExp(`eyJ[\\w-]+\\.[\\w-]+\\.[\\w-]+|bxo_[\\w-]{20}|${API_KEY}`)
@@ -21,7 +22,11 @@ export type McpSuite = {
 }
 
 /** The official client drives the tools of the broker, and those of `boxoffice mcp`. */
-export const mcpSuite = ({ provider, ways, mode = 'direct', brief = false }: McpSuite): void => {
+export const mcpSuite = (options: McpSuite): void => {
+  describe(`${options.provider}, ${options.mode ?? 'direct'}`, () => define(options))
+}
+
+const define = ({ provider, ways, mode = 'direct', brief = false }: McpSuite): void => {
   let stack: Stack
   let stranger: string
   beforeAll(async () => {
@@ -29,9 +34,8 @@ export const mcpSuite = ({ provider, ways, mode = 'direct', brief = false }: Mcp
     stranger = await createKey(stack.brokerUrl, 'mallory', 'other-tenant')
   })
   afterAll(() => stack?.[Symbol.asyncDispose]())
-  const whole = test.runIf(!brief)
 
-  describe.each(ways)(`$transport, $era revision, ${mode}, ${provider}: an MCP host`, (way) => {
+  describe.each(ways)('$transport, $era revision: an MCP host', (way) => {
     const thread = `mcp-${way.transport}-${way.era}`
     let host: Connection
     /** The same sandbox by the SDK. */
@@ -45,14 +49,15 @@ export const mcpSuite = ({ provider, ways, mode = 'direct', brief = false }: Mcp
       await host.close()
     })
 
-    whole('[C-73] has tools with schemas, whose arguments name no thread and no token', async () => {
-      const { tools } = await host.client.listTools()
-      expect(tools.map(({ name }) => name)).toEqual(TOOLS)
-      for (const tool of tools) expect(tool, tool.name).toMatchObject({ title: expect.any(String), outputSchema: { type: 'object' } })
-      const exec = tools.find(({ name }) => name === 'exec')
-      expect(Object.keys(exec?.inputSchema.properties ?? {}).sort()).toEqual(['command', 'env', 'timeout_sec', 'workdir'])
-      await expect(host.client.callTool({ name: 'nothing', arguments: {} })).rejects.toThrow(/no tool "nothing"/)
-    })
+    if (!brief)
+      test('[C-73] has tools with schemas, whose arguments name no thread and no token', async () => {
+        const { tools } = await host.client.listTools()
+        expect(tools.map(({ name }) => name)).toEqual(TOOLS)
+        for (const tool of tools) expect(tool, tool.name).toMatchObject({ title: expect.any(String), outputSchema: { type: 'object' } })
+        const exec = tools.find(({ name }) => name === 'exec')
+        expect(Object.keys(exec?.inputSchema.properties ?? {}).sort()).toEqual(['command', 'env', 'timeout_sec', 'workdir'])
+        await expect(host.client.callTool({ name: 'nothing', arguments: {} })).rejects.toThrow(/no tool "nothing"/)
+      })
 
     test('[2-16] runs commands in the sandbox that others of its thread see', async () => {
       await session.files.upload('from-sdk', 'seen')
@@ -109,15 +114,19 @@ export const mcpSuite = ({ provider, ways, mode = 'direct', brief = false }: Mcp
       expect(await host.refused('upload', { path: 'x', content_base64: '%%%' })).toMatch(/^INVALID_REQUEST: content_base64/)
     })
 
-    whole('is refused what one call cannot hold', async () => {
-      await session.exec('truncate -s 10485761 large; seq 1 20000 > lines; mkdir many; cd many; seq 1 600 | xargs touch')
-      for (const tool of ['read_file', 'download']) expect(await host.refused(tool, { path: 'large' })).toMatch(/^PAYLOAD_TOO_LARGE: /)
-      expect(await host.call('read_file', { path: 'lines' })).toMatchObject({ truncated: true, content: expect.stringMatching(/^1\n2\n/) })
-      const { entries } = await host.call<{ entries: unknown[] }>('list_dir', { path: 'many' })
-      expect(entries).toHaveLength(500)
-      const { matches } = await host.call<{ matches: unknown[] }>('grep', { pattern: '[0-9]', path: 'lines' })
-      expect(matches).toHaveLength(500)
-    })
+    if (!brief)
+      test('is refused what one call cannot hold', async () => {
+        await session.exec('truncate -s 10485761 large; seq 1 20000 > lines; mkdir many; cd many; seq 1 600 | xargs touch')
+        for (const tool of ['read_file', 'download']) expect(await host.refused(tool, { path: 'large' })).toMatch(/^PAYLOAD_TOO_LARGE: /)
+        expect(await host.call('read_file', { path: 'lines' })).toMatchObject({
+          truncated: true,
+          content: expect.stringMatching(/^1\n2\n/),
+        })
+        const { entries } = await host.call<{ entries: unknown[] }>('list_dir', { path: 'many' })
+        expect(entries).toHaveLength(500)
+        const { matches } = await host.call<{ matches: unknown[] }>('grep', { pattern: '[0-9]', path: 'lines' })
+        expect(matches).toHaveLength(500)
+      })
 
     test('starts a process, writes to it, reads its output, and ends it', async () => {
       const { process_id } = await host.call<{ process_id: string }>('process_start', {
@@ -162,16 +171,17 @@ export const mcpSuite = ({ provider, ways, mode = 'direct', brief = false }: Mcp
       await expect.poll(alive).toBe(false)
     })
 
-    whole('hears that a long command goes on', async () => {
-      const heard = Promise.withResolvers<unknown>()
-      const running = host.client.callTool(
-        { name: 'exec', arguments: { command: 'until [ -e heard ]; do sleep 0.1; done', timeout_sec: 120 } },
-        { onprogress: heard.resolve },
-      )
-      expect(await heard.promise).toMatchObject({ progress: expect.any(Number), message: expect.stringMatching(/^exec runs for \d+ s$/) })
-      await session.files.upload('heard', '')
-      expect(await running).toMatchObject({ structuredContent: { ok: true } })
-    })
+    if (!brief)
+      test('hears that a long command goes on', async () => {
+        const heard = Promise.withResolvers<unknown>()
+        const running = host.client.callTool(
+          { name: 'exec', arguments: { command: 'until [ -e heard ]; do sleep 0.1; done', timeout_sec: 120 } },
+          { onprogress: heard.resolve },
+        )
+        expect(await heard.promise).toMatchObject({ progress: expect.any(Number), message: expect.stringMatching(/^exec runs for \d+ s$/) })
+        await session.files.upload('heard', '')
+        expect(await running).toMatchObject({ structuredContent: { ok: true } })
+      })
 
     test('looks at its sandbox, and has a new one after it is released', async () => {
       const one = await connectMcp({ ...way, brokerUrl: stack.brokerUrl, thread: `${thread}-released` })
@@ -203,4 +213,9 @@ export const mcpSuite = ({ provider, ways, mode = 'direct', brief = false }: Mcp
       await other.close()
     })
   })
+  if (!brief)
+    test('the program of the page runs', async () => {
+      const [program = ''] = programsOf('mcp.md')
+      expect(await runProgram(program, stack)).toBe('Hello, MCP\n\n')
+    })
 }

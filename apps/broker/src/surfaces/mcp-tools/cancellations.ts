@@ -1,3 +1,4 @@
+import { BoundedCache } from '@boxoffice/kit/bounded-cache'
 import { z } from 'zod'
 import type { Principal } from '../../access/principals.ts'
 
@@ -5,6 +6,9 @@ const Id = z.union([z.string(), z.number()])
 const Asked = z.looseObject({ id: Id, method: z.string() })
 const Cancelled = z.looseObject({ method: z.literal('notifications/cancelled'), params: z.looseObject({ requestId: Id }) })
 const Initialize = z.looseObject({ id: Id, method: z.literal('initialize') })
+
+/** One more takes the place of the oldest, which then ends with its connection only. */
+const MAX_IN_FLIGHT = 10_000
 
 /** One exchange: `signal` ends when the client cancels one of its requests. */
 export type Exchange = { signal: AbortSignal; sessionId: string | undefined; end(): void }
@@ -14,10 +18,10 @@ export type Exchange = { signal: AbortSignal; sessionId: string | undefined; end
  * id that `initialize` is answered with; nothing else is kept for it. Those of 2026 end with their connection.
  */
 export class Cancellations {
-  readonly #inFlight = new Map<string, AbortController>()
+  readonly #inFlight = new BoundedCache<string, AbortController>(MAX_IN_FLIGHT)
 
   /** `sessionId` is what the client has named. That of the result is a new one, for a client that begins. */
-  begin(body: unknown, { tenant, id: principal }: Principal, sessionId: string | undefined): Exchange {
+  begin(body: unknown, { tenant, id: principal }: Pick<Principal, 'tenant' | 'id'>, sessionId: string | undefined): Exchange {
     const messages = Array.isArray(body) ? body : [body]
     const controller = new AbortController()
     const keys: string[] = []

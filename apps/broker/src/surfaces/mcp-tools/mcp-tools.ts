@@ -10,7 +10,7 @@ import { envelopeOf, type RefusalSinks } from '../../http/errors.ts'
 import type { Surface } from '../../http/surface.ts'
 import { surfaceApp } from '../../http/surface-app.ts'
 import { type KnownCallers, knownCallers } from '../facade/callers.ts'
-import { Cancellations } from './cancellations.ts'
+import { Cancellations, type Exchange } from './cancellations.ts'
 import { ownNetwork } from './own-network.ts'
 
 export type McpToolsOptions = RefusalSinks &
@@ -21,6 +21,9 @@ export type McpToolsOptions = RefusalSinks &
     /** Where the broker reaches itself, without TLS. */
     localUrl: string
   }
+
+/** What a request brings beside its credential. */
+type Asked = { thread: string | undefined; exchange: Exchange }
 
 const PATH = '/mcp'
 /** Which thread's sandbox the tools use: a header, or `?thread=` in the URL. */
@@ -41,11 +44,10 @@ export function createMcpTools(options: McpToolsOptions): Surface {
   const handler = createMcpHandler(
     ({ authInfo, requestInfo }) => {
       if (authInfo === undefined) throw new Error('a request came without its caller')
-      return servers.server({
-        credential: authInfo.token,
-        thread: authInfo.extra?.thread as string | undefined,
-        signal: requestInfo?.signal,
-      })
+      const { thread, exchange } = authInfo.extra as Asked
+      const server = servers.server({ credential: authInfo.token, thread, signal: requestInfo?.signal })
+      server.onclose = exchange.end
+      return server
     },
     { maxRequestBodySize: MAX_BODY_BYTES },
   )
@@ -58,7 +60,12 @@ export function createMcpTools(options: McpToolsOptions): Surface {
     const exchange = cancellations.begin(parsedBody, principal, c.req.header(SESSION_HEADER))
     const { method, headers, signal } = c.req.raw
     const request = new Request(c.req.url, { method, headers, signal: AbortSignal.any([signal, exchange.signal]) })
-    const authInfo = { token: principal.credential.reveal(), clientId: principal.id, scopes: [], extra: { thread: threadOf(c) } }
+    const authInfo = {
+      token: principal.credential.reveal(),
+      clientId: principal.id,
+      scopes: [],
+      extra: { thread: threadOf(c), exchange } satisfies Asked,
+    }
     const response = await handler.fetch(request, { authInfo, ...(parsedBody === undefined ? {} : { parsedBody }) })
     if (exchange.sessionId !== undefined) response.headers.set(SESSION_HEADER, exchange.sessionId)
     return response
