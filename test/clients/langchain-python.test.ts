@@ -7,6 +7,6 @@ describe('langchain-boxoffice, local', () => {
   beforeAll(async () => {
     stack = await startStack({ provider: 'local' })
   })
-  afterAll(() => stack[Symbol.asyncDispose]())
+  afterAll(() => stack?.[Symbol.asyncDispose]())
   langchainPythonSuite(() => stack, { whole: true })
 })

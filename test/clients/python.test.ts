@@ -7,7 +7,7 @@ describe.each(MODES)('the Python client, %s', (mode) => {
   beforeAll(async () => {
     stack = await startStack({ provider: 'local', mode })
   })
-  afterAll(() => stack[Symbol.asyncDispose]())
-  pythonSuite(() => stack)
+  afterAll(() => stack?.[Symbol.asyncDispose]())
+  pythonSuite(() => stack, { whole: true })
   if (mode === 'direct') asyncPythonSuite(() => stack)
 })
