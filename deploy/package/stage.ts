@@ -6,7 +6,16 @@ import { writeStripped } from './strip.ts'
 
 export const ROOT = resolve(import.meta.dirname, '../..')
 /** What the command line consists of; each keeps its place, by which they find each other. */
-const OWN = ['apps/cli', 'apps/agent', 'apps/broker', 'packages/client', 'packages/kit', 'packages/node-http', 'packages/protocol']
+const OWN = [
+  'apps/cli',
+  'apps/agent',
+  'apps/broker',
+  'packages/client',
+  'packages/kit',
+  'packages/mcp',
+  'packages/node-http',
+  'packages/protocol',
+]
 /** Of the supervisor's packages, as Node names both halves. */
 export const PLATFORMS = ['linux-x64', 'linux-arm64'] as const
 
