@@ -1,5 +1,6 @@
 export { A2A_SESSION, type A2ASession, type A2ATaskFields, toA2A } from './a2a.ts'
-export { BoxofficeError, ConnectionError, ExecError, GapError, isCode, SilenceError } from './base/errors.ts'
+export type { ErrorFamily } from './base/error-families.ts'
+export { BoxofficeError, ConnectionError, ExecError, GapError, isCode, isFamily, SilenceError } from './base/errors.ts'
 export type { ExecResult, Exit } from './base/exec-result.ts'
 export type { WebSocketConstructor, WebSocketLike } from './base/socket.ts'
 export { isBrokerUnavailable } from './bootstrap.ts'

@@ -1,4 +1,5 @@
 import { ERRORS, type ErrorCode, type ErrorEnvelope, errorCodeFrom } from '@boxoffice/protocol'
+import { type ErrorFamily, familyOf } from './error-families.ts'
 import type { ExecResult } from './exec-result.ts'
 
 /** Codes that only the client gives; the servers' own are `ErrorCode`. */
@@ -42,6 +43,11 @@ export class BoxofficeError extends Error {
     this.aliases = fields.aliases ?? []
     this.details = fields.details ?? {}
     this.retryAfter = fields.retryAfter
+  }
+
+  /** What a caller does about it; see `ErrorFamily`. */
+  get family(): ErrorFamily {
+    return familyOf(this.code, this.status)
   }
 }
 
@@ -146,3 +152,7 @@ export function isCode(error: unknown, code: ErrorCode | ClientErrorCode): error
 export function isCode(error: unknown, code: ErrorCode | ClientErrorCode): boolean {
   return error instanceof BoxofficeError && (error.code === code || error.aliases.includes(code) || errorCodeFrom(error.code) === code)
 }
+
+/** True for a `BoxofficeError` of this family: `isFamily(error, 'not_found')`. */
+export const isFamily = (error: unknown, family: ErrorFamily): error is BoxofficeError =>
+  error instanceof BoxofficeError && error.family === family
