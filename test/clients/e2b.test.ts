@@ -1,3 +1,3 @@
 import { e2bSuite } from './suites/e2b.ts'
 
-e2bSuite('local')
+e2bSuite('local', { whole: true })

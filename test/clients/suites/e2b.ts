@@ -1,16 +1,23 @@
-import { CommandExitError, FileNotFoundError, NotFoundError, Sandbox, SandboxNotFoundError } from 'e2b'
+import { connect } from '@boxoffice/client'
+import { AuthenticationError, CommandExitError, FileNotFoundError, NotFoundError, Sandbox, SandboxNotFoundError, TimeoutError } from 'e2b'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { API_KEY, type ProviderName, type Stack, startStack } from '../../e2e/support/stack.ts'
+import { programsOf, runProgram } from '../support/page-programs.ts'
 
 const enc = new TextEncoder()
 
-/** E2B's published SDK against a running Boxoffice (contract 7.3). */
-export const e2bSuite = (provider: ProviderName): void => {
+/** E2B's published SDK against a running Boxoffice (contract 7.3). `whole`: every case, not only those of another engine. */
+export const e2bSuite = (provider: ProviderName, { whole }: { whole: boolean }): void => {
   let stack: Stack
   let shared: Sandbox
   const at = () => {
     const url = `${stack.brokerUrl}/compat/e2b`
     return { apiUrl: url, sandboxUrl: url, apiKey: API_KEY, validateApiKey: false }
+  }
+  /** The in-sandbox API as it is, with what the SDK sends; `headers` beat it. */
+  const envd = (path: string, { headers }: { headers: Record<string, string> }): Promise<Response> => {
+    const own = { 'e2b-sandbox-id': shared.sandboxId, 'x-access-token': (shared as unknown as { envdAccessToken: string }).envdAccessToken }
+    return fetch(`${at().apiUrl}${path}`, { headers: { ...own, ...headers } })
   }
   beforeAll(async () => {
     stack = await startStack({ provider })
@@ -117,5 +124,114 @@ export const e2bSuite = (provider: ProviderName): void => {
     expect(await again.isRunning()).toBe(false)
     await expect(Sandbox.connect(sandbox.sandboxId, at())).rejects.toBeInstanceOf(SandboxNotFoundError)
     await expect(again.commands.run('true')).rejects.toBeInstanceOf(SandboxNotFoundError)
+  })
+
+  if (!whole) return
+
+  test('files are streams, compressed on request, and have ranges', async () => {
+    const bytes = new Uint8Array(3_000_000).map((_, i) => i % 251)
+    const body = () => new Blob([bytes]).stream()
+    await shared.files.write('big.bin', body())
+    await shared.files.write('gzip.bin', body(), { gzip: true })
+    for (const name of ['big.bin', 'gzip.bin'])
+      expect(Buffer.from(await shared.files.read(name, { format: 'bytes' })).equals(Buffer.from(bytes))).toBe(true)
+    const chunks: Uint8Array[] = []
+    for await (const chunk of await shared.files.read('big.bin', { format: 'stream' })) chunks.push(chunk)
+    expect(Buffer.concat(chunks).equals(Buffer.from(bytes))).toBe(true)
+    const range = await envd('/files?path=big.bin', { headers: { range: 'bytes=250-252' } })
+    expect([range.status, [...new Uint8Array(await range.arrayBuffer())]]).toEqual([206, [250, 0, 1]])
+  })
+
+  test('output is streamed, in time and whole', async () => {
+    const lines: string[] = []
+    const first = Promise.withResolvers<void>()
+    const command = await shared.commands.run('echo first; read line; echo "got $line"', {
+      background: true,
+      stdin: true,
+      onStdout: (text) => {
+        lines.push(text)
+        first.resolve()
+      },
+    })
+    await first.promise
+    await shared.commands.sendStdin(command.pid, 'more\n')
+    await command.wait()
+    expect(lines).toEqual(['first\n', 'got more\n'])
+    const { stdout } = await shared.commands.run('seq 1 300000')
+    expect(stdout.length).toBe(1_988_895)
+    expect(stdout.endsWith('\n299999\n300000\n')).toBe(true)
+  })
+
+  test('a command is ended after its timeout', async () => {
+    await expect(shared.commands.run('echo on; exec sleep 600', { timeoutMs: 1000 })).rejects.toBeInstanceOf(TimeoutError)
+    await expect.poll(async () => (await shared.commands.list()).filter(({ args }) => args.at(-1)?.includes('echo on'))).toEqual([])
+  })
+
+  test('a sandbox ends after its timeout, and moves it', async () => {
+    const short = await Sandbox.create({ ...at(), timeoutMs: 2000 })
+    const kept = await Sandbox.create({ ...at(), timeoutMs: 2000, lifecycle: { onTimeout: 'pause' } })
+    const long = await Sandbox.create({ ...at(), timeoutMs: 2000 })
+    await long.setTimeout(600_000)
+    await expect.poll(() => short.isRunning()).toBe(false)
+    await expect.poll(async () => (await Sandbox.getInfo(kept.sandboxId, at())).state).toBe('paused')
+    await expect(Sandbox.getInfo(short.sandboxId, at())).rejects.toBeInstanceOf(SandboxNotFoundError)
+    expect(await long.isRunning()).toBe(true)
+    await Sandbox.connect(kept.sandboxId, { ...at(), timeoutMs: 600_000 })
+    expect(await kept.isRunning()).toBe(true)
+    for (const sandbox of [kept, long]) await sandbox.kill()
+  })
+
+  test('sandboxes are listed in pages', async () => {
+    const made = await Promise.all([1, 2, 3].map(() => Sandbox.create({ ...at(), metadata: { purpose: 'pages' } })))
+    const listing = Sandbox.list({ ...at(), limit: 2, query: { metadata: { purpose: 'pages' } } })
+    const found: string[] = []
+    while (listing.hasNext) found.push(...(await listing.nextItems()).map(({ sandboxId }) => sandboxId))
+    expect(found.toSorted()).toEqual(made.map(({ sandboxId }) => sandboxId).toSorted())
+    for (const sandbox of made) await sandbox.kill()
+  })
+
+  test('a sandbox shares the session of a thread with other clients', async () => {
+    const session = await connect(stack.brokerUrl, { apiKey: API_KEY }).session('shared-with-e2b')
+    await session.files.upload('from-boxoffice.txt', 'here\n')
+    const sandbox = await Sandbox.create({ ...at(), metadata: { thread_id: 'shared-with-e2b' } })
+    expect(await sandbox.files.read('from-boxoffice.txt')).toBe('here\n')
+    expect((await Sandbox.create({ ...at(), metadata: { thread_id: 'shared-with-e2b' } })).sandboxId).toBe(sandbox.sandboxId)
+    await sandbox.files.write('from-e2b.txt', 'there\n')
+    expect((await session.exec('cat from-e2b.txt')).stdout).toBe('there\n')
+    await sandbox.kill()
+  })
+
+  test('an access token opens its own sandbox only', async () => {
+    const other = await Sandbox.create(at())
+    const headers = { 'e2b-sandbox-id': other.sandboxId }
+    expect((await envd('/files?path=x', { headers })).status).toBe(401)
+    expect((await envd('/files?path=x', { headers: { 'x-access-token': 'none' } })).status).toBe(401)
+    await other.kill()
+    expect((await envd('/health', { headers })).status).toBe(502)
+    await expect(Sandbox.create({ ...at(), apiKey: 'e2b_0000000000000000000000000000000000000000' })).rejects.toBeInstanceOf(
+      AuthenticationError,
+    )
+  })
+
+  test('what is not served is refused by name', async () => {
+    const refused = async (call: Promise<unknown>, message: RegExp) => expect(call).rejects.toThrow(message)
+    await refused(Sandbox.create({ ...at(), envs: { A: 'b' } }), /environment of a sandbox/)
+    await refused(Sandbox.create({ ...at(), network: { denyOut: ['0.0.0.0/0'] } }), /network rules/)
+    await refused(Sandbox.create('unknown-template', at()), /no template "unknown-template"/)
+    await refused(shared.commands.run('true', { user: 'root' }), /user "root"/)
+    await refused(shared.getMetrics(), /metrics/)
+    await refused(shared.createSnapshot(), /snapshots/)
+    await refused(Sandbox.fork(shared.sandboxId, at()), /fork/)
+    await refused(shared.updateNetwork({}), /network rules/)
+    await refused(shared.files.write('a.txt', 'a', { metadata: { a: 'b' } }), /metadata of files/)
+    await refused(
+      shared.files.watchDir('.', () => {}),
+      /WatchDir/,
+    )
+  })
+
+  test('the program of the page runs', async () => {
+    const [program] = programsOf('e2b.md')
+    expect(await runProgram(program ?? '', stack)).toBe('hello from a file\nLinux\n\n')
   })
 }

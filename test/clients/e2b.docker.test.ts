@@ -1,0 +1,3 @@
+import { e2bSuite } from './suites/e2b.ts'
+
+e2bSuite('docker', { whole: false })
