@@ -28,7 +28,7 @@ WORDS = [
     (r"self\._perform\(effect\)", "await self._perform(effect)"),
     (r"self\.http\.request\(", "await self.http.request("),
     (r"threading\.Lock", "asyncio.Lock"),
-    (r"with self\._pumping", "async with self._pumping"),
+    (r"with self\._(pumping|writing)", r"async with self._\1"),
     (r"One thread may", "One task may"),
     (r"threads may share", "tasks may share"),
     (r"__(iter|enter|exit)__", r"__a\1__"),

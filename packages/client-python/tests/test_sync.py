@@ -105,3 +105,9 @@ def test_refresh_and_release(client: Client, session: Session, thread_id: str) -
 def test_a_thread_id_that_cannot_be(client: Client) -> None:
     with pytest.raises(InvalidRequestError):
         client.session(" white space ")
+
+
+def test_a_key_with_a_line_end_is_not_shown() -> None:
+    with pytest.raises(ValueError, match="characters") as caught:
+        Client("http://127.0.0.1:1", api_key="secret-key\nx")
+    assert "secret" not in str(caught.value)

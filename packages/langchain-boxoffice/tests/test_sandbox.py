@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import os
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
+import httpx
 import pytest
 from boxoffice import Client, NotFoundError, Session, SessionEndedError
+from deepagents.backends.protocol import ExecuteResponse
 
 from langchain_boxoffice import BoxofficeSandbox
 
@@ -60,9 +63,11 @@ def test_invented_directories_lie_below_the_workspace(sandbox: BoxofficeSandbox)
 
 
 def test_paths_that_cannot_be(sandbox: BoxofficeSandbox) -> None:
-    for path in ("relative", "/workspace/nul\0", "/workspace/" + "x" * 5000):
+    for path in ("relative", "/workspace/nul\0", "/workspace/\ud800", "/workspace/" + "x" * 5000):
         assert sandbox.download_files([path])[0].error == "invalid_path"
         assert sandbox.write(path, "x").error is not None
+        assert sandbox.read(path).error is not None
+        assert sandbox.ls(path).error is not None
     assert sandbox.write("/workspace/x", "\ud800").error is not None
 
 
@@ -87,7 +92,7 @@ def test_pages(sandbox: BoxofficeSandbox) -> None:
 
 
 def test_execute(sandbox: BoxofficeSandbox) -> None:
-    assert sandbox.execute("echo a; echo b >&2; echo c; exit 42") == type(sandbox.execute(":"))("a\nb\nc\n", 42, False)
+    assert sandbox.execute("echo a; echo b >&2; echo c; exit 42") == ExecuteResponse("a\nb\nc\n", 42, False)
     assert sandbox.execute("sleep 60", timeout=1).exit_code == 124
     assert sandbox.execute("no-such-program").exit_code == 127
     assert sandbox.execute("syntax (").exit_code not in (0, None)
@@ -106,6 +111,15 @@ def test_parallel_edits_lose_nothing(sandbox: BoxofficeSandbox) -> None:
     with ThreadPoolExecutor(20) as pool:
         list(pool.map(lambda number: sandbox.edit("/workspace/list", f"<{number}>", f"[{number}]"), range(20)))
     assert sandbox.execute("cat list").output == "".join(f"[{number}]\n" for number in range(20))
+
+
+def test_a_command_survives_an_agent_that_was_killed(sandbox: BoxofficeSandbox, session: Session) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(sandbox.execute, "echo x >> ran; until [ -e go ]; do sleep 0.05; done; cat ran")
+        session.exec("until [ -e ran ]; do sleep 0.05; done")
+        httpx.post(f"{os.environ['BOXOFFICE_TEST_CONTROL']}/restart-agent", timeout=120).raise_for_status()
+        session.files.write("go", "")
+        assert running.result(120) == ExecuteResponse("x\n", 0, False)
 
 
 def test_a_released_session_raises(sandbox: BoxofficeSandbox, session: Session) -> None:

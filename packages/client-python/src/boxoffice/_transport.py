@@ -13,7 +13,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketExce
 from ._wire.effects import Dropped, Http, Response, Unreachable
 
 CONNECT_SECONDS = 5.0
-SOCKET_SECONDS = 5.0
+SOCKET_SECONDS = 10.0
 MESSAGE_BYTES = 16 * 1024 * 1024
 
 LIMITS = httpx.Limits(max_connections=256, max_keepalive_connections=64, keepalive_expiry=4)

@@ -22,7 +22,7 @@ def sandbox_path(path: str) -> str:
 
     An agent invents directories such as `/large_tool_results`, and nobody may write to `/`.
     """
-    if not path.startswith("/") or "\0" in path:
+    if not path.startswith("/") or "\0" in path or any("\ud800" <= character <= "\udfff" for character in path):
         raise InvalidPathError(path)
     normal = "/" + posixpath.normpath(path).lstrip("/")
     first = normal.split("/")[1]

@@ -31,6 +31,8 @@ from .paths import InvalidPathError, join, sandbox_path, search_root
 from .threads import ThreadSessions
 
 T = TypeVar("T")
+REFUSED = (InvalidPathError, FileError, InvalidRequestError, LimitError)
+"""What the caller is answered with; everything else is raised."""
 OUTPUT_BYTES = 16 * 1024 * 1024
 SEARCH_SECONDS = 30
 MERGED = "exec 2>&1\n"
@@ -104,7 +106,7 @@ class BoxofficeSandbox(BaseSandbox):
                     output_keep="head",
                 )
             )
-        except (InvalidRequestError, LimitError, FileError) as error:
+        except REFUSED as error:
             # What the model has asked for cannot be run; a raise would end the whole run of the agent.
             return ExecuteResponse(output=str(error), exit_code=126, truncated=False)
         return ExecuteResponse(output=result.stdout + result.stderr, exit_code=result.exit_code, truncated=result.stdout_truncated)
@@ -114,7 +116,7 @@ class BoxofficeSandbox(BaseSandbox):
         try:
             base = sandbox_path(path)
             listing = self._on(lambda session: session.files.list(base, root="sandbox", depth=1))
-        except (InvalidPathError, FileError, InvalidRequestError) as error:
+        except REFUSED as error:
             return LsResult(error=f"Path '{path}': {_code_of(error)}")
         entries: list[FileInfo] = [
             {
@@ -131,7 +133,7 @@ class BoxofficeSandbox(BaseSandbox):
         """Lines of a text file, or a binary file in base64."""
         try:
             content = self._content(file_path)
-        except (InvalidPathError, FileError, InvalidRequestError) as error:
+        except REFUSED as error:
             return ReadResult(error=f"File '{file_path}': {_code_of(error)}")
         return text.page_of(content, file_path, offset, limit)
 
@@ -139,7 +141,7 @@ class BoxofficeSandbox(BaseSandbox):
         """Writes a file whole or not at all; directories above it are made."""
         try:
             self._put(file_path, content.encode(), overwrite=not self._older)
-        except (InvalidPathError, FileError, InvalidRequestError, LimitError, UnicodeEncodeError) as error:
+        except (*REFUSED, UnicodeEncodeError) as error:
             if isinstance(error, FileError) and error.code == "FILE_EXISTS":
                 return WriteResult(error=f"Error: File '{file_path}' already exists. Read and edit it, or write to a new path.")
             return WriteResult(error=f"Failed to write file '{file_path}': {_code_of(error)}")
@@ -154,7 +156,7 @@ class BoxofficeSandbox(BaseSandbox):
                 content, result = text.edit_of(self._content(file_path), file_path, old_string, new_string, replace_all)
                 if result.error is None:
                     self._put(file_path, content, overwrite=True)
-        except (InvalidPathError, FileError, InvalidRequestError, LimitError, UnicodeEncodeError) as error:
+        except (*REFUSED, UnicodeEncodeError) as error:
             code = _code_of(error)
             message = f"Error: File '{file_path}' not found" if code == "file_not_found" else f"Error editing file '{file_path}': {code}"
             return EditResult(error=message)
@@ -165,7 +167,7 @@ class BoxofficeSandbox(BaseSandbox):
         try:
             path = sandbox_path(file_path)
             self._on(lambda session: session.files.delete(path, root="sandbox", recursive=True))
-        except (InvalidPathError, FileError, InvalidRequestError) as error:
+        except REFUSED as error:
             code = _code_of(error)
             return DeleteResult(
                 error=f"Error: '{file_path}' not found" if code == "file_not_found" else f"Error deleting file '{file_path}': {code}"
@@ -179,7 +181,7 @@ class BoxofficeSandbox(BaseSandbox):
             base, matches = sandbox_path(shown), search.glob_matcher(pattern)
             kind = "any" if self._older else "file"
             listing = self._on(lambda session: session.files.list(base, root="sandbox", kind=kind))
-        except (FileError, InvalidRequestError, ValueError) as error:
+        except (*REFUSED, ValueError) as error:
             return GlobResult(error=f"Path '{shown}': {error if isinstance(error, ValueError) else _code_of(error)}")
         return search.found(listing, matches, base=base, shown=shown, relative=self._older)
 
@@ -193,7 +195,7 @@ class BoxofficeSandbox(BaseSandbox):
             result = self._on(
                 lambda session: session.exec(command, timeout=SEARCH_SECONDS, max_output_bytes=OUTPUT_BYTES, output_keep="head")
             )
-        except (FileError, InvalidRequestError, LimitError, ValueError) as error:
+        except (*REFUSED, ValueError) as error:
             return GrepResult(error=f"Path '{shown}': {error if isinstance(error, ValueError) else _code_of(error)}")
         return search.grepped(result, matches, base=base, shown=shown, most=max_count)
 
@@ -208,14 +210,14 @@ class BoxofficeSandbox(BaseSandbox):
     def _upload(self, path: str, content: bytes) -> FileUploadResponse:
         try:
             self._put(path, content, overwrite=True)
-        except (InvalidPathError, FileError, InvalidRequestError, LimitError) as error:
+        except REFUSED as error:
             return FileUploadResponse(path=path, error=_code_of(error))
         return FileUploadResponse(path=path)
 
     def _download(self, path: str) -> FileDownloadResponse:
         try:
             return FileDownloadResponse(path=path, content=self._content(path))
-        except (InvalidPathError, FileError, InvalidRequestError) as error:
+        except REFUSED as error:
             return FileDownloadResponse(path=path, error=_code_of(error))
 
     def _content(self, path: str) -> bytes:

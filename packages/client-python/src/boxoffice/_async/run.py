@@ -24,6 +24,7 @@ class AsyncRun:
     def __init__(self, driver: Driver, stream: ProcessStream) -> None:
         self._driver, self._stream = driver, stream
         self._pumping = asyncio.Lock()
+        self._writing = asyncio.Lock()
 
     @property
     def id(self) -> str:
@@ -63,13 +64,15 @@ class AsyncRun:
         """Writes to stdin, or types into a shell. Waits while the process takes none."""
         content = data.encode() if isinstance(data, str) else data
         for start in range(0, len(content), WRITE_BYTES):
-            await self._driver.run(self._stream.write(content[start : start + WRITE_BYTES]))
+            async with self._writing:
+                await self._driver.run(self._stream.write(content[start : start + WRITE_BYTES]))
             while not self._stream.has_room:
                 await self._pump(lambda: self._stream.has_room)
 
     async def end_stdin(self) -> None:
         """Ends stdin."""
-        await self._driver.run(self._stream.end_stdin())
+        async with self._writing:
+            await self._driver.run(self._stream.end_stdin())
 
     async def signal(self, name: str) -> None:
         """Sends a signal, as `TERM`."""
@@ -95,7 +98,13 @@ class AsyncRun:
 
     async def _pump(self, done: Callable[[], bool]) -> None:
         async with self._pumping:
-            if not done():
+            if done():
+                return
+            if self._stream.is_away:
+                # A writer waits, so that nothing it sends comes between what is sent again.
+                async with self._writing:
+                    await self._driver.run(self._stream.connect())
+            else:
                 await self._driver.run(self._stream.pump())
 
     async def __aenter__(self) -> Self:

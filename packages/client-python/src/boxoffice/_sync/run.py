@@ -24,6 +24,7 @@ class Run:
     def __init__(self, driver: Driver, stream: ProcessStream) -> None:
         self._driver, self._stream = driver, stream
         self._pumping = threading.Lock()
+        self._writing = threading.Lock()
 
     @property
     def id(self) -> str:
@@ -63,13 +64,15 @@ class Run:
         """Writes to stdin, or types into a shell. Waits while the process takes none."""
         content = data.encode() if isinstance(data, str) else data
         for start in range(0, len(content), WRITE_BYTES):
-            self._driver.run(self._stream.write(content[start : start + WRITE_BYTES]))
+            with self._writing:
+                self._driver.run(self._stream.write(content[start : start + WRITE_BYTES]))
             while not self._stream.has_room:
                 self._pump(lambda: self._stream.has_room)
 
     def end_stdin(self) -> None:
         """Ends stdin."""
-        self._driver.run(self._stream.end_stdin())
+        with self._writing:
+            self._driver.run(self._stream.end_stdin())
 
     def signal(self, name: str) -> None:
         """Sends a signal, as `TERM`."""
@@ -95,7 +98,13 @@ class Run:
 
     def _pump(self, done: Callable[[], bool]) -> None:
         with self._pumping:
-            if not done():
+            if done():
+                return
+            if self._stream.is_away:
+                # A writer waits, so that nothing it sends comes between what is sent again.
+                with self._writing:
+                    self._driver.run(self._stream.connect())
+            else:
                 self._driver.run(self._stream.pump())
 
     def __enter__(self) -> Self:

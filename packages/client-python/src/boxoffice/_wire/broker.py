@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from collections.abc import Mapping
 from typing import Any
@@ -23,6 +24,9 @@ class Broker:
     def __init__(self, url: str, api_key: str, window: float) -> None:
         if not api_key:
             raise ValueError("api_key is missing: give the API key of the broker")
+        if not re.fullmatch(r"[!-~]+", api_key):
+            # The HTTP library would refuse it with a message that shows it.
+            raise ValueError("api_key has characters that no key has")
         self.url = url.rstrip("/")
         self.window = window
         self._api_key = api_key

@@ -16,7 +16,7 @@ class Http:
 
     method: str
     url: str
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     content: bytes | None = None
     timeout: float | None = 60.0
 

@@ -21,8 +21,6 @@ UNCONFIRMED_BYTES = 256 * 1024
 READY_WITHIN = 15.0
 SLICE = 1.0
 PROBE_AFTER, SILENT_FOR = 3.0, 10.0
-FIRST_WINDOW = 5.0
-"""The most that a first connection waits for somebody to answer; a dropped one has the whole reconnect window."""
 RESTART = 1001
 _STREAMS: dict[int, Stream] = {1: "stdout", 2: "stderr"}
 _CLOSED = {4401: "UNAUTHENTICATED", 4404: "EXEC_NOT_FOUND", 4408: "TIMEOUT", 4409: "TAKEN_OVER", 4410: "SESSION_RELEASED"}
@@ -56,14 +54,14 @@ class ProcessStream:
         """Whether more may be written before the process is known to have what was."""
         return len(self._unconfirmed) < UNCONFIRMED_BYTES or self.exit is not None
 
+    @property
+    def is_away(self) -> bool:
+        """Whether there is no connection: `connect` comes before `pump` then."""
+        return self._socket is None
+
     def pump(self) -> Op[None]:
-        """Waits up to a second for something to come, and connects where there is no connection."""
-        if self.exit is not None:
-            return
-        if self._left:
-            raise BoxofficeError("DETACHED", f"this client has left {self.id}")
-        if self._socket is None:
-            yield from self._connect()
+        """Waits up to a second for something to come."""
+        if self.exit is not None or self._socket is None:
             return
         try:
             yield from self._keep_in_date()
@@ -126,7 +124,12 @@ class ProcessStream:
     def _ping(self) -> str:
         return json.dumps({"type": "ping", "stdout_offset": self._consumed["stdout"], "stderr_offset": self._consumed["stderr"]})
 
-    def _connect(self) -> Op[None]:
+    def connect(self) -> Op[None]:
+        """Starts the process, or comes back to it. Nothing may be written meanwhile: what the process has not got is sent again."""
+        if self._left:
+            raise BoxofficeError("DETACHED", f"this client has left {self.id}")
+        if self.exit is not None:
+            return
         attempt = 0
         renewed = False
         failing_since = time.monotonic()
@@ -148,9 +151,8 @@ class ProcessStream:
                     raise error from drop
                 if isinstance(error, ConnectionFailedError):
                     yield from self._plane.failed(endpoint, certain=not drop.opened)
-            window = self._plane.broker.window if self.ready else min(FIRST_WINDOW, self._plane.broker.window)
             wait = 0.0 if drop.code == RESTART and attempt == 0 else backoff(attempt)
-            if time.monotonic() + wait - failing_since > window:
+            if time.monotonic() + wait - failing_since > self._plane.broker.window:
                 raise error
             attempt += 1
             yield Sleep(wait)
