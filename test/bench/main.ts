@@ -11,7 +11,7 @@ import { tableOf } from './table.ts'
 
 const ROWS = [
   ...['posix-spawn', 'exec-latency', 'exec-throughput', 'ensure-new', 'ensure-local', 'ensure-live', 'stdout', 'files', 'memory'],
-  ...['relay', 'wake', 'terminal', 'idle-sockets', 'many-rows', 'idle-local', 'idle-docker', 'neighbours', 'density', 'fast-io'],
+  ...['relay', 'wake', 'terminal', 'idle-sockets', 'many-rows', 'idle-local', 'idle-docker', 'neighbours', 'density', 'fast-io', 'clients'],
 ]
 const IMAGE = process.env.BOXOFFICE_IMAGE ?? 'boxoffice/sandbox:latest'
 /** A guard against a row that hangs, no expectation. */
