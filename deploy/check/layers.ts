@@ -81,6 +81,7 @@ export const TREES: readonly Tree[] = [
     tiers: [['base'], ['environment'], ['tools'], ['.']],
     portable: ['base', 'environment', 'tools', '.'],
   },
+  { root: 'packages/langgraph/src', packages: ['@boxoffice/client', '@boxoffice/protocol'], tiers: [['.']] },
   { root: 'packages/deepagents/src', packages: ['@boxoffice/client', '@boxoffice/kit'], tiers: [['.']] },
 ]
 

@@ -6,7 +6,7 @@ import { installedVersion, readManifest } from './dependencies.ts'
 import { ROOT, supervisorsOf, writeManifest } from './stage.ts'
 
 /** What programs import, after what they need themselves. */
-export const LIBRARIES = ['kit', 'protocol', 'client', 'mcp', 'deepagents'] as const
+export const LIBRARIES = ['kit', 'protocol', 'client', 'mcp', 'deepagents', 'langgraph'] as const
 
 /** Writes the packages that programs import, each into its folder of `directory`, as JavaScript with types. */
 export function stageLibraries(directory: string): string[] {

@@ -40,6 +40,7 @@ test('what is published is JavaScript of one version, with the supervisor of eac
     { ...library('client'), exports: { '.': { types: './dist/index.d.ts', default: './dist/index.js' } } },
     { ...library('mcp'), dependencies: { '@boxoffice/client': VERSION } },
     { ...library('deepagents'), peerDependencies: { deepagents: expect.any(String) } },
+    { ...library('langgraph'), peerDependencies: { '@langchain/langgraph': expect.any(String) } },
   ])
 })
 
