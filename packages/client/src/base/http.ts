@@ -78,6 +78,8 @@ export const readBytes = async (response: Response, signal?: AbortSignal): Promi
 }
 
 const readText = async (response: Response, signal?: AbortSignal, onBytes?: () => void): Promise<string> => {
+  // Empty, or of a `fetch` that gives text only, as that of short commands.
+  if (response.body === null) return await response.text()
   const decoder = new TextDecoder()
   let text = ''
   await eachPart(response, signal, (part) => {
