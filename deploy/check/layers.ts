@@ -46,7 +46,7 @@ export const TREES: readonly Tree[] = [
       ['http/responses'],
       ['http'],
       ['control', 'dataplane/files', 'limits', 'ws/session'],
-      ['ws/processes'],
+      ['ws/processes', 'ws/watch'],
       ['ws'],
       ['dataplane'],
       ['.'],

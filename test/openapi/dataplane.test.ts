@@ -12,7 +12,7 @@ import { checkOf, compare, type Document, type Exchange, operationsOf, recorded,
 
 const text = readFileSync(DATAPLANE_DOCUMENT, 'utf8')
 const document = JSON.parse(text) as Document
-const isSocket = (path: string): boolean => path.endsWith('/ws')
+const isSocket = (path: string): boolean => path.endsWith('/ws') || path.endsWith('/files/watch')
 
 let dp: TestDataplane
 beforeAll(async () => {

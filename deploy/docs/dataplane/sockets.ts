@@ -7,6 +7,7 @@ import {
   ExecuteClientFrame,
   ExecuteServerFrame,
   ExitFrame,
+  FileRoot,
   LinesClientFrame,
   LinesServerFrame,
   PingFrame,
@@ -24,6 +25,8 @@ import {
   SUBPROTOCOL_BINARY,
   SUBPROTOCOL_LINES,
   SUBPROTOCOL_MCP,
+  WatchClientFrame,
+  WatchServerFrame,
 } from '../../../packages/protocol/src/index.ts'
 
 const CLIENT_FRAMES = {
@@ -37,10 +40,11 @@ const CLIENT_FRAMES = {
   CloseFrame,
   LinesClientFrame,
   ExecuteClientFrame,
+  WatchClientFrame,
 }
 const SERVER_FRAMES = {
   ...{ AuthOkFrame, ReadyFrame, StdoutFrame, StderrFrame, ExitFrame, PongFrame, ErrorFrame },
-  ...{ LinesServerFrame, ExecuteServerFrame },
+  ...{ LinesServerFrame, ExecuteServerFrame, WatchServerFrame },
 }
 
 /** The schemas of all frames by their names. What the client sends is described as input, so that a default may be left away. */
@@ -103,5 +107,17 @@ export const SOCKETS: Readonly<Record<string, Socket>> = {
     subprotocols: [SUBPROTOCOL_LINES, SUBPROTOCOL_MCP, `${SUBPROTOCOL_BEARER_PREFIX}<token>`],
     client: ['LinesClientFrame'],
     server: ['LinesServerFrame'],
+  },
+  'files/watch': {
+    summary: 'Watch a directory on a WebSocket',
+    description: 'ready → (change | overflow)* → end | error → close. What cannot be watched is refused before the upgrade.',
+    query: z.object({
+      path: z.string().optional().describe('the directory; default: the workspace'),
+      recursive: z.enum(['true', 'false', '1', '0']).optional().describe('also what is below it; default: false'),
+      root: FileRoot.optional().describe('default: `workspace`'),
+    }),
+    subprotocols: [SUBPROTOCOL, `${SUBPROTOCOL_BEARER_PREFIX}<token>`],
+    client: ['WatchClientFrame'],
+    server: ['WatchServerFrame'],
   },
 }

@@ -12,4 +12,5 @@ pub mod splice;
 pub mod supervisor;
 pub mod sys;
 pub mod timers;
+mod watch;
 pub mod wire;

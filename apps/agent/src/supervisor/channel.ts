@@ -120,7 +120,7 @@ class Lease implements Channel {
   send(type: number, payload: object): void {
     if (this.ended) return
     if (type === FRAME.file && 'op' in payload) {
-      this.streaming = payload.op === 'read' || payload.op === 'list'
+      this.streaming = payload.op === 'read' || payload.op === 'list' || payload.op === 'watch'
       this.upload = this.bodyOpen = payload.op === 'write'
     }
     this.#socket.write(encodeFrame(type, payload))

@@ -16,6 +16,8 @@ export const Hello = z.object({
     .optional(),
   /** Of the control connection: `spare` is understood. */
   spares: z.boolean().optional(),
+  /** Of the control connection: the file operation `watch` is understood. */
+  watches: z.boolean().optional(),
 })
 export type Hello = z.infer<typeof Hello>
 

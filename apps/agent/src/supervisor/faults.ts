@@ -1,4 +1,4 @@
-import { BoxofficeError, type ErrorCode, LIMITS } from '@boxoffice/protocol'
+import { BoxofficeError, type ErrorCode, LIMITS, WATCH_LIMITS } from '@boxoffice/protocol'
 import { z } from 'zod'
 
 /** The supervisor's `error` (WIRE.md): a kind, the symbolic errno, and a message for the log: it may name what only the sandbox knows. */
@@ -98,6 +98,10 @@ export const fileError = (fault: Fault, subject: FileSubject): BoxofficeError =>
   return new BoxofficeError(code, `${name} ${describe(code, fault, subject)}`, code === 'RATE_LIMITED' ? { retryAfter: 1 } : {})
 }
 
+const TOO_MANY_WATCHES =
+  `is not watched: a sandbox has at most ${WATCH_LIMITS.watches} watches and ${WATCH_LIMITS.directories} watched directories; ` +
+  'close a watch, or watch fewer directories'
+
 const describe = (code: ErrorCode, { kind, errno }: Fault, { op }: FileSubject): string => {
   switch (code) {
     case 'FILE_NOT_FOUND':
@@ -128,6 +132,7 @@ const describe = (code: ErrorCode, { kind, errno }: Fault, { op }: FileSubject):
     case 'PRECONDITION_FAILED':
       return 'has changed: its ETag is another one; read it again'
     case 'RATE_LIMITED':
+      if (op === 'watch') return TOO_MANY_WATCHES
       return 'was not touched: too many file operations at once; try again'
     default:
       if (kind === 'escapes') return 'leads outside of the workspace by a link; give a path that stays in it'

@@ -52,6 +52,8 @@ export interface Channel {
 /** The agent's end of one sandbox's supervisor: a control connection and its channels (WIRE.md). */
 export interface SupervisorLink {
   readonly connected: boolean
+  /** The supervisor, as far as it has dialled, knows the file operation `watch`. */
+  readonly watches: boolean
   /** Resolves when the control connection is up. Rejects with SANDBOX_STARTING when the signal aborts. */
   whenConnected(signal: AbortSignal): Promise<void>
   /** Takes an idle channel, waits for a dial if there is none. Rejects when the link is closed. */

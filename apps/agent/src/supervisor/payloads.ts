@@ -1,4 +1,4 @@
-import { KILL_CAUSES } from '@boxoffice/protocol'
+import { FileChangeKind, KILL_CAUSES } from '@boxoffice/protocol'
 import { z } from 'zod'
 
 /** What the supervisor sends as JSON, checked before anything believes it (WIRE.md). */
@@ -62,6 +62,10 @@ export const FileStat = z.object({
   target: z.string().nullish(),
 })
 export type FileStat = z.infer<typeof FileStat>
+
+/** One NDJSON line of `watch`. */
+export const WatchLine = z.union([z.object({ e: FileChangeKind, p: z.string(), d: z.boolean() }), z.object({ e: z.literal('overflow') })])
+export type WatchLine = z.infer<typeof WatchLine>
 
 /** One NDJSON line of `list`. */
 export const ListLine = z.object({

@@ -56,6 +56,7 @@ class UnixSupervisorLink implements SupervisorLink, Awake {
   #welcomed = false
   /** The supervisor keeps as many spare channels as it is told to. */
   #keepsSpares = false
+  #watches = false
   /** How many it is to keep: none while the sandbox rests. A supervisor that knows no `spare` frame keeps `SPARE` always. */
   #spare = 0
   #usedAt = 0
@@ -73,6 +74,10 @@ class UnixSupervisorLink implements SupervisorLink, Awake {
 
   get connected(): boolean {
     return this.#control !== undefined
+  }
+
+  get watches(): boolean {
+    return this.#watches
   }
 
   whenConnected(signal: AbortSignal): Promise<void> {
@@ -155,6 +160,7 @@ class UnixSupervisorLink implements SupervisorLink, Awake {
     if (hello.kind === 'channel') return this.#admitChannel(hello, socket)
     if (this.#control !== undefined) throw new WireViolation('a control connection exists already')
     this.#keepsSpares = hello.spares === true
+    this.#watches = hello.watches === true
     return this.#admitControl(socket, fresh)
   }
 

@@ -13,6 +13,7 @@ import type { Attachments } from './attachments.ts'
 import { beginning } from './begin.ts'
 import type { Dialect } from './dialect.ts'
 import { type ClientFrame, type SocketKind, stdinBytes } from './frames.ts'
+import { authOk } from './session/auth-ok.ts'
 import { sandboxGone, sessionEnded } from './session/session-end.ts'
 import { SocketSession, type SocketTraffic } from './session/socket-session.ts'
 import { SocketWriter } from './writer.ts'
@@ -191,13 +192,7 @@ export class ClientSocket implements AttachmentOwner, SocketTraffic {
     auth.recheck(claims)
     this.session.admit(claims, sandbox)
     const granted = auth.granted(claims)
-    this.writer.json({
-      type: 'auth_ok',
-      session_id: claims.sid,
-      sandbox_id: claims.sandbox_id,
-      expires_at: new Date(claims.exp * 1000).toISOString().replace('.000Z', 'Z'),
-      granted_capabilities: granted,
-    })
+    this.writer.json(authOk(claims, granted))
     // A renewal that grants less ends what needs more [C-28].
     this.session.recheck()
     // Its token has granted what this kind of socket needs: from now on, losing that ends it [C-57].

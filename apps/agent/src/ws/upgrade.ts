@@ -38,6 +38,8 @@ import type { SocketKind } from './frames.ts'
 import { ProcessSocket } from './processes/process-socket.ts'
 import { leaseOf, lineServer, PROCESS_SOCKET, processIn } from './processes/process-upgrade.ts'
 import type { SocketSession } from './session/socket-session.ts'
+import { WatchSocket } from './watch/watch-socket.ts'
+import { WATCH_SOCKET, watchOf } from './watch/watch-upgrade.ts'
 
 export type SocketServerOptions = {
   auth: Authenticator
@@ -52,7 +54,7 @@ export type SocketServerOptions = {
   log: Logger
 }
 
-/** The WebSockets of the dataplane: `exec/ws` and its alias `execute/ws`, `shell/ws` and `processes/{id}/ws`. */
+/** The WebSockets of the dataplane: `exec/ws` and its alias `execute/ws`, `shell/ws`, `processes/{id}/ws` and `files/watch`. */
 export interface SocketServer {
   upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void
   /** Closes every socket with 1001 and resolves when all are gone. */
@@ -63,7 +65,7 @@ export interface SocketServer {
 const EXECUTE = 'execute/ws'
 const KINDS: Readonly<Record<string, SocketKind>> = { 'exec/ws': 'exec', [EXECUTE]: 'exec', 'shell/ws': 'shell' }
 /** The paths of all sockets, as `Route.path`. */
-export const socketPaths: readonly string[] = [...Object.keys(KINDS), PROCESS_SOCKET]
+export const socketPaths: readonly string[] = [...Object.keys(KINDS), PROCESS_SOCKET, WATCH_SOCKET]
 
 export const createSocketServer = (options: SocketServerOptions): SocketServer => {
   const { auth, origins, keys, revocations, metrics, access, log, now, limits } = options
@@ -92,15 +94,20 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
     requireSingleHeaders(request)
     const target = parseTarget(request.url ?? '/')
     const processId = target === undefined ? undefined : processIn(target.path)
-    const kind = target === undefined ? undefined : processId === undefined ? KINDS[target.path] : 'exec'
+    const watches = target?.path === WATCH_SOCKET
+    const kind = target === undefined ? undefined : processId === undefined && !watches ? KINDS[target.path] : 'exec'
     if (target === undefined || kind === undefined)
-      throw new BoxofficeError('NOT_FOUND', 'No such socket; ws_base_url ends in /v1, append /exec/ws, /shell/ws or /processes/{id}/ws')
+      throw new BoxofficeError(
+        'NOT_FOUND',
+        'No such socket; ws_base_url ends in /v1, append /exec/ws, /shell/ws, /processes/{id}/ws or /files/watch',
+      )
     if (!origins.allowed(request)) throw new BoxofficeError('FORBIDDEN', 'This origin may not connect; list it in cors_origins')
     if (clients.closing) throw new BoxofficeError('BACKEND_UNAVAILABLE', 'The agent is restarting; try again', { retryAfter: 1 })
-    caller.requires = kind
+    const requires = watches ? 'fs_read' : kind
+    caller.requires = requires
     const token = tokenOf(request.headers) ?? subprotocolToken(offeredProtocols(request.headers))
     caller.token = token
-    if (token === undefined && (processId !== undefined || target.path === EXECUTE))
+    if (token === undefined && (processId !== undefined || watches || target.path === EXECUTE))
       throw new BoxofficeError(
         'UNAUTHENTICATED',
         'A session token is required: Authorization: Bearer <token>, or the subprotocol bearer.<token>',
@@ -116,7 +123,7 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
     const sandbox = auth.sandbox(claims)
     if (sandbox.lost !== undefined) throw new BoxofficeError('SANDBOX_LOST', 'The sandbox is gone; negotiate again')
     limits.wsOpen(claims)
-    if (processId !== undefined) auth.require(claims, kind)
+    if (processId !== undefined || watches) auth.require(claims, requires)
     await sandbox.ready(signal)
     return { kind, target, claims, processId }
   }
@@ -160,6 +167,27 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
     if (client === undefined) lease.leave({ written: lease.before, lost: true })
   }
 
+  /** A watch: refused before the upgrade where there is nothing to watch. */
+  const openWatch = async (
+    { target, claims }: Admitted & { claims: SessionTokenClaims },
+    { request, socket, head, requestId }: { request: IncomingMessage; socket: Duplex; head: Buffer; requestId: string },
+    signal: AbortSignal,
+    begun: () => void,
+  ): Promise<void> => {
+    const sandbox = auth.sandbox(claims)
+    const opened = await watchOf(sandbox, target.query, signal)
+    if (socket.destroyed) return opened.watch.close()
+    begun()
+    let upgraded = false
+    known.handleUpgrade(request, socket, head, (ws) => {
+      upgraded = true
+      metrics.sockets.labels('watch').inc()
+      clients.add(new WatchSocket({ ws, opened, sandbox, claims, requestId, auth, now }).session, ws)
+    })
+    // Its handshake was not one of a WebSocket, and has been refused.
+    if (!upgraded) opened.watch.close()
+  }
+
   const open = async (request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> => {
     const requestId = requestIdFrom(request.headers['x-request-id'])
     const caller: Access = {
@@ -177,6 +205,10 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
       if (processId !== undefined && claims !== undefined) {
         const opened = (): void => access.opened({ ...caller, claims })
         return await openLines({ ...admitted, processId, claims }, { request, socket, head, requestId }, opened)
+      }
+      if (claims !== undefined && target.path === WATCH_SOCKET) {
+        const begun = (): void => access.opened({ ...caller, claims })
+        return await openWatch({ ...admitted, claims }, { request, socket, head, requestId }, aborter.signal, begun)
       }
       if (claims !== undefined) access.opened({ ...caller, claims })
       const wss = claims === undefined ? strangers : known

@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { loadSandboxFiles, RECORD_NAME } from '../../src/data-dir/record-file.ts'
 import { TestDataplane } from '../support/dataplane.ts'
 import { TestSocket } from '../support/socket.ts'
+import { WatchClient } from '../support/watch-client.ts'
 
 const FIXTURES = new URL('../fixtures/953fe7b/', import.meta.url)
 
@@ -95,6 +96,13 @@ describe.runIf(arch() === 'x64')('a sandbox in which the supervisor of 953fe7b r
       },
     )
   }, 120_000)
+
+  test('watches no directories, and says so', async () => {
+    await adopt(
+      async (old) => expect(await WatchClient.refused(old)).toEqual({ status: 501, code: 'UNSUPPORTED' }),
+      async (old) => expect(await WatchClient.refused(old)).toEqual({ status: 501, code: 'UNSUPPORTED' }),
+    )
+  })
 
   test('ends a command that an agent of before has started, with all that this one has started', async () => {
     await adopt(

@@ -53,6 +53,8 @@ export interface RelaySockets {
 const ROUTES = /^(?:exec|shell)\/ws$/
 /** Those of managed processes: any text message may be a line, so who comes says so before the upgrade. */
 const LINES = /^processes\/[^/]+\/ws$/
+/** That of a watch. */
+const WATCH = 'files/watch'
 /** By kind, what a client may offer, the best first, and how long a message may be. */
 const FRAME_PROTOCOLS = [SUBPROTOCOL_BINARY, SUBPROTOCOL]
 const LINE_PROTOCOLS = [SUBPROTOCOL_LINES, SUBPROTOCOL_MCP]
@@ -80,7 +82,7 @@ export function createRelaySockets(options: RelaySocketsOptions): RelaySockets {
     requireSingleHeaders(request)
     refuseRetargeting(request.headers)
     const { sessionId, path, query } = parseTarget(request.url ?? '/')
-    if (path === undefined || !path.endsWith('/ws')) throw noRoute()
+    if (path === undefined || !(path.endsWith('/ws') || path === WATCH)) throw noRoute()
     if (!origins.allowed(request)) throw new BoxofficeError('FORBIDDEN', 'this origin may not connect; list it in cors_origins')
     if (sockets.closing) throw new BoxofficeError('BACKEND_UNAVAILABLE', 'the broker is restarting; try again', { retryAfter: 1 })
     const lines = LINES.test(path)
@@ -103,7 +105,7 @@ export function createRelaySockets(options: RelaySocketsOptions): RelaySockets {
       })
 
     const token = tokenOf(request.headers) ?? subprotocolToken(offered)
-    if (token === undefined && (lines || path === EXECUTE_SOCKET))
+    if (token === undefined && (lines || path === WATCH || path === EXECUTE_SOCKET))
       throw unauthenticated('a session token is required: Authorization: Bearer <token>, or the subprotocol bearer.<token>')
     if (token === undefined) {
       if (!ROUTES.test(path)) throw noRoute()

@@ -92,6 +92,7 @@ export const AuthOkFrame = z.object({
   expires_at: z.string(),
   granted_capabilities: z.array(Capability),
 })
+export type AuthOkFrame = z.infer<typeof AuthOkFrame>
 
 /**
  * Where a stream starts for this socket: `offset` is the first byte that follows, `oldest` the first one still kept. What comes before

@@ -14,6 +14,8 @@ pub enum FileError {
     /// It is not the version that was asked for.
     Changed,
     BadRequest(&'static str),
+    /// A limit is reached.
+    Busy(&'static str),
     /// The agent is gone, or what was promised to it cannot be kept: nobody to answer.
     Connection,
 }
@@ -33,6 +35,7 @@ impl FileError {
             FileError::IsDirectory => Fault::of(Kind::IsDirectory, Errno::ISDIR, path),
             FileError::Changed => Fault::new(Kind::Changed, format!("{path}: has changed")),
             FileError::BadRequest(why) => Fault::new(Kind::BadRequest, format!("{path}: {why}")),
+            FileError::Busy(why) => Fault::new(Kind::Busy, format!("{path}: {why}")),
             FileError::Connection => Fault::new(Kind::Other, "connection"),
         }
     }

@@ -33,7 +33,7 @@ struct Level {
 }
 
 pub fn list(link: &mut FileChannel, root: &Root, path: &str, depth: Option<u32>, limit: u64) -> Result<(), FileError> {
-    let top = open_top(root, path)?;
+    let top = open_directory(root, path)?;
     link.result(&serde_json::json!({}))?;
     let mut out = Vec::new();
     let mut left = limit;
@@ -85,7 +85,8 @@ pub fn list(link: &mut FileChannel, root: &Root, path: &str, depth: Option<u32>,
     link.end()
 }
 
-fn open_top(root: &Root, path: &str) -> Result<OwnedFd, FileError> {
+/// A directory as the client names it, open for reading.
+pub fn open_directory(root: &Root, path: &str) -> Result<OwnedFd, FileError> {
     let located = root.locate(path, true)?;
     let stat = located.existing()?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {

@@ -17,21 +17,25 @@ pub use helper::serve;
 pub use request::Request;
 pub use threads::{Finished, Threads};
 
+pub(crate) use channel::FileChannel;
+pub(crate) use error::FileError;
+pub(crate) use list::{descend, open_directory};
+pub(crate) use path::{MAX_BYTES, MAX_PARTS, Root, parts};
+pub(crate) use request::RootName;
+pub(crate) use tree::identity;
+
 use std::path::PathBuf;
 
-use channel::FileChannel;
-use error::FileError;
-use path::Root;
-use request::{Operation, RootName};
+use request::Operation;
 
 /// Never listed.
-const TEMPORARY: &str = ".boxoffice-upload-";
+pub(crate) const TEMPORARY: &str = ".boxoffice-upload-";
 
 /// Answers one request on `link`. False where the channel has to be closed.
 fn perform(link: &mut FileChannel, request: Request, workspace: PathBuf) -> bool {
     let is_upload = matches!(request.operation, Operation::Write { .. });
     let name = request.operation.path().to_owned();
-    match root_of(request.root, workspace).and_then(|root| run(link, &root, request.operation)) {
+    match Root::named(request.root, workspace).and_then(|root| run(link, &root, request.operation)) {
         Ok(()) => true,
         Err(FileError::Connection) => false,
         Err(error) => {
@@ -41,13 +45,6 @@ fn perform(link: &mut FileChannel, request: Request, workspace: PathBuf) -> bool
             }
             told && !is_upload
         }
-    }
-}
-
-fn root_of(name: RootName, workspace: PathBuf) -> Result<Root, FileError> {
-    match name {
-        RootName::Workspace => Root::workspace(workspace),
-        RootName::Sandbox => Root::sandbox(),
     }
 }
 
@@ -69,6 +66,8 @@ fn run(link: &mut FileChannel, root: &Root, operation: Operation) -> Result<(), 
         Operation::Move { from, to, overwrite } => done(link, change::rename(root, &from, &to, overwrite)),
         Operation::Remove { path, recursive } => done(link, change::remove(root, &path, recursive)),
         Operation::Symlink { path, target, replace } => done(link, change::symlink(root, &path, &target, replace)),
+        // `Threads` has a thread for them; the helper of a program on the host has not.
+        Operation::Watch { .. } => Err(FileError::BadRequest("cannot be watched here")),
         Operation::Usage {} => {
             let usage = tree::usage(root)?;
             link.result(&usage)

@@ -11,6 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use super::error::FileError;
+use super::request::RootName;
 use crate::wire::file_name;
 
 const LINKS: usize = 40;
@@ -43,7 +44,14 @@ pub struct Located {
 const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 impl Root {
-    pub fn workspace(path: PathBuf) -> Result<Root, FileError> {
+    pub fn named(name: RootName, workspace: PathBuf) -> Result<Root, FileError> {
+        match name {
+            RootName::Workspace => Root::workspace(workspace),
+            RootName::Sandbox => Root::sandbox(),
+        }
+    }
+
+    fn workspace(path: PathBuf) -> Result<Root, FileError> {
         Root::open(path, OFlags::empty())
     }
 
@@ -65,7 +73,7 @@ impl Root {
         Ok(root)
     }
 
-    pub fn sandbox() -> Result<Root, FileError> {
+    fn sandbox() -> Result<Root, FileError> {
         Ok(Root {
             fd: openat(CWD, "/", DIRECTORY, Mode::empty())?,
             prefixes: vec![b"/".to_vec()],

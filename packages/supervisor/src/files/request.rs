@@ -79,6 +79,12 @@ pub enum Operation {
         #[serde(default)]
         replace: bool,
     },
+    Watch {
+        #[serde(default)]
+        path: String,
+        #[serde(default)]
+        recursive: bool,
+    },
     Usage {},
 }
 
@@ -97,7 +103,8 @@ impl Operation {
             | Operation::Mkdir { path, .. }
             | Operation::Move { from: path, .. }
             | Operation::Remove { path, .. }
-            | Operation::Symlink { path, .. } => path,
+            | Operation::Symlink { path, .. }
+            | Operation::Watch { path, .. } => path,
             Operation::Usage {} => "workspace",
         }
     }

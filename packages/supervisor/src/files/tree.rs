@@ -69,7 +69,8 @@ fn outer(fd: &OwnedFd) -> Result<OwnedFd, Errno> {
     openat(fd, "..", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
 
-fn identity(fd: &OwnedFd) -> Result<(u64, u64), Errno> {
+/// Device and inode.
+pub fn identity(fd: &OwnedFd) -> Result<(u64, u64), Errno> {
     let stat = fstat(fd)?;
     Ok((stat.st_dev, stat.st_ino))
 }

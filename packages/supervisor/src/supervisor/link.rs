@@ -47,10 +47,11 @@ impl Supervisor {
         let control = kind == "control";
         let boot = control.then_some(self.boot.as_str());
         let spares = control.then_some(true);
+        let watches = control.then_some(true);
         push_json(
             &mut out,
             Kind::Hello,
-            &Hello { version: VERSION, kind, channel, pid: std::process::id(), secret, boot, spares },
+            &Hello { version: VERSION, kind, channel, pid: std::process::id(), secret, boot, spares, watches },
         );
         out
     }

@@ -19,6 +19,9 @@ pub struct Hello<'a> {
     /// On the control connection: that `Spare` is understood.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spares: Option<bool>,
+    /// On the control connection: that the file operation `watch` is understood.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub watches: Option<bool>,
 }
 
 #[derive(Deserialize)]
