@@ -35,6 +35,7 @@ export const matrix: ClientMatrix = {
     },
     { operation: 'notifications/progress', result: 'passed', test: 'hears that a long command goes on' },
     { operation: 'notifications/cancelled', result: 'passed', test: 'cancels a command, which is dead then' },
+    { operation: 'close in the middle of a call', result: 'passed', test: 'goes, and its command ends' },
     {
       operation: 'inspector --method tools/list --strict',
       result: 'passed',

@@ -172,6 +172,18 @@ const define = ({ provider, ways, mode = 'direct', brief = false }: McpSuite): v
     })
 
     if (!brief)
+      test('goes, and its command ends', async () => {
+        const one = await connectMcp({ ...way, brokerUrl: stack.brokerUrl, thread })
+        const running = one.client.callTool({ name: 'exec', arguments: { command: 'echo $$ > gone; exec sleep 1000', timeout_sec: 900 } })
+        running.catch(() => {})
+        const alive = async (): Promise<boolean> => (await session.exec('kill -0 $(cat gone)')).exitCode === 0
+        await expect.poll(alive).toBe(true)
+        await one.close()
+        await expect(running).rejects.toThrow()
+        await expect.poll(alive).toBe(false)
+      })
+
+    if (!brief)
       test('hears that a long command goes on', async () => {
         const heard = Promise.withResolvers<unknown>()
         const running = host.client.callTool(
