@@ -32,6 +32,14 @@ test('sends a body with its length and gives status, headers and text', async ()
   expect(await answered.text()).toBe('wäit')
 })
 
+test('gives its body piece by piece, as the SDK reads it', async () => {
+  answer = (_, outgoing) => outgoing.writeHead(200).end('wäit')
+  const reader = (await lightFetch(url)).body?.getReader()
+  const pieces: Uint8Array[] = []
+  for (let part = await reader?.read(); part?.done === false; part = await reader?.read()) pieces.push(part.value)
+  expect(Buffer.concat(pieces).toString()).toBe('wäit')
+})
+
 test('follows no redirect, which would take the credential along', async () => {
   answer = (_, outgoing) => outgoing.writeHead(307, { Location: url }).end()
   await expect(lightFetch(url)).rejects.toMatchObject({ name: 'TypeError', cause: { message: 'unexpected redirect' } })

@@ -18,11 +18,11 @@ export const lightFetch = (async (input: string, init: RequestInit = {}): Promis
       throw new Error('unexpected redirect')
     }
     const light: LightResponse = {
-      ...{ ok: status >= 200 && status < 300, status, url: input, body: null },
+      ...{ ok: status >= 200 && status < 300, status, url: input, body: bodyOf(answer) },
       headers: { get: (name) => headers[name.toLowerCase()]?.toString() ?? null },
       text: () => textOf(answer),
     }
-    return light as Response
+    return light as unknown as Response
   } catch (cause) {
     signal?.throwIfAborted()
     throw new TypeError('fetch failed', { cause })
@@ -30,7 +30,24 @@ export const lightFetch = (async (input: string, init: RequestInit = {}): Promis
 }) as typeof fetch
 
 /** What the SDK reads of a response of JSON. */
-type LightResponse = Pick<Response, 'ok' | 'status' | 'url' | 'body' | 'text'> & { headers: Pick<Headers, 'get'> }
+type LightResponse = Pick<Response, 'ok' | 'status' | 'url' | 'text'> & { headers: Pick<Headers, 'get'>; body: LightBody }
+type LightBody = Pick<ReadableStream, 'cancel'> & {
+  getReader(): Pick<ReadableStreamDefaultReader<Uint8Array>, 'read' | 'cancel'>
+}
+
+/** As much of a web stream as its reader uses: Node's own are among what takes long to load. */
+const bodyOf = (answer: IncomingMessage): LightBody => {
+  const cancel = async (): Promise<void> => void answer.destroy()
+  const getReader: LightBody['getReader'] = () => {
+    const pieces = answer[Symbol.asyncIterator]() as AsyncIterator<Uint8Array>
+    const read = async (): Promise<ReadableStreamReadResult<Uint8Array>> => {
+      const { done, value } = await pieces.next()
+      return done === true ? { done, value: undefined } : { done: false, value }
+    }
+    return { read, cancel }
+  }
+  return { cancel, getReader }
+}
 
 const exchange = (url: string, { method = 'GET', headers, body, signal }: RequestInit): Promise<IncomingMessage> => {
   const options = { method, headers: headers as Record<string, string>, signal: signal ?? undefined } satisfies RequestOptions
