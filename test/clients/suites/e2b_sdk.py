@@ -41,7 +41,12 @@ def test_background(sandbox: Sandbox) -> None:
     sandbox.commands.close_stdin(cat.pid)
     assert cat.wait().stdout == "one\n"
     sleeper = sandbox.commands.run("sleep 600", background=True)
-    assert sandbox.commands.connect(sleeper.pid).kill()
+    again = sandbox.commands.connect(sleeper.pid)
+    assert again.kill()
+    try:
+        again.wait()
+    except CommandExitException as killed:
+        assert killed.exit_code == 137
     assert not sandbox.commands.kill(sleeper.pid)
 
 
