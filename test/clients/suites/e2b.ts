@@ -138,6 +138,9 @@ export const e2bSuite = (provider: ProviderName, { whole }: { whole: boolean }):
     const chunks: Uint8Array[] = []
     for await (const chunk of await shared.files.read('big.bin', { format: 'stream' })) chunks.push(chunk)
     expect(Buffer.concat(chunks).equals(Buffer.from(bytes))).toBe(true)
+    await shared.files.makeDir('taken')
+    await expect(shared.files.write('taken', body())).rejects.toThrow(/directory/)
+    await expect(shared.files.write('taken', body(), { gzip: true })).rejects.toThrow(/directory/)
     const range = await envd('/files?path=big.bin', { headers: { range: 'bytes=250-252' } })
     expect([range.status, [...new Uint8Array(await range.arrayBuffer())]]).toEqual([206, [250, 0, 1]])
   })
@@ -160,6 +163,18 @@ export const e2bSuite = (provider: ProviderName, { whole }: { whole: boolean }):
     const { stdout } = await shared.commands.run('seq 1 300000')
     expect(stdout.length).toBe(1_988_895)
     expect(stdout.endsWith('\n299999\n300000\n')).toBe(true)
+  })
+
+  test('a lot of stdin arrives whole', async () => {
+    const command = await shared.commands.run('head -c 4000000 | wc -c; cat', { background: true, stdin: true })
+    const piece = 'x'.repeat(1_000_000)
+    const sent = (async () => {
+      for (let i = 0; i < 4; i++) await shared.commands.sendStdin(command.pid, piece)
+      await shared.commands.sendStdin(command.pid, 'rest')
+      await shared.commands.closeStdin(command.pid)
+    })()
+    expect((await command.wait()).stdout).toBe('4000000\nrest')
+    await sent
   })
 
   test('a command is ended after its timeout', async () => {

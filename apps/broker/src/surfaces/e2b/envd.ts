@@ -91,6 +91,8 @@ export function createEnvd(options: EnvdOptions): Pick<Bytes, 'owns' | 'handle'>
   }
 
   const fail = ({ incoming, outgoing, path }: Call, requestId: string, thrown: unknown): void => {
+    // The client has gone: what broke with it is nobody's failure.
+    if (outgoing.destroyed || (incoming.destroyed && !incoming.complete)) return void outgoing.destroy()
     const error = fromUnknown(thrown)
     metrics.refused(error.code)
     const told = toConnectError(error)

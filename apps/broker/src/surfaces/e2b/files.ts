@@ -1,4 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import { PassThrough } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { createGunzip } from 'node:zlib'
 import { BoxofficeError } from '@boxoffice/protocol'
@@ -49,7 +50,7 @@ export class Files {
   }
 
   async #form(opened: Opened, path: string | undefined, incoming: IncomingMessage): Promise<Written[]> {
-    const form = busboy({ headers: incoming.headers, preservePath: true, limits: { files: MAX_FILES, fields: 0 } })
+    const form = formOf(incoming)
     const writes: Promise<Written>[] = []
     const failed = Promise.withResolvers<never>()
     form.on('file', (_name, content, { filename }) => {
@@ -62,7 +63,7 @@ export class Files {
     })
     form.on('filesLimit', () => failed.reject(new BoxofficeError('INVALID_REQUEST', `at most ${MAX_FILES} files at once`)))
     const read = pipeline(bodyOf(incoming), form).catch((cause: unknown) => {
-      throw new BoxofficeError('INVALID_REQUEST', 'the form is not valid multipart/form-data', { cause })
+      throw notForm(cause)
     })
     failed.promise.catch(() => {})
     await Promise.race([read, failed.promise])
@@ -87,12 +88,25 @@ export class Files {
   }
 }
 
-/** Unpacked where it comes compressed; the agent's limit is for what comes out. */
+function formOf({ headers }: IncomingMessage): ReturnType<typeof busboy> {
+  try {
+    return busboy({ headers, preservePath: true, limits: { files: MAX_FILES, fields: 0 } })
+  } catch (cause) {
+    throw notForm(cause)
+  }
+}
+
+const notForm = (cause: unknown): BoxofficeError =>
+  new BoxofficeError('INVALID_REQUEST', 'the form is not valid multipart/form-data', { cause })
+
+/** Unpacked where it comes compressed; the agent's limit is for what comes out. A refusal ends this stream, not the connection that it goes back on. */
 function bodyOf(incoming: IncomingMessage): NodeJS.ReadableStream {
   const encoding = incoming.headers['content-encoding'] ?? 'identity'
-  if (encoding === 'identity') return incoming
-  if (encoding !== 'gzip') throw new BoxofficeError('UNSUPPORTED_MEDIA_TYPE', 'Content-Encoding must be gzip or identity')
-  const unpacked = createGunzip()
-  incoming.on('error', (error) => unpacked.destroy(error))
-  return incoming.pipe(unpacked)
+  if (encoding !== 'identity' && encoding !== 'gzip')
+    throw new BoxofficeError('UNSUPPORTED_MEDIA_TYPE', 'Content-Encoding must be gzip or identity')
+  const body = encoding === 'gzip' ? createGunzip() : new PassThrough()
+  incoming.once('close', () => {
+    if (!incoming.complete) body.destroy(new Error('the client has gone'))
+  })
+  return incoming.pipe(body)
 }

@@ -19,8 +19,8 @@ const SHARED = { mode: 'mirror' } as const
 /** Commands and terminals of E2B's clients: each is an exec or a shell of the dataplane, detached, so that it outlives its client. */
 export class Processes {
   readonly #dataplane: DataplaneClient
-  /** The sockets of processes that a client of this broker reads now. */
-  readonly #sockets = new Map<string, ProcessSocket>()
+  /** Processes that a client of this broker reads now. */
+  readonly #read = new Map<string, ReadProcess>()
 
   constructor(dataplane: DataplaneClient) {
     this.#dataplane = dataplane
@@ -60,8 +60,13 @@ export class Processes {
     })
   }
 
+  /** Resolves when the process has taken it, but for what fits into buffers: who sends more waits. */
   async sendInput(opened: Opened, name: ProcessName, bytes: Uint8Array): Promise<void> {
-    await this.#with(opened, name, (socket) => socket.write(bytes))
+    const known = this.#read.get(keyOf(opened, name.pid))
+    if (known === undefined) return this.#with(opened, name, (socket) => socket.write(bytes))
+    while (known.full !== undefined) await known.full.promise
+    if (!known.socket.write(bytes)) known.full = Promise.withResolvers()
+    await known.full?.promise
   }
 
   async closeStdin(opened: Opened, name: ProcessName): Promise<void> {
@@ -82,6 +87,7 @@ export class Processes {
     const { opened, timeoutMs } = call
     const key = keyOf(opened, pid)
     let socket: ProcessSocket | undefined
+    let read: ReadProcess | undefined
     let exit: ExitFrame | undefined
     let isTimedOut = false
     let isStarted = false
@@ -106,6 +112,7 @@ export class Processes {
         output(name, bytes) {
           stream.send({ event: { data: { [kind === 'shell' ? 'pty' : name]: bytes.toString('base64') } } })
         },
+        drain: () => hasRoom(read),
         exit(frame) {
           exit = frame
           if (frame.spawn_error !== null && !isStarted) return started.resolve(frame.spawn_error)
@@ -114,7 +121,8 @@ export class Processes {
         },
         closed: (error) => {
           clearTimeout(timer)
-          if (this.#sockets.get(key) === socket) this.#sockets.delete(key)
+          hasRoom(read)
+          if (this.#read.get(key) === read) this.#read.delete(key)
           if (exit === undefined && !stream.isEnded)
             stream.end({ error: toConnectError(error ?? new BoxofficeError('SANDBOX_LOST', 'the process has been left')) })
           started.resolve(undefined)
@@ -125,14 +133,17 @@ export class Processes {
       throw thrown
     }
     if (stream.isEnded) socket.leave()
-    else if (exit === undefined) this.#sockets.set(key, socket)
+    else if (exit === undefined) {
+      read = { socket, full: undefined }
+      this.#read.set(key, read)
+    }
     return isStarted ? undefined : started.promise
   }
 
   /** Over the socket that is open, else over one of its own. */
   async #with(opened: Opened, name: ProcessName, use: (socket: ProcessSocket) => void): Promise<void> {
-    const known = this.#sockets.get(keyOf(opened, name.pid))
-    if (known !== undefined) return use(known)
+    const known = this.#read.get(keyOf(opened, name.pid))
+    if (known !== undefined) return use(known.socket)
     let isOver = false
     const frame = { attach: name.id, stdout_offset: 'end', stderr_offset: 'end', ...SHARED }
     const socket = await this.#of(opened).openProcess(
@@ -157,6 +168,14 @@ export class Processes {
   #of({ session, actor }: Opened): SessionDataplane {
     return this.#dataplane.session(session.id, actor)
   }
+}
+
+/** `full`: more stdin waits than the agent takes at once; resolves when there is room again. */
+type ReadProcess = { socket: ProcessSocket; full: PromiseWithResolvers<void> | undefined }
+
+function hasRoom(read: ReadProcess | undefined): void {
+  read?.full?.resolve()
+  if (read !== undefined) read.full = undefined
 }
 
 const keyOf = ({ session }: Opened, pid: number): string => `${session.id} ${pid}`

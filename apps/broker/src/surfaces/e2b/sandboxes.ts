@@ -120,7 +120,11 @@ export class Sandboxes {
   /** Ends or pauses those whose time is up. */
   async expire(): Promise<void> {
     const { store, now } = this.#options
-    for (const sandbox of await store.e2b.due(now(), DUE_BATCH)) await this.#expire(sandbox)
+    const due = await store.e2b.due(now(), DUE_BATCH)
+    const results = await Promise.allSettled(due.map((sandbox) => this.#expire(sandbox)))
+    // One that cannot be ended now does not keep the others; it is due again.
+    const failed = results.find((result) => result.status === 'rejected')
+    if (failed !== undefined) throw failed.reason
   }
 
   async #expire(sandbox: E2bSandbox): Promise<void> {
