@@ -102,6 +102,7 @@ export const MODULES: Readonly<Record<string, { only: readonly string[]; why: st
       'apps/broker/src/surfaces/box/sockets.ts',
       'apps/broker/src/surfaces/mcp-tools/own-network.ts',
       'apps/cli/src/network',
+      'packages/client/src/node.ts',
     ],
     why: 'WebSockets stay at the edges',
   },

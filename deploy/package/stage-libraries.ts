@@ -32,12 +32,21 @@ export function stageLibraries(directory: string): string[] {
   })
 }
 
+/** Of packages that run where the product itself does not. */
+const OLDEST_NODE = { '@boxoffice/client': '>=20', '@boxoffice/kit': '>=20', '@boxoffice/protocol': '>=20' }
+
 const manifestOf = (from: string): object => {
   const { name, license, exports = {}, dependencies = {}, peerDependencies, peerDependenciesMeta } = readManifest(from)
   const files = typeof exports === 'string' ? { '.': exports } : exports
   return {
-    ...{ name, version: VERSION, license, type: 'module', engines: { node: '>=24' } },
-    exports: Object.fromEntries(Object.entries(files).map(([path, source]) => [path, builtFrom(source)])),
+    ...{
+      name,
+      version: VERSION,
+      license,
+      type: 'module',
+      engines: { node: name in OLDEST_NODE ? OLDEST_NODE[name as keyof typeof OLDEST_NODE] : '>=24' },
+    },
+    exports: exportsOf(files),
     dependencies: Object.fromEntries(
       Object.keys(dependencies).map((each) => [each, each.startsWith('@boxoffice/') ? VERSION : installedVersion(each, from)]),
     ),
@@ -45,6 +54,17 @@ const manifestOf = (from: string): object => {
     // Sessions that are directories of this machine read files by it.
     ...(name === '@boxoffice/client' ? { optionalDependencies: supervisorsOf() } : {}),
   }
+}
+
+/** What `./node` adds is what Node gets for `.`. */
+const exportsOf = ({ './node': node, ...files }: Record<string, string>): object => {
+  const built = Object.entries(files).map(([path, source]) => [path, builtFrom(source)] as const)
+  return Object.fromEntries(
+    built.map(([path, { types, default: file }]) => [
+      path,
+      path === '.' && node !== undefined ? { types, node: builtFrom(node).default, default: file } : { types, default: file },
+    ]),
+  )
 }
 
 const builtFrom = (source: string): { types: string; default: string } => {

@@ -26,6 +26,19 @@ const wrong: number = stdout
 process.stdout.write(typeof mountExec === 'function' ? stdout : 'no mountExec')
 `
 
+/** What older runtimes get by the package's condition: a socket, in a Node that has none, and types without those of the product's own Node. */
+const PLAIN = `import { connect, isFamily } from '@boxoffice/client'
+
+declare const process: { env: Record<string, string> }
+const client = connect(process.env.BOXOFFICE_URL!, { apiKey: process.env.BOXOFFICE_API_KEY! })
+const session = await client.session('from-a-plain-program')
+const run = await session.exec.start('cat')
+await run.stdin.write('over a socket')
+await run.stdin.end()
+console.log(await run.text(), isFamily(undefined, 'input'), 'WebSocket' in globalThis)
+await session[Symbol.asyncDispose]()
+`
+
 type Ready = { broker_url: string; api_key: string; isolation: string; pid: number }
 
 const say = (text: string): void => void process.stdout.write(`verify: published: ${text}\n`)
@@ -93,6 +106,7 @@ const useIt = async (machine: BareMachine): Promise<void> => {
     if (output !== '42\n') throw new Error(`the command in a sandbox says ${JSON.stringify(output)}`)
     say('a command ran in a sandbox')
     useLibraries(machine, env)
+    usePlainly(machine, env)
     process.kill(ready.pid, 'SIGTERM')
     const [code] = await ended
     if (code !== 0) throw new Error(`up ended with ${code}`)
@@ -132,6 +146,20 @@ const useLibraries = (machine: BareMachine, env: Record<string, string>): void =
     stdio: ['ignore', 'inherit', 'inherit'],
   })
   say('a program used the client, and its types')
+}
+
+const usePlainly = (machine: BareMachine, env: Record<string, string>): void => {
+  writeFileSync(join(machine.project, 'plain.mts'), PLAIN)
+  const flags = ['--disable-warning=ExperimentalWarning', '--no-experimental-websocket']
+  const output = machine.run('node', [...flags, 'plain.mts'], env)
+  if (output !== 'over a socket false false\n') throw new Error(`the program without a WebSocket says ${JSON.stringify(output)}`)
+  const options = ['--noEmit', '--strict', '--module', 'nodenext', '--target', 'es2022', '--types', '']
+  for (const lib of ['es2022,dom', 'es2022,dom,dom.iterable,dom.asynciterable'])
+    execFileSync(join(ROOT, 'node_modules/.bin/tsc'), [...options, '--lib', lib, 'plain.mts'], {
+      cwd: machine.project,
+      stdio: ['ignore', 'inherit', 'inherit'],
+    })
+  say('a program used the client without a WebSocket of its own, and every declaration of it with es2022')
 }
 
 const readyOf = async (up: ChildProcess): Promise<Ready> => {

@@ -37,7 +37,11 @@ test('what is published is JavaScript of one version, with the supervisor of eac
     },
     library('kit'),
     library('protocol'),
-    { ...library('client'), exports: { '.': { types: './dist/index.d.ts', default: './dist/index.js' } } },
+    {
+      ...library('client'),
+      engines: { node: '>=20' },
+      exports: { '.': { types: './dist/index.d.ts', node: './dist/node.js', default: './dist/index.js' } },
+    },
     { ...library('mcp'), dependencies: { '@boxoffice/client': VERSION } },
     { ...library('deepagents'), peerDependencies: { deepagents: expect.any(String) } },
     { ...library('langgraph'), peerDependencies: { '@langchain/langgraph': expect.any(String) } },

@@ -12,7 +12,7 @@ import type { Fetch } from './base/http.ts'
 import { type OptionNames, refuseUnknown } from './base/known-options.ts'
 import { SILENT_MS } from './base/liveness.ts'
 import { anySignal } from './base/signals.ts'
-import type { WebSocketConstructor } from './base/socket.ts'
+import { RuntimeWebSocket, type WebSocketConstructor } from './base/socket.ts'
 import { acceptBootstrap, isBrokerUnavailable } from './bootstrap.ts'
 import { Agents } from './control/agents.ts'
 import { type ControlPlane, createControlPlane, type ServerCredential } from './control/control-plane.ts'
@@ -108,7 +108,7 @@ export class Client {
     this.#runtime = {
       controlPlane: this.#controlPlane,
       fetch,
-      WebSocket: options.WebSocket ?? globalThis.WebSocket,
+      WebSocket: options.WebSocket ?? RuntimeWebSocket,
       reconnectWindowMs: options.reconnectWindowMs ?? RECONNECT_WINDOW_MS,
       requestTimeoutMs,
       signal,

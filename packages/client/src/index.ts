@@ -1,3 +1,4 @@
+/// <reference lib="esnext.disposable" preserve="true" />
 export { A2A_SESSION, type A2ASession, type A2ATaskFields, toA2A } from './a2a.ts'
 export type { ErrorFamily } from './base/error-families.ts'
 export { BoxofficeError, ConnectionError, ExecError, GapError, isCode, isFamily, SilenceError } from './base/errors.ts'

@@ -1,3 +1,4 @@
+import { deferred } from '@boxoffice/kit/deferred'
 import { SilenceError } from './errors.ts'
 import { Watchdog } from './watchdog.ts'
 
@@ -39,7 +40,7 @@ export class BodyReader {
     if (this.#reader === undefined) return { done: true, value: undefined }
     const silentMs = this.#silentMs
     if (silentMs === undefined) return await this.#reader.read()
-    const silence = Promise.withResolvers<never>()
+    const silence = deferred<never>()
     this.#onSilence = () => silence.reject(new SilenceError(silentMs, { final: false, certain: false }))
     if (this.#watchdog === undefined) this.#watchdog = new Watchdog(() => this.#onSilence?.(), silentMs)
     else this.#watchdog.heard(silentMs)

@@ -1,16 +1,6 @@
 import { ERRORS, type ErrorCode, type ErrorEnvelope, errorCodeFrom } from '@boxoffice/protocol'
-import { type ErrorFamily, familyOf } from './error-families.ts'
+import { type ClientErrorCode, type ErrorFamily, familyOf } from './error-families.ts'
 import type { ExecResult } from './exec-result.ts'
-
-/** Codes that only the client gives; the servers' own are `ErrorCode`. */
-export type ClientErrorCode =
-  | 'CONNECTION_FAILED' // nobody answered, or the connection stayed away longer than the reconnect window
-  | 'INVALID_RESPONSE' // an answer that is not Boxoffice's: a proxy, another program on the port
-  | 'OUTPUT_GAP' // bytes of a stream are lost for good
-  | 'STDIN_CLOSED' // the process has ended, or its stdin was ended before
-  | 'DETACHED' // this client left the process, which may go on
-  | 'ALREADY_READING' // a stream has one reader at a time
-  | 'BOOTSTRAP_REFUSED' // a pre-negotiated session that must not be used
 
 export type ErrorFields = {
   status?: number | undefined

@@ -6,12 +6,15 @@ import { StreamBody } from './stream-body.ts'
 
 export type Fetch = typeof globalThis.fetch
 
+/** `BodyInit`, which the types of Node do not name. */
+export type HttpBody = NonNullable<RequestInit['body']>
+
 export type HttpRequest = {
   method?: 'GET' | 'HEAD' | 'POST' | 'PUT' | 'DELETE'
   headers?: Record<string, string> | undefined
   /** Sent as JSON; excludes `body`. */
   json?: unknown
-  body?: BodyInit | StreamBody | undefined
+  body?: HttpBody | StreamBody | undefined
   signal?: AbortSignal | undefined
   /** How long the body of the response may be silent while it is read; for ever without it. */
   bodySilentMs?: number | undefined

@@ -1,3 +1,5 @@
+import { BoxofficeError } from './errors.ts'
+
 /** What the core needs of a WebSocket: the browser's and Node's global one have it. */
 export type WebSocketLike = {
   binaryType: string
@@ -10,6 +12,23 @@ export type WebSocketLike = {
   addEventListener(type: 'close', listener: (event: { code: number; reason: string }) => void): void
 }
 export type WebSocketConstructor = new (url: string, protocols: string[]) => WebSocketLike
+
+let fallback: WebSocketConstructor | undefined
+
+/** Sets the WebSocket of runtimes that have none of their own. */
+export const setDefaultWebSocket = (standIn: WebSocketConstructor): void => {
+  fallback = standIn
+}
+
+/** The runtime's own, or what stands in for it, by the time that a socket is opened. Throws with what to do where there is neither. */
+export const RuntimeWebSocket = function openRuntimeSocket(url: string, protocols: string[]): WebSocketLike {
+  const Found = globalThis.WebSocket ?? fallback
+  if (Found !== undefined) return new Found(url, protocols)
+  throw new BoxofficeError(
+    'UNSUPPORTED',
+    'this runtime has no WebSocket; give one to connect(url, { WebSocket }), as that of the package ws',
+  )
+} as unknown as WebSocketConstructor
 
 export type SocketHandlers = {
   open(): void

@@ -1,7 +1,7 @@
 import { FileEntry, type FileRoot, ListFilesResponse, UploadResponse } from '@boxoffice/protocol'
 import { retrying } from '../base/backoff.ts'
 import { isCode } from '../base/errors.ts'
-import { type HttpRequest, readBytes, readJson } from '../base/http.ts'
+import { type HttpBody, type HttpRequest, readBytes, readJson } from '../base/http.ts'
 import { type OptionNames, refuseUnknown } from '../base/known-options.ts'
 import { query } from '../base/query.ts'
 import { type AskForPart, resumedStream } from '../base/resumed-stream.ts'
@@ -251,10 +251,10 @@ const done = async (answer: Promise<Response>): Promise<void> => {
   await response.body?.cancel()
 }
 
-const toBody = (content: FileContent): { body: BodyInit | StreamBody; repeatable: boolean } => {
+const toBody = (content: FileContent): { body: HttpBody | StreamBody; repeatable: boolean } => {
   if (content instanceof ReadableStream || (typeof content === 'object' && Symbol.asyncIterator in content))
     return { body: new StreamBody(content), repeatable: false }
-  return { body: content as BodyInit, repeatable: true }
+  return { body: content as HttpBody, repeatable: true }
 }
 
 const fileStream = (response: Response, stream: FileStream['stream']): FileStream => {

@@ -1,3 +1,4 @@
+import { deferred } from '@boxoffice/kit/deferred'
 import { sleep } from '@boxoffice/kit/sleep'
 import type { ReadyFrame } from '@boxoffice/protocol'
 import { BoxofficeError, isCode } from '../base/errors.ts'
@@ -76,7 +77,7 @@ export class Attachment {
     this.stdin = new Outbox(() => this.#onStdinSent())
     // The server refuses it as well, in a frame that comes too late for whoever has written.
     if (target.reattach.mode === 'viewer') this.stdin.close(new BoxofficeError('CAPABILITY_DENIED', `${target.id}: a viewer reads only`))
-    const ready = Promise.withResolvers<ReadyFrame>()
+    const ready = deferred<ReadyFrame>()
     this.ready = ready.promise
     this.#resolveReady = ready.resolve
     this.exit = this.#run(anySignal(signal, dataplane.signal))
@@ -186,7 +187,7 @@ export class Attachment {
 
   /** One connection, to its end. */
   #connect(token: string): Promise<Ended> {
-    const { promise, resolve } = Promise.withResolvers<Ended>()
+    const { promise, resolve } = deferred<Ended>()
     let reachedReady = false
     this.#hasAsked = true
     const endpoint = this.#dataplane.endpoints.current

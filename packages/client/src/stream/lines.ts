@@ -1,3 +1,4 @@
+import { deferred } from '@boxoffice/kit/deferred'
 import { ResendBuffer } from '@boxoffice/kit/resend-buffer'
 import { sleep } from '@boxoffice/kit/sleep'
 import { CLOSE } from '@boxoffice/protocol'
@@ -36,7 +37,7 @@ export class Lines implements AsyncIterable<string> {
   readonly #resend = new ResendBuffer()
   readonly #life = new AbortController()
   /** Resolves at the first `ready`. */
-  readonly attached = Promise.withResolvers<void>()
+  readonly attached = deferred<void>()
   #connection: LineConnection | undefined
   #run: string | undefined
   #takeover: boolean
@@ -45,7 +46,7 @@ export class Lines implements AsyncIterable<string> {
   #taken = 0
   #waitingBytes = 0
   #reportLater = false
-  #wake = Promise.withResolvers<void>()
+  #wake = deferred<void>()
   #ended: { error?: unknown } | undefined
 
   constructor(dataplane: Dataplane, processId: string, { takeover = false, signal }: LinesOptions) {
@@ -181,7 +182,7 @@ export class Lines implements AsyncIterable<string> {
       search.set('run', this.#run)
       search.set('stdout_offset', String(this.#resend.received))
     }
-    const { promise, resolve } = Promise.withResolvers<{ drop: Drop; wasReady: boolean }>()
+    const { promise, resolve } = deferred<{ drop: Drop; wasReady: boolean }>()
     let wasReady = false
     const confirm = setInterval(() => this.#resend.unconfirmedBytes > 0 && this.#ping(), CONFIRM_EVERY_MS)
     const leave = (): void => connection.close(CLOSE.done)
@@ -250,7 +251,7 @@ export class Lines implements AsyncIterable<string> {
 
   #signal(): void {
     this.#wake.resolve()
-    this.#wake = Promise.withResolvers()
+    this.#wake = deferred()
   }
 
   #end(error?: unknown): void {
