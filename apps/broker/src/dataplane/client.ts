@@ -56,6 +56,8 @@ export type DataplaneRequest = {
   json?: unknown
   body?: Buffer | Readable
   signal?: AbortSignal | undefined
+  /** Statuses above 299 that are answers all the same; 304 is one always. */
+  accepts?: (status: number) => boolean
 }
 
 type Options = { signal?: AbortSignal | undefined }
@@ -65,6 +67,10 @@ export interface SessionDataplane {
   request(request: DataplaneRequest): Promise<IncomingMessage>
   /** A new command or terminal, or (`attach` in `start`) one that runs. Mends lost connections by itself, and renews its token. */
   openProcess(start: ProcessStart, handlers: ProcessSocketHandlers, options?: Options): Promise<ProcessSocket>
+  /** The same, its JSON checked by a schema. */
+  json<T>(request: DataplaneRequest, schema: z.ZodType<T>): Promise<T>
+  /** The same, for what has no answer but that it is done. */
+  done(request: DataplaneRequest): Promise<void>
   exec(request: ExecRequest, options?: Options): Promise<ExecResult>
   readonly processes: {
     start(request: StartProcessRequest, options?: Options): Promise<ManagedProcess>
@@ -157,7 +163,8 @@ export function createDataplaneClient({ store, issuer, now, monotonic, agentTls 
       })
     const response = await dialing(once, signal ?? NEVER)
     if (response.statusCode === 401) refused()
-    if ((response.statusCode ?? 0) >= 300 && response.statusCode !== NOT_MODIFIED) throw await refusalOf(response)
+    const { statusCode: status = 0 } = response
+    if (status >= 300 && status !== NOT_MODIFIED && request.accepts?.(status) !== true) throw await refusalOf(response)
     return response
   }
 
@@ -174,6 +181,8 @@ export function createDataplaneClient({ store, issuer, now, monotonic, agentTls 
     const accessAgain = () => access(used.sessionId, used.actor)
     return {
       request: (request) => send(used, request),
+      json: (request, schema) => json(used, request, schema),
+      done: (request) => done(used, request),
       openProcess: (start, handlers, { signal } = {}) =>
         openProcessSocket({ access: accessAgain, start, handlers, signal, monotonic, agentTls }),
       exec: (request, options) => json(used, { method: 'POST', path: '/exec', json: request, ...options }, ExecResult),

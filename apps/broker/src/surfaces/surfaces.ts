@@ -3,6 +3,7 @@ import { type BoxOptions, createBox } from './box/box.ts'
 import type { RpcResponse } from './box/rpc.ts'
 import { createDocumentation } from './documentation/documentation.ts'
 import { createE2b, type E2bOptions } from './e2b/e2b-surface.ts'
+import { createLangSmith, type LangSmithOptions } from './langsmith/langsmith.ts'
 import { createMcp, type McpOptions } from './mcp/mcp.ts'
 import { createMcpTools, type McpToolsOptions } from './mcp-tools/mcp-tools.ts'
 import type { StepsListener } from './sbs/listener.ts'
@@ -10,7 +11,7 @@ import { createStepsSurface, type StepsSurfaceOptions } from './sbs/steps-surfac
 import { createV1, type V1Options } from './v1/v1.ts'
 
 /** What the surfaces are made of, once for all of them. */
-export type SurfaceParts = V1Options & McpOptions & McpToolsOptions & StepsSurfaceOptions & BoxOptions & E2bOptions
+export type SurfaceParts = V1Options & McpOptions & McpToolsOptions & StepsSurfaceOptions & BoxOptions & E2bOptions & LangSmithOptions
 
 export type Surfaces = {
   /** Every API of the broker, as the settings want it. */
@@ -26,7 +27,8 @@ export function createSurfaces(parts: SurfaceParts): Surfaces {
   const steps = createStepsSurface(parts)
   const box = parts.settings.compat.box ? createBox(parts) : undefined
   const e2b = parts.settings.compat.e2b ? [createE2b(parts)] : []
-  const apis = [createV1(parts), createMcp(parts), createMcpTools(parts), steps, ...(box === undefined ? [] : [box]), ...e2b]
+  const langsmith = parts.settings.compat.langsmith ? [createLangSmith(parts)] : []
+  const apis = [createV1(parts), createMcp(parts), createMcpTools(parts), steps, ...(box === undefined ? [] : [box]), ...e2b, ...langsmith]
   return {
     list: [...apis, createDocumentation(apis, parts.url)],
     serveSteps: (options) => steps.serve(options),

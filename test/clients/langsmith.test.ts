@@ -1,0 +1,3 @@
+import { langsmithSuite } from './suites/langsmith.ts'
+
+langsmithSuite('local', { whole: true })

@@ -1,0 +1,242 @@
+import { LangSmithSandbox } from 'deepagents'
+import * as line9 from 'langsmith/sandbox'
+import * as line12 from 'langsmith-0.12/sandbox'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { brokerApi, request } from '../../e2e/support/api.ts'
+import { API_KEY, type ProviderName, type Stack, startStack } from '../../e2e/support/stack.ts'
+import { programsOf, runProgram } from '../support/page-programs.ts'
+
+const text = (bytes: Uint8Array): string => new TextDecoder().decode(bytes)
+
+/** One of the published lines; 0.12 has more methods than 0.9, and those of both have one shape. */
+const LINES = [
+  { line: '0.9', api: line9 as unknown as typeof line12, version: 'v2' },
+  { line: '0.12', api: line12, version: 'api/v2' },
+] as const
+
+/** LangSmith's published clients against a running Boxoffice (contract 7.2). */
+export const langsmithSuite = (provider: ProviderName, { whole }: { whole: boolean }): void => {
+  let stack: Stack
+  beforeAll(async () => {
+    stack = await startStack({ provider })
+  })
+  afterAll(() => stack?.[Symbol.asyncDispose]())
+
+  describe.each(LINES)(`${provider}: langsmith $line`, ({ line, api, version }) => {
+    const clientOf = (apiKey: string = API_KEY) =>
+      new api.SandboxClient({ apiEndpoint: `${stack.brokerUrl}/compat/langsmith/${version}/sandboxes`, apiKey, maxRetries: 0 })
+    let client: ReturnType<typeof clientOf>
+    let box: line12.Sandbox
+    beforeAll(async () => {
+      client = clientOf()
+      box = await client.createSandbox({ name: `shared-${line}`, timeout: 60 })
+    })
+
+    test('a command gives its output and exit code', async () => {
+      expect(await box.run('echo out; echo err >&2; pwd; exit 42', { env: { A: 'b' } })).toMatchObject({
+        stdout: 'out\n/workspace\n',
+        stderr: 'err\n',
+        exit_code: 42,
+      })
+      expect(await box.run('echo "$A $PWD"', { env: { A: 'grüße' }, cwd: '/tmp' })).toMatchObject({ stdout: 'grüße /tmp\n', exit_code: 0 })
+    })
+
+    test('files are written and read, also outside the workspace', async () => {
+      const bytes = Uint8Array.from({ length: 256 }, (_, i) => i)
+      await box.write('/workspace/deep/a ü.bin', bytes)
+      await box.write('/tmp/empty', '')
+      await box.write('relative.txt', 'here')
+      expect([...(await box.read('/workspace/deep/a ü.bin'))]).toEqual([...bytes])
+      expect((await box.read('/tmp/empty')).length).toBe(0)
+      expect((await box.run('cat relative.txt')).stdout).toBe('here')
+      await expect(box.read('/workspace/nothing')).rejects.toBeInstanceOf(api.LangSmithResourceNotFoundError)
+      await expect(box.read('/workspace/deep')).rejects.toThrow(/is a directory/)
+    })
+
+    test('a command in the background is streamed, has stdin, and is killed', async () => {
+      const cat = await box.run('cat', { wait: false, closeInput: false })
+      cat.sendInput('ünder\n')
+      const chunks = cat[Symbol.asyncIterator]()
+      expect((await chunks.next()).value).toMatchObject({ stream: 'stdout', data: 'ünder\n', offset: 0 })
+      cat.kill()
+      expect((await cat.result).exit_code).toBe(137)
+    })
+
+    test('a command is reconnected to at an offset, and its id runs it once', async () => {
+      const id = `once-${line.replace('.', '-')}`
+      const command = 'echo first; until [ -e go ]; do sleep 0.05; done; echo then | tee -a ran'
+      const handle = await box.run(command, { wait: false, commandId: id })
+      expect(handle.commandId).toBe(id)
+      expect(handle.pid).toBeGreaterThan(0)
+      for await (const { data } of handle) {
+        expect(data).toBe('first\n')
+        break
+      }
+      const again = await box.reconnect(id, { stdoutOffset: 6 })
+      await box.write('go', '')
+      const rest = []
+      for await (const chunk of again) rest.push(chunk)
+      expect(rest).toEqual([{ stream: 'stdout', data: 'then\n', offset: 6 }])
+      expect(await box.run(command, { commandId: id })).toMatchObject({ stdout: 'first\nthen\n', exit_code: 0 })
+      expect(text(await box.read('/workspace/ran'))).toBe('then\n')
+      await expect((await box.reconnect('nobody-knows-it')).result).rejects.toMatchObject({ errorType: 'CommandNotFound' })
+    })
+
+    test('a box is listed, has a status, is stopped, started and deleted', async () => {
+      const name = `life-${line}`
+      const made = await client.createSandbox({ name, timeout: 60, idleTtlSeconds: 600 })
+      expect(made).toMatchObject({ name, status: 'ready', idle_ttl_seconds: 600 })
+      expect(made.id).toMatch(/^[0-9a-f-]{36}$/)
+      await expect(client.createSandbox({ name })).rejects.toThrow()
+      await made.write('/workspace/kept', 'kept')
+      const running = await made.run('sleep 600', { wait: false })
+      await made.stop()
+      expect((await running.result).exit_code).toBeGreaterThan(128)
+      expect((await client.getSandboxStatus(name)).status).toBe('stopped')
+      await made.start()
+      expect(made.status).toBe('ready')
+      expect(text(await made.read('/workspace/kept'))).toBe('kept')
+      await made.stop()
+      expect((await made.run('cat kept')).stdout).toBe('kept')
+      expect((await client.listSandboxes()).map((one) => one.name)).toContain(name)
+      await made.delete()
+      await expect(client.getSandbox(name)).rejects.toBeInstanceOf(api.LangSmithResourceNotFoundError)
+      await expect(made.run('true')).rejects.toThrow()
+    })
+
+    if (!whole) return
+
+    test('a command that runs out of time is told so', async () => {
+      await expect(box.run('echo begun; sleep 600', { timeout: 1 })).rejects.toBeInstanceOf(api.LangSmithCommandTimeoutError)
+    })
+
+    test('callbacks get each stream, and no character is split', async () => {
+      const [out, err]: [string[], string[]] = [[], []]
+      const result = await box.run(`i=0; while [ $i -lt 20000 ]; do printf 'aü漢😀'; i=$((i+1)); done; echo e >&2`, {
+        onStdout: (data: string) => out.push(data),
+        onStderr: (data: string) => err.push(data),
+      })
+      expect(result.stdout).toBe('aü漢😀'.repeat(20_000))
+      expect(out.join('')).toBe(result.stdout)
+      expect(err.join('')).toBe('e\n')
+    })
+
+    test('a command without its client ends with it, or after its idle timeout, or not', async () => {
+      const alive = async (mark: string) => (await box.run(`pgrep -f '[s]leep ${mark}' || true`)).stdout !== ''
+      const ends = [
+        { mark: '1001', options: { killOnDisconnect: true }, lives: false },
+        { mark: '1002', options: { idleTimeout: 0 }, lives: false },
+        { mark: '1003', options: { idleTimeout: 600 }, lives: true },
+      ]
+      for (const { mark, options } of ends) {
+        const handle = await box.run(`sleep ${mark}`, { wait: false, ...options })
+        await closeSocketOf(handle)
+      }
+      for (const { mark, lives } of ends) await expect.poll(() => alive(mark), { timeout: 60_000 }).toBe(lives)
+      await box.run(`pkill -f '[s]leep 1003'`)
+    })
+
+    test('execute over HTTP gives the same', async () => {
+      const reply = await request(`${box.dataplane_url}/execute`, {
+        method: 'POST',
+        headers: { 'x-api-key': API_KEY, 'content-type': 'application/json' },
+        body: JSON.stringify({ command: 'echo out; exit 3', timeout: 20, shell: '/bin/bash' }),
+      })
+      expect(reply).toMatchObject({ status: 200, body: { stdout: 'out\n', stderr: '', exit_code: 3 } })
+    })
+
+    test('what is not served is refused by name', async () => {
+      await expect(client.createSandbox({ name: 'mounted', mountConfig: { mounts: [] } as never })).rejects.toThrow(/mount_config/)
+      await expect(box.captureSnapshot('shot')).rejects.toThrow(/snapshots are not supported/)
+      await expect(client.updateSandbox(box.name, { newName: 'other' })).rejects.toThrow(/name is not supported/)
+      await expect(box.generateDownloadURL('/workspace/ran')).rejects.toThrow(/download URLs are not supported/)
+      await expect(client.createSandbox({ snapshotName: 'nothing' })).rejects.toThrow(/no snapshot "nothing"/)
+    })
+
+    test('a wrong key and a strange box are refused', async () => {
+      const stranger = clientOf('not-a-key-0123456789abcdefghijklmnopqrst')
+      await expect(stranger.listSandboxes()).rejects.toBeInstanceOf(api.LangSmithSandboxAuthenticationError)
+      await expect(stranger.getSandbox(box.name)).rejects.toThrow()
+      await expect(client.getSandbox('no%2f..%2fbox')).rejects.toBeInstanceOf(api.LangSmithResourceNotFoundError)
+      const session = await brokerApi(stack.brokerUrl).ensure(`langsmith/shared-${line}`)
+      expect(session.thread_id).toBe(`langsmith/shared-${line}`)
+    })
+  })
+
+  describe(`${provider}: langsmith 0.12 alone`, () => {
+    let box: line12.Sandbox
+    beforeAll(async () => {
+      const client = new line12.SandboxClient({ apiEndpoint: `${stack.brokerUrl}/compat/langsmith/api/v2/sandboxes`, apiKey: API_KEY })
+      box = await client.createSandbox({ name: 'files', timeout: 60 })
+      await box.run('mkdir -p src/deep; printf "one\\ntwo a+b\\n" > src/a.py; echo "x a+b" > src/deep/b.py; echo none > src/c.txt')
+    })
+
+    test('a part of a file is read, and a file that has not changed is not sent', async () => {
+      await box.write('/workspace/digits', '0123456789')
+      const stat = await box.stat('/workspace/digits')
+      expect(stat).toMatchObject({ size_bytes: 10 })
+      const part = await box.readRange('/workspace/digits', { start: 2, end: 4, ifRange: stat.etag })
+      expect(text(part.content)).toBe('234')
+      expect(text((await box.readRange('/workspace/digits', { suffixBytes: 2 })).content)).toBe('89')
+      await expect(box.readRange('/workspace/digits', { start: 50, end: 60 })).rejects.toThrow(/bytes \*\/10/)
+      const same = await box.readRange('/workspace/digits', { start: 0, ifNoneMatch: stat.etag })
+      expect(same.content.length).toBe(0)
+      await expect(box.stat('/workspace/none')).rejects.toBeInstanceOf(line12.LangSmithResourceNotFoundError)
+    })
+
+    test('glob and ls find entries', async () => {
+      const paths = async (found: Promise<{ matches: { path: string }[] }>) => (await found).matches.map(({ path }) => path)
+      expect(await paths(box.glob('**/*.py', '/workspace/src'))).toEqual(['/workspace/src/a.py', '/workspace/src/deep/b.py'])
+      expect(await box.ls('/workspace/src')).toMatchObject({
+        matches: [
+          { path: '/workspace/src/a.py', is_dir: false, size_bytes: 12 },
+          { path: '/workspace/src/c.txt', is_dir: false },
+          { path: '/workspace/src/deep', is_dir: true },
+        ],
+        truncated: false,
+      })
+      expect(await box.glob('**/*', '/workspace/src', { limit: 2 })).toMatchObject({ truncated: true })
+      await expect(box.ls('/workspace/none')).rejects.toBeInstanceOf(line12.LangSmithResourceNotFoundError)
+    })
+
+    test('grep finds lines with a text', async () => {
+      expect(await box.grep('a+b', '/workspace/src')).toEqual({
+        matches: expect.arrayContaining([
+          { path: '/workspace/src/a.py', line: 2, text: 'two a+b' },
+          { path: '/workspace/src/deep/b.py', line: 1, text: 'x a+b' },
+        ]),
+        truncated: false,
+      })
+      expect((await box.grep('a+b', '/workspace', { glob: 'a.*' })).matches).toHaveLength(1)
+      expect((await box.grep('a+b', '/workspace', { limit: 1 })).truncated).toBe(true)
+      expect((await box.grep('nowhere', '/workspace')).matches).toEqual([])
+    })
+  })
+
+  test('the sandbox of deepagents works on top', async () => {
+    const client = new line9.SandboxClient({ apiEndpoint: `${stack.brokerUrl}/compat/langsmith/v2/sandboxes`, apiKey: API_KEY })
+    const sandbox = new LangSmithSandbox({ sandbox: (await client.createSandbox({ name: 'deepagents', timeout: 60 })) as never })
+    expect(sandbox.id).toBe('deepagents')
+    expect(await sandbox.execute('echo hello; exit 3')).toMatchObject({ output: 'hello\n', exitCode: 3 })
+    expect(await sandbox.write('/workspace/notes.md', 'one\ntwo\n')).not.toHaveProperty('error', expect.any(String))
+    expect(await sandbox.edit('/workspace/notes.md', 'two', 'three')).toMatchObject({ occurrences: 1 })
+    expect(JSON.stringify(await sandbox.read('/workspace/notes.md'))).toContain('three')
+    expect(JSON.stringify(await sandbox.ls('/workspace'))).toContain('notes.md')
+    expect(await sandbox.downloadFiles(['/workspace/none', '/workspace'])).toMatchObject([
+      { error: 'file_not_found' },
+      { error: 'is_directory' },
+    ])
+    await sandbox.close()
+  })
+
+  test('the programs of the page run', async () => {
+    const outputs: string[] = []
+    for (const program of programsOf('langsmith.md')) outputs.push(await runProgram(program, stack))
+    expect(outputs).toEqual(['hello from a box\n0\n'])
+  })
+}
+
+/** The client goes without a word to its command. */
+const closeSocketOf = async (handle: line12.CommandHandle): Promise<void> => {
+  await (handle as unknown as { _stream: AsyncGenerator })._stream.return(undefined)
+}
