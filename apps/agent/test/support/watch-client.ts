@@ -9,6 +9,7 @@ export class WatchClient extends SocketClient {
   readonly frames: WatchServerFrame[] = []
   /** The changes so far, as words; a directory has a slash. */
   readonly changes: string[] = []
+  overflows = 0
 
   constructor(plane: TestDataplane, { query = {}, token = plane.token, ...rest }: Options = {}) {
     super(`${plane.wsBase}/files/watch?${new URLSearchParams(query)}`, ['boxoffice.v1'], { ...rest, token: token ?? undefined })
@@ -45,6 +46,7 @@ export class WatchClient extends SocketClient {
   protected override received(message: Buffer): void {
     const frame = WatchServerFrame.parse(JSON.parse(String(message)))
     this.frames.push(frame)
+    if (frame.type === 'overflow') this.overflows++
     if (frame.type === 'change') this.changes.push(`${frame.change} ${frame.path}${frame.directory ? '/' : ''}`)
   }
 
