@@ -123,7 +123,8 @@ export class BoxofficeSandbox extends BaseSandbox {
   async execute(command: string): Promise<ExecuteResponse> {
     const { session, threadId, signal } = await this.#lease()
     const onEnded = () => this.#drop(threadId, session)
-    const options = { timeout: this.#settings.timeout, signal, onEnded }
+    const { timeout, retryWindowMs } = this.#settings
+    const options = { timeout, retryWindowMs, signal, onEnded }
     const turns = this.#commands.get(session) ?? new Turns(MOST_COMMANDS)
     this.#commands.set(session, turns)
     try {

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { type ExecResult, isCode, type Session } from '@boxoffice/client'
+import { type ExecResult, isCode, BoxofficeError as SdkError, type Session } from '@boxoffice/client'
 import type { ExecuteResponse } from 'deepagents'
 import { toBoxofficeError } from './errors.ts'
 
@@ -13,6 +13,7 @@ const LOST = 255
 export type ExecuteOptions = {
   /** Seconds. */
   timeout: number
+  retryWindowMs: number
   signal: AbortSignal | undefined
   /** Told that the session has ended by itself, so that the next command needs another one. */
   onEnded(): Promise<void>
@@ -23,12 +24,13 @@ export type ExecuteOptions = {
  * a broker or agent that was away for longer than the retry window, an abort. All else is a result that a model reads (contract 7.1).
  */
 export const execute = async (
-  session: Session,
+  session: Pick<Session, 'exec'>,
   command: string,
-  { timeout, signal, onEnded }: ExecuteOptions,
+  { timeout, retryWindowMs, signal, onEnded }: ExecuteOptions,
 ): Promise<ExecuteResponse> => {
   const execId = randomUUID()
   const until = performance.now() + timeout * 1000
+  let silentSince: number | undefined
   for (;;) {
     try {
       const options = { execId, timeoutSeconds: timeout, maxOutputBytes: MAX_OUTPUT_BYTES, outputKeep: 'head', signal } as const
@@ -48,7 +50,12 @@ export const execute = async (
           `the sandbox has ended (${error.message}). Whether the command ran is not known. The next command gets a new sandbox`,
         )
       }
-      if (isRefusal(error)) return failure(1, `the command was refused: ${error.message}`)
+      if (isSilence(error)) {
+        silentSince ??= performance.now()
+        if (performance.now() - silentSince < retryWindowMs) continue
+      }
+      // The command is at fault (too long, with a NUL), or what it met is nobody's fault: a model may try something else.
+      if (error instanceof SdkError && !isFatal(error)) return failure(1, `the command was refused: ${error.message}`)
       throw toBoxofficeError(error)
     }
   }
@@ -67,6 +74,13 @@ const failure = (exitCode: number, message: string): ExecuteResponse => ({ outpu
 export const isEnded = (error: unknown): error is Error =>
   (['SESSION_EXPIRED', 'BINDING_NOT_FOUND', 'SANDBOX_LOST'] as const).some((code) => isCode(error, code))
 
-/** The command is at fault: it is too long, has a NUL, or its id was taken. */
-const isRefusal = (error: unknown): error is Error =>
-  (['INVALID_REQUEST', 'PAYLOAD_TOO_LARGE', 'EXEC_CONFLICT', 'QUOTA_EXCEEDED', 'UNSUPPORTED'] as const).some((code) => isCode(error, code))
+const FATAL = new Set([
+  ...['UNAUTHENTICATED', 'TOKEN_EXPIRED', 'FORBIDDEN', 'CAPABILITY_DENIED'],
+  ...['CONNECTION_FAILED', 'BACKEND_UNAVAILABLE', 'SANDBOX_STARTING'],
+])
+
+/** Refused credentials, or a way that stayed away for as long as it was tried. */
+const isFatal = ({ code }: SdkError): boolean => FATAL.has(code)
+
+/** Nothing came over any connection for 20 s, which the SDK takes for the end of it; the command is joined again by its id. */
+const isSilence = (error: unknown): boolean => isCode(error, 'CONNECTION_FAILED') && (error as { final?: unknown }).final === true

@@ -86,6 +86,9 @@ const errorOf = async (work: Promise<unknown>): Promise<FileOperationError | nul
 const isFileError = (error: unknown): boolean => {
   if (!(error instanceof SdkError) || isEnded(error)) return false
   const { status, code } = error
-  if (status === undefined) return code === 'PAYLOAD_TOO_LARGE'
-  return status !== 401 && status < 503 && !['FORBIDDEN', 'CAPABILITY_DENIED', 'NOT_FOUND', 'RATE_LIMITED'].includes(code)
+  if (status === undefined) return code === 'PAYLOAD_TOO_LARGE' || code === 'INVALID_REQUEST'
+  // A full workspace (507) is one too.
+  return (
+    status !== 401 && status !== 503 && status !== 504 && !['FORBIDDEN', 'CAPABILITY_DENIED', 'NOT_FOUND', 'RATE_LIMITED'].includes(code)
+  )
 }
