@@ -4,7 +4,7 @@
 # .tools/NAME. Packages that must not meet in one environment have a file each.
 
 install_python() {
-  python3 -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || { say "no Python ≥ 3.10 here: install python3 and python3-venv"; exit 1; }
+  python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { say "no Python ≥ 3.11 here: install python3 and python3-venv"; exit 1; }
   for requirements in "$here"/python/*.txt; do
     make_environment "$(basename "$requirements" .txt)" "$requirements"
   done

@@ -82,7 +82,7 @@ class AsyncSession:
 
     async def signal(self, exec_id: str, name: str) -> None:
         """Sends a signal to a command by its id."""
-        await self._driver.run(commands.signal(self._plane, exec_id, name))
+        await self._driver.run(commands.send_signal(self._plane, exec_id, name))
 
     async def refresh(self) -> None:
         """Renews the token now. Not needed for normal use."""

@@ -75,8 +75,8 @@ class AsyncRun:
             await self._driver.run(self._stream.end_stdin())
 
     async def signal(self, name: str) -> None:
-        """Sends a signal, as `TERM`."""
-        await self._driver.run(self._stream.control({"type": "signal", "signal": name}))
+        """Sends a signal, as `TERM`. A process that has ended is fine."""
+        await self._driver.run(self._stream.signal(name))
 
     async def resize(self, cols: int, rows: int, *, claim: bool = False) -> None:
         """Tells the size of a shell's terminal."""

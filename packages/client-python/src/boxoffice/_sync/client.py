@@ -80,7 +80,7 @@ class Session:
 
     def signal(self, exec_id: str, name: str) -> None:
         """Sends a signal to a command by its id."""
-        self._driver.run(commands.signal(self._plane, exec_id, name))
+        self._driver.run(commands.send_signal(self._plane, exec_id, name))
 
     def refresh(self) -> None:
         """Renews the token now. Not needed for normal use."""

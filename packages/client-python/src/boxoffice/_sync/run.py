@@ -75,8 +75,8 @@ class Run:
             self._driver.run(self._stream.end_stdin())
 
     def signal(self, name: str) -> None:
-        """Sends a signal, as `TERM`."""
-        self._driver.run(self._stream.control({"type": "signal", "signal": name}))
+        """Sends a signal, as `TERM`. A process that has ended is fine."""
+        self._driver.run(self._stream.signal(name))
 
     def resize(self, cols: int, rows: int, *, claim: bool = False) -> None:
         """Tells the size of a shell's terminal."""

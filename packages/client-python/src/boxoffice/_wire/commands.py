@@ -62,7 +62,7 @@ def run(plane: Plane, command: Command, options: ExecOptions) -> Op[ExecResult]:
     return result
 
 
-def signal(plane: Plane, exec_id: str, name: str) -> Op[None]:
+def send_signal(plane: Plane, exec_id: str, name: str) -> Op[None]:
     """Sends a signal to the process group of a run."""
     yield from plane.call("POST", f"/execs/{quote(exec_id, safe='')}/signal", body={"signal": name})
 

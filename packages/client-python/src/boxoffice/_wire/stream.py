@@ -10,7 +10,7 @@ from typing import Any
 
 from ..errors import BoxofficeError, ConnectionFailedError, OutputGapError, error_of
 from ..types import Exit, Output, Stream
-from .commands import result_of
+from .commands import result_of, send_signal
 from .effects import Dial, Dropped, HangUp, Op, Receive, Send, Sleep
 from .plane import Endpoint, Plane, wants_token
 from .retry import backoff, is_passing, origin, refusal_of
@@ -100,6 +100,17 @@ class ProcessStream:
     def control(self, frame: Mapping[str, Any]) -> Op[None]:
         """Sends a frame now. What no connection takes is lost."""
         yield from self._send(json.dumps(frame))
+
+    def signal(self, name: str) -> Op[None]:
+        """Sends a signal. For a command a request does it, which no dropped connection loses; one that has ended is fine."""
+        if self._route != "/exec/ws":
+            yield from self.control({"type": "signal", "signal": name})
+            return
+        try:
+            yield from send_signal(self._plane, self.id, name)
+        except BoxofficeError as error:
+            if error.code != "PROCESS_NOT_RUNNING":
+                raise
 
     def detach(self) -> Op[None]:
         """Leaves the process."""
