@@ -51,7 +51,7 @@ fetch_tool() {
 }
 
 install_dependencies() {
-  stamp=$(cat pnpm-lock.yaml pnpm-workspace.yaml package.json apps/*/package.json packages/*/package.json | cksum)
+  stamp=$(cat pnpm-lock.yaml pnpm-workspace.yaml package.json apps/*/package.json packages/*/package.json deploy/docs/reference/package.json | cksum)
   stamp="$stamp $pnpm_version $("$root/.tools/node" --version)"
   [ "$(cat node_modules/.boxoffice-setup 2>/dev/null)" = "$stamp" ] && return
   if [ "$(cat .tools/pnpm/version 2>/dev/null)" != "$pnpm_version" ]; then
