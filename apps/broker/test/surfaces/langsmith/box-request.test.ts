@@ -1,0 +1,38 @@
+import { Profile } from '@boxoffice/protocol'
+import { expect, test } from 'vitest'
+import { readCreate } from '../../../src/surfaces/langsmith/box-request.ts'
+
+const profiles = new Map([
+  ['default', Profile.parse({ name: 'default' })],
+  ['python', Profile.parse({ name: 'python' })],
+])
+const read = (body: object) => readCreate(body, profiles)
+
+test('a snapshot is a profile', () => {
+  expect(read({}).make.profile).toBeNull()
+  expect(read({ snapshot_name: 'base' }).make.profile).toBeNull()
+  expect(read({ snapshot_id: 'python' }).make.profile).toBe('python')
+  expect(() => read({ snapshot_name: 'ruby' })).toThrow('no snapshot "ruby"')
+})
+
+test('sizes and times are those of the session', () => {
+  const { make, waits } = read({
+    vcpus: 2,
+    mem_bytes: 1 << 30,
+    idle_ttl_seconds: 600,
+    delete_after_stop_seconds: 60,
+    wait_for_ready: false,
+  })
+  expect(waits).toBe(false)
+  expect(make).toMatchObject({
+    wait: 0,
+    overrides: { profile: { cpus: 2, memory_mb: 1024, idle_timeout_seconds: 600, on_lease_expiry: 'terminate', lease_seconds: 660 } },
+  })
+})
+
+test('what has no counterpart is refused by name, and what asks for nothing is not', () => {
+  expect(() => read({ env_vars: { A: 'b' } })).toThrow('env_vars is not supported')
+  expect(() => read({ volumes: [1] })).toThrow('volumes is not supported')
+  expect(read({ env_vars: {}, preserve_memory_on_stop: false, mount_config: null }).name).toBeUndefined()
+  expect(() => read({ name: '../a' })).toThrow('name')
+})
