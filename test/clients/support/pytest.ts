@@ -8,6 +8,9 @@ import { startControl } from './control.ts'
 
 export const PYTHON = `${ROOT}.tools/python/bin/python`
 
+/** A program that hangs is ended before vitest gives its test up, so that nothing stays. */
+const HANGS_MS = 170_000
+
 export type Finished = { code: number; output: string }
 
 /** Runs a program to its end; stdout and stderr in one text. */
@@ -18,9 +21,14 @@ export const runToEnd = (
 ): Promise<Finished> =>
   new Promise((resolve) => {
     const env = { ...process.env, PYTHONDONTWRITEBYTECODE: '1', ...options.env }
-    const child = execFile(program, args, { ...options, env, maxBuffer: 64 * 1024 * 1024 }, (error, stdout, stderr) => {
-      resolve({ code: error === null ? 0 : (child.exitCode ?? 1), output: stdout + stderr })
-    })
+    const child = execFile(
+      program,
+      args,
+      { ...options, env, maxBuffer: 64 * 1024 * 1024, timeout: HANGS_MS, killSignal: 'SIGKILL' },
+      (error, stdout, stderr) => {
+        resolve({ code: error === null ? 0 : (child.exitCode ?? 1), output: stdout + stderr })
+      },
+    )
   })
 
 /**
@@ -49,6 +57,8 @@ export const pytest = async (
         'no:benchmark',
         '-p',
         'no:codspeed',
+        '-o',
+        'faulthandler_timeout=150',
         `--junitxml=${report}`,
         join(ROOT, file),
       ],
