@@ -16,9 +16,9 @@ const THREAD = 'together'
 const NAMES = ['cli', 'computesdk', 'e2b', 'mcp', 'python', 'sdk'] as const
 type Name = (typeof NAMES)[number]
 
-/** Writes a file of its own and waits for those of all others: it ends only if all run at once, in one sandbox. */
+/** Writes a file of its own, whole or not at all, and waits for those of all others: it ends only if all run at once, in one sandbox. */
 const meet = (name: Name): string =>
-  `echo ${name} > met-${name}; until [ "$(ls met-* | wc -l)" -eq ${NAMES.length} ]; do sleep 0.05; done; cat met-* | tr '\\n' ' '`
+  `echo ${name} > ${name}.part; mv ${name}.part met-${name}; until [ "$(ls met-* | wc -l)" -eq ${NAMES.length} ]; do sleep 0.05; done; cat met-* | tr '\\n' ' '`
 const MET = NAMES.map((name) => `${name} `).join('')
 
 const PROGRAM = `
