@@ -29,7 +29,14 @@ export const matrix: ClientMatrix = {
     ...passed(FILES, 'files.read, write', 'files.write of several', 'files.list', 'files.exists, getInfo'),
     ...passed(FILES, 'files.makeDir', 'files.rename', 'files.remove'),
     ...passed('files are streams, compressed on request, and have ranges', "files.read({ format: 'stream' })", 'files.write({ gzip })'),
-    ...refused('files.watchDir', 'files.write({ metadata })', 'Sandbox.create({ envs })', 'Sandbox.create({ network })', 'updateNetwork'),
+    ...passed('changes of a directory are told', 'files.watchDir'),
+    ...refused(
+      'files.watchDir({ includeEntry })',
+      'files.write({ metadata })',
+      'Sandbox.create({ envs })',
+      'Sandbox.create({ network })',
+      'updateNetwork',
+    ),
     ...refused('commands.run({ user: root })', 'getMetrics', 'createSnapshot', 'Sandbox.fork'),
   ],
 }

@@ -165,6 +165,21 @@ export const e2bSuite = (provider: ProviderName, { whole }: { whole: boolean }):
     expect(stdout.endsWith('\n299999\n300000\n')).toBe(true)
   })
 
+  test('changes of a directory are told', async () => {
+    await shared.files.makeDir('seen')
+    const told: string[] = []
+    const written = Promise.withResolvers<void>()
+    const watch = await shared.files.watchDir('seen', ({ type, name }) => {
+      told.push(`${type} ${name}`)
+      if (type === 'write') written.resolve()
+    })
+    await shared.commands.run('echo text > seen/file.txt')
+    await written.promise
+    expect(told).toContain('create file.txt')
+    await watch.stop()
+    await expect(shared.files.watchDir('none', () => {})).rejects.toBeInstanceOf(FileNotFoundError)
+  })
+
   test('a lot of stdin arrives whole', async () => {
     const command = await shared.commands.run('head -c 600000 | wc -c; cat', { background: true, stdin: true })
     const piece = 'x'.repeat(150_000)
@@ -239,10 +254,8 @@ export const e2bSuite = (provider: ProviderName, { whole }: { whole: boolean }):
     await refused(Sandbox.fork(shared.sandboxId, at()), /fork/)
     await refused(shared.updateNetwork({}), /network rules/)
     await refused(shared.files.write('a.txt', 'a', { metadata: { a: 'b' } }), /metadata of files/)
-    await refused(
-      shared.files.watchDir('.', () => {}),
-      /WatchDir/,
-    )
+    const watch = shared.files.watchDir('.', () => {}, { includeEntry: true })
+    await refused(watch, /includeEntry/)
   })
 
   test('the program of the page runs', async () => {

@@ -28,6 +28,7 @@ import type { TokenIssuer } from '../tokens/issuer.ts'
 import type { Access, DataplaneActor, KnownToken } from './access.ts'
 import { type LineSocket, type LineSocketHandlers, openLineSocket } from './line-socket.ts'
 import { openProcessSocket, type ProcessSocket, type ProcessSocketHandlers, type ProcessStart } from './process-socket.ts'
+import { openWatchSocket, type WatchHandlers, type WatchSocket } from './watch-socket.ts'
 
 export type DataplaneClientOptions = {
   store: { sessions: Pick<Store['sessions'], 'byId'>; agents: Pick<Store['agents'], 'byId'> }
@@ -71,6 +72,8 @@ export interface SessionDataplane {
   json<T>(request: DataplaneRequest, schema: z.ZodType<T>): Promise<T>
   /** The same, for what has no answer but that it is done. */
   done(request: DataplaneRequest): Promise<void>
+  /** Changes of a directory; `asked` as of `WS W/files/watch`. A lost connection ends it. */
+  watch(asked: Record<string, string | boolean | undefined>, handlers: WatchHandlers): Promise<WatchSocket>
   exec(request: ExecRequest, options?: Options): Promise<ExecResult>
   readonly processes: {
     start(request: StartProcessRequest, options?: Options): Promise<ManagedProcess>
@@ -185,6 +188,7 @@ export function createDataplaneClient({ store, issuer, now, monotonic, agentTls 
       done: (request) => done(used, request),
       openProcess: (start, handlers, { signal } = {}) =>
         openProcessSocket({ access: accessAgain, start, handlers, signal, monotonic, agentTls }),
+      watch: (asked, handlers) => openWatchSocket({ access: accessAgain, query: query(asked), handlers, monotonic, agentTls }),
       exec: (request, options) => json(used, { method: 'POST', path: '/exec', json: request, ...options }, ExecResult),
       processes: {
         start: (request, options) => json(used, { method: 'POST', path: '/processes', json: request, ...options }, ManagedProcess),

@@ -41,7 +41,7 @@ export function createE2b({ settings, store, sessions, writer, dataplane, profil
   const threads = new FacadeSessions({ sessions, surface: 'e2b', prefix: 'e2b/' })
   const sandboxes = new Sandboxes({ store, sessions, threads, writer, tokens, profiles, now })
   const processes = new Processes(dataplane)
-  const calls = envdCalls({ processes, filesystem: new Filesystem(dataplane) })
+  const calls = envdCalls({ dataplane, processes, filesystem: new Filesystem(dataplane) })
   const { authFailures } = callers
   let timer: NodeJS.Timeout | undefined
   let round: Promise<void> = Promise.resolve()

@@ -1,5 +1,6 @@
 import type { ServerResponse } from 'node:http'
 import { BoxofficeError } from '@boxoffice/protocol'
+import type { DataplaneClient } from '../../dataplane/client.ts'
 import type { Opened } from './access-tokens.ts'
 import { EventStream } from './event-stream.ts'
 import { type Filesystem, ListDirRequest, MoveRequest, PathRequest } from './filesystem.ts'
@@ -15,6 +16,7 @@ import {
 } from './process-requests.ts'
 import type { Processes, StreamCall } from './processes.ts'
 import { unsupported } from './unsupported.ts'
+import { WatchDirRequest, watchDir } from './watches.ts'
 
 /** A call with one message each way: gives the response, as JSON of protobuf. */
 export type UnaryCall = (opened: Opened, message: unknown) => Promise<object>
@@ -23,12 +25,20 @@ export type StreamingCall = (call: StreamCall, message: unknown) => Promise<void
 export type EnvdCalls = { unary: Readonly<Record<string, UnaryCall>>; streaming: Readonly<Record<string, StreamingCall>> }
 
 /** The calls of E2B's in-sandbox API by the end of their path (contract 7.3). */
-export const envdCalls = ({ processes, filesystem }: { processes: Processes; filesystem: Filesystem }): EnvdCalls => ({
+export const envdCalls = ({
+  dataplane,
+  processes,
+  filesystem,
+}: {
+  dataplane: DataplaneClient
+  processes: Processes
+  filesystem: Filesystem
+}): EnvdCalls => ({
   streaming: {
     'process.Process/Start': (call, message) => processes.start(call, readMessage(StartRequest, message)),
     'process.Process/Connect': (call, message) => processes.connect(call, selected(readMessage(ConnectRequest, message).process)),
     'process.Process/StreamInput': async () => refuse('StreamInput'),
-    'filesystem.Filesystem/WatchDir': async () => refuse('WatchDir'),
+    'filesystem.Filesystem/WatchDir': (call, message) => watchDir(dataplane, call, readMessage(WatchDirRequest, message)),
   },
   unary: {
     'process.Process/List': async (opened) => ({ processes: await processes.list(opened) }),

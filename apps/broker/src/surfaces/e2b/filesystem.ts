@@ -1,11 +1,10 @@
-import { posix } from 'node:path'
 import { BoxofficeError, FileEntry, MkdirResponse, MoveResponse } from '@boxoffice/protocol'
 import { z } from 'zod'
 import type { DataplaneClient, SessionDataplane } from '../../dataplane/client.ts'
 import type { Opened } from './access-tokens.ts'
 import { readJsonOf } from './dataplane-json.ts'
 import { type Entry, toEntry } from './entries.ts'
-import { type FilePath, filePath, queryOf, samePlace } from './paths.ts'
+import { absoluteOf, type FilePath, filePath, queryOf, samePlace } from './paths.ts'
 
 const Path = z.string().default('')
 export const PathRequest = z.object({ path: Path })
@@ -92,6 +91,3 @@ export class Filesystem {
     return this.#dataplane.session(session.id, actor)
   }
 }
-
-/** The dataplane tells paths of the workspace relative to it, and others below `/`. */
-const absoluteOf = ({ query }: FilePath, path: string): string => posix.resolve(query.root === undefined ? '/workspace' : '/', path)

@@ -24,6 +24,9 @@ export function samePlace(from: FilePath, to: FilePath): { from: string; to: str
 
 const rootOf = ({ query: { root } }: FilePath) => (root === undefined ? {} : { root })
 
+/** The path of something below a directory: the dataplane tells those of the workspace relative to it, and others below `/`. */
+export const absoluteOf = ({ query }: FilePath, path: string): string => posix.resolve(query.root === undefined ? WORKSPACE : '/', path)
+
 /** `?name=value&…` of what is defined. */
 export function queryOf(fields: Record<string, string | number | boolean | undefined>): string {
   const search = new URLSearchParams()
