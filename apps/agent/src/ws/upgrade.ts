@@ -241,11 +241,15 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
       metrics.errors.labels(error.code).inc()
       access.refused(caller, error)
       if (error.code === 'INTERNAL') log.error({ err: error.cause ?? error, request_id: requestId }, 'upgrade failed')
-      const alias = parseTarget(request.url ?? '/')?.path === EXECUTE
+      const path = parseTarget(request.url ?? '/')?.path
+      const alias = path === EXECUTE
       // Its clients look for a refused credential in a frame.
       if (alias && error.status === UNAUTHORIZED && socket.writable)
         strangers.handleUpgrade(request, socket, head, (ws) => sayGoodbye(ws, executeError(error), error.closeCode, error.code))
-      else refuseUpgrade(socket, error, requestId, alias)
+      else if (path === WATCH_SOCKET && caller.claims !== undefined && hidesRefusals(request) && socket.writable) {
+        const frame = { type: 'error', error: error.envelope(requestId).error }
+        known.handleUpgrade(request, socket, head, (ws) => sayGoodbye(ws, frame, error.closeCode, error.code))
+      } else refuseUpgrade(socket, error, requestId, alias)
     } finally {
       socket.off('close', clientAborted)
       socket.off('error', clientAborted)
@@ -266,6 +270,9 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
 }
 
 const UNAUTHORIZED = 401
+
+/** A browser does not tell its program why an upgrade was refused. It has its token in the subprotocols. */
+const hidesRefusals = ({ headers }: IncomingMessage): boolean => tokenOf(headers) === undefined
 
 /** Of no use, and in every log on the way [4-57]. */
 const queryToken = (): BoxofficeError =>

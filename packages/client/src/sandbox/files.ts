@@ -9,6 +9,7 @@ import { anySignal } from '../base/signals.ts'
 import { StreamBody } from '../base/stream-body.ts'
 import type { Dataplane } from '../dataplane/dataplane.ts'
 import { eachFile, entriesOf, type FileOutcome, type ManyFiles } from './many-files.ts'
+import { type FileWatch, type WatchOptions, watchFiles } from './watch.ts'
 
 /** `root: 'sandbox'` takes absolute paths of the sandbox's own file system; the default is the workspace. */
 type Common = { signal?: AbortSignal | undefined; root?: FileRoot | undefined }
@@ -239,6 +240,14 @@ export class Files {
       }
     }
     await retrying(attempt, this.#patience(request.signal))
+  }
+
+  /**
+   * Watches a directory: an iterable of changes, with paths as `list` gives them. Resolves when it is watched; rejects with `FILE_NOT_FOUND`,
+   * `NOT_A_DIRECTORY`, `RATE_LIMITED` above 8 watches in a sandbox, or `UNSUPPORTED`.
+   */
+  watch(path: string, options: WatchOptions = {}): Promise<FileWatch> {
+    return watchFiles(this.#dataplane, path, options)
   }
 
   #patience(signal: AbortSignal | undefined) {
