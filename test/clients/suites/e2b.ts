@@ -79,7 +79,9 @@ export const e2bSuite = (provider: ProviderName, { whole }: { whole: boolean }):
 
     const sleeper = await commands.run('echo up; exec sleep 600', { background: true })
     await sleeper.disconnect()
-    const again = await commands.connect(sleeper.pid)
+    const up = Promise.withResolvers<void>()
+    const again = await commands.connect(sleeper.pid, { onStdout: () => up.resolve() })
+    await up.promise
     expect(await again.kill()).toBe(true)
     await expect(again.wait()).rejects.toBeInstanceOf(CommandExitError)
     expect(again.stdout).toBe('up\n')
