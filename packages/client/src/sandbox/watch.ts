@@ -1,3 +1,4 @@
+import { deferred } from '@boxoffice/kit/deferred'
 import { sleep } from '@boxoffice/kit/sleep'
 import { CLOSE, type FileChangeKind, type FileRoot } from '@boxoffice/protocol'
 import { isCode } from '../base/errors.ts'
@@ -30,12 +31,12 @@ const LOST = 1006
  */
 export class FileWatch implements AsyncIterable<FileChange> {
   /** Resolves when the directory is watched. */
-  readonly watching = Promise.withResolvers<void>()
+  readonly watching = deferred<void>()
   readonly #dataplane: Dataplane
   readonly #target: string
   readonly #life = new AbortController()
   #waiting: FileChange[] = []
-  #wake = Promise.withResolvers<void>()
+  #wake = deferred<void>()
   #wasReady = false
   #isReady = false
   #ended: { error?: unknown } | undefined
@@ -137,7 +138,7 @@ export class FileWatch implements AsyncIterable<FileChange> {
 
   #signal(): void {
     this.#wake.resolve()
-    this.#wake = Promise.withResolvers()
+    this.#wake = deferred()
   }
 
   #end(error?: unknown): void {

@@ -1,3 +1,4 @@
+import { deferred } from '@boxoffice/kit/deferred'
 import { CLOSE, SUBPROTOCOL, SUBPROTOCOL_BEARER_PREFIX, WatchServerFrame } from '@boxoffice/protocol'
 import { type BoxofficeError, errorFromWire } from '../base/errors.ts'
 import { openSocket } from '../base/socket.ts'
@@ -17,7 +18,7 @@ export const runWatchConnection = (
   dataplane: Pick<Dataplane, 'WebSocket' | 'token' | 'requestTimeoutMs'>,
   { url, token, signal, frame }: { url: string; token: string; signal: AbortSignal; frame: (frame: WatchFrame) => void },
 ): Promise<Drop> => {
-  const { promise, resolve } = Promise.withResolvers<Drop>()
+  const { promise, resolve } = deferred<Drop>()
   let opened = false
   let error: BoxofficeError | undefined
   let renewal: ReturnType<typeof setTimeout> | undefined
