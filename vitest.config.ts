@@ -57,8 +57,9 @@ export default defineConfig({
           include: [CLIENTS],
           exclude: ['**/*.docker.test.ts', '**/node_modules/**'],
           expect: PATIENT,
-          testTimeout: 180_000,
-          hookTimeout: 180_000,
+          // One test may be a whole file of pytest, or mypy without a cache.
+          testTimeout: 400_000,
+          hookTimeout: 400_000,
         },
       },
       {

@@ -20,11 +20,16 @@ shape() {
   [ -z "$bad" ]
 }
 
+conflicts() {
+  ! git grep -nE '^(<{7}|>{7}) ' -- .
+}
+
 part types tsc -p .
 part biome biome ci --error-on-warnings
 part layers node deploy/check/check-layers.ts
 part knip knip
 part package-shape shape
+part conflicts conflicts
 part cargo-fmt in_supervisor fmt --check
 part clippy in_supervisor clippy --quiet --all-targets -- -D warnings
 

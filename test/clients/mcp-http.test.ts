@@ -100,6 +100,8 @@ test('a cancellation is for the requests of its own session', async () => {
   const cancel = message('notifications/cancelled', { requestId: 7 })
   expect((await other.send(cancel)).status).toBe(202)
   expect((await host.send(message('notifications/cancelled', { requestId: 8 }))).status).toBe(202)
+  // A command after both: had they ended the other, it would have ended by now.
+  await host.send(execOf('true', 9)).then((response) => response.text())
   expect(await host.isAlive()).toBe(true)
   expect((await host.send(cancel)).status).toBe(202)
   await expect.poll(host.isAlive).toBe(false)

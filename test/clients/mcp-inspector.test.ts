@@ -9,6 +9,9 @@ import { API_KEY, type Stack, startStack } from '../e2e/support/stack.ts'
 
 const INSPECTOR = `${ROOT}node_modules/.bin/mcp-inspector`
 
+/** Our Node first: that of the machine may be too old for the inspector. */
+const PATH = `${ROOT}.tools/bin:${process.env.PATH}`
+
 let stack: Stack
 /** The inspector writes what it knows of servers to the home directory. */
 let home: string
@@ -22,7 +25,7 @@ afterAll(async () => {
 })
 
 const inspect = async (args: string[]): Promise<Record<string, unknown>> => {
-  const child = spawn(INSPECTOR, ['--cli', ...args], { stdio: ['ignore', 'pipe', 'pipe'], env: { PATH: process.env.PATH, HOME: home } })
+  const child = spawn(INSPECTOR, ['--cli', ...args], { stdio: ['ignore', 'pipe', 'pipe'], env: { PATH, HOME: home } })
   let [stdout, stderr] = ['', '']
   child.stdout.setEncoding('utf8').on('data', (text: string) => {
     stdout += text

@@ -26,8 +26,11 @@ import sys
 from boxoffice import Client
 url, key, thread, command = sys.argv[1:]
 with Client(url, api_key=key) as client:
-    print(client.session(thread).exec(command).stdout)
+    print(client.session(thread).exec(command, timeout=150).stdout)
 `
+
+/** How long the first to come waits for the last: some start a program of their own. */
+const WITHIN_S = 150
 
 let stack: Stack
 let keys: Record<Name, string>
@@ -60,21 +63,21 @@ test('[C-03] six clients, each with a key of its own, use one sandbox at once, a
   const inE2b = async (): Promise<string> => {
     const url = `${brokerUrl}/compat/e2b`
     const options = { apiUrl: url, sandboxUrl: url, apiKey: keys.e2b, validateApiKey: false, metadata: { thread_id: THREAD } }
-    return (await (await Sandbox.create(options)).commands.run(meet('e2b'))).stdout
+    return (await (await Sandbox.create(options)).commands.run(meet('e2b'), { timeoutMs: WITHIN_S * 1000 })).stdout
   }
   const inMcp = async (): Promise<string> => {
     const host = await connectMcp({ transport: 'http', era: 'modern', brokerUrl, thread: THREAD, key: keys.mcp })
     try {
-      return (await host.call<{ stdout: string }>('exec', { command: meet('mcp') })).stdout
+      return (await host.call<{ stdout: string }>('exec', { command: meet('mcp'), timeout_sec: WITHIN_S })).stdout
     } finally {
       await host.close()
     }
   }
   const inComputeSdk = async (): Promise<string | undefined> => {
     const sandbox = await compute({ provider: boxoffice({ url: brokerUrl, apiKey: keys.computesdk }) }).sandbox.getById(THREAD)
-    return (await sandbox?.runCommand(meet('computesdk')))?.stdout
+    return (await sandbox?.runCommand(meet('computesdk'), { timeout: WITHIN_S * 1000 }))?.stdout
   }
-  const inSdk = async (): Promise<string> => (await session.exec(meet('sdk'))).stdout
+  const inSdk = async (): Promise<string> => (await session.exec(meet('sdk'), { timeoutSeconds: WITHIN_S })).stdout
 
   const [cli, ...others] = await Promise.all([inCommandLine(), inComputeSdk(), inE2b(), inMcp(), inPython(), inSdk()])
   expect(cli).toContain(MET)

@@ -202,8 +202,9 @@ export const e2bSuite = (provider: ProviderName, { whole }: { whole: boolean }):
   test('a sandbox ends after its timeout, and moves it', async () => {
     const short = await Sandbox.create({ ...at(), timeoutMs: 2000 })
     const kept = await Sandbox.create({ ...at(), timeoutMs: 2000, lifecycle: { onTimeout: 'pause' } })
-    const long = await Sandbox.create({ ...at(), timeoutMs: 2000 })
+    const long = await Sandbox.create({ ...at(), timeoutMs: 60_000 })
     await long.setTimeout(600_000)
+    expect(Number((await Sandbox.getInfo(long.sandboxId, at())).endAt)).toBeGreaterThan(Date.now() + 120_000)
     await expect.poll(() => short.isRunning()).toBe(false)
     await expect.poll(async () => (await Sandbox.getInfo(kept.sandboxId, at())).state).toBe('paused')
     await expect(Sandbox.getInfo(short.sandboxId, at())).rejects.toBeInstanceOf(SandboxNotFoundError)

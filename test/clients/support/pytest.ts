@@ -9,7 +9,7 @@ import { startControl } from './control.ts'
 export const PYTHON = `${ROOT}.tools/python/bin/python`
 
 /** A program that hangs is ended before vitest gives its test up, so that nothing stays. */
-const HANGS_MS = 170_000
+const HANGS_MS = 390_000
 
 export type Finished = { code: number; output: string }
 
