@@ -13,8 +13,9 @@ import httpx
 import pytest
 from boxoffice import Client, NotFoundError, Session, SessionEndedError
 from deepagents.backends.protocol import ExecuteResponse
+from langchain_core.runnables import RunnableConfig, RunnableLambda
 
-from langchain_boxoffice import BoxofficeSandbox
+from langchain_boxoffice import BoxofficeSandbox, ThreadSessions
 
 
 @pytest.fixture
@@ -126,3 +127,23 @@ def test_a_released_session_raises(sandbox: BoxofficeSandbox, session: Session) 
     session.release()
     with pytest.raises((SessionEndedError, NotFoundError)):
         sandbox.execute("true")
+
+
+@pytest.mark.parametrize("token_is_due", [False, True])
+def test_a_thread_gets_another_session_after_its_own_has_ended(client: Client, token_is_due: bool) -> None:
+    thread_id = f"sandbox-{uuid.uuid4().hex}"
+    sandbox = BoxofficeSandbox.for_threads(client)
+    call: RunnableLambda[str, str] = RunnableLambda(lambda command: sandbox.execute(command).output)
+    config: RunnableConfig = {"configurable": {"thread_id": thread_id}}
+    assert call.invoke("echo first", config) == "first\n"
+    sessions = sandbox._source
+    assert isinstance(sessions, ThreadSessions)
+    held = sessions.of(thread_id)
+    client.release(held.id)
+    if token_is_due:
+        held._plane.token.renew_at = held._plane.token.ends_at = 0
+    with pytest.raises((SessionEndedError, NotFoundError)) as ended:
+        call.invoke("echo none", config)
+    assert isinstance(ended.value, NotFoundError) or not token_is_due
+    assert call.invoke("echo second", config) == "second\n"
+    client.release(sessions.of(thread_id).id)

@@ -12,6 +12,6 @@ export const langchainPythonSuite = (stack: () => Stack, { whole }: { whole: boo
   if (!whole) return
 
   test('file methods, paths, parallel calls and ends are as deepagents wants them', async () => {
-    await pytest(stack(), `${TESTS}/test_sandbox.py`, { least: 12 })
+    await pytest(stack(), `${TESTS}/test_sandbox.py`, { least: 14 })
   })
 }

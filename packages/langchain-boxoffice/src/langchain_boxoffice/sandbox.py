@@ -86,8 +86,10 @@ class BoxofficeSandbox(BaseSandbox):
         session = self._source if isinstance(self._source, Session) else self._source.current()
         try:
             return work(session)
-        except SessionEndedError:
-            if isinstance(self._source, ThreadSessions):
+        except BoxofficeError as error:
+            # Where the token is due too, the broker answers first, and knows no such session any more.
+            ended = isinstance(error, SessionEndedError) or error.is_code("BINDING_NOT_FOUND")
+            if ended and isinstance(self._source, ThreadSessions):
                 self._source.forget(session)
             raise
 
