@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+import pytest
+
 from boxoffice import Client, Run, Session
 
 Control = Callable[[str], None]
@@ -24,6 +26,16 @@ def test_both_streams_and_the_exit(session: Session) -> None:
     assert run.exit is not None
     assert run.exit.exit_code == 3
     assert run.pid
+
+
+def test_proxies_of_the_environment_are_not_used(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "https_proxy", "ws_proxy", "wss_proxy", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+        monkeypatch.setenv(name.upper(), "http://127.0.0.1:9")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    assert session.exec("echo exec").stdout == "exec\n"
+    assert output_of(session.start("echo start")) == b"start\n"
 
 
 def test_what_cannot_be_started_has_an_exit(session: Session) -> None:

@@ -53,14 +53,19 @@ def unreachable(error: httpx.HTTPError | httpx.InvalidURL) -> Unreachable:
 
 
 def socket_arguments(subprotocol: str) -> dict[str, Any]:
-    """The arguments of websockets' `connect`."""
+    """The arguments of websockets' `connect`.
+
+    No proxy, as httpx takes none here. No pings: `ProcessStream` asks for signs of life, and where nobody reads, an answer behind unread
+    messages would not be seen. No limit of messages: the agent sends no more than 768 KiB before an acknowledgement.
+    """
     return {
         "subprotocols": [subprotocol],
         "compression": None,
         "max_size": MESSAGE_BYTES,
         "open_timeout": SOCKET_SECONDS,
-        "ping_interval": 10,
-        "ping_timeout": 20,
+        "proxy": None,
+        "ping_interval": None,
+        "max_queue": None,
         "close_timeout": 1,
     }
 
