@@ -124,6 +124,20 @@ export const aiSdkSuite = (provider: ProviderName, mode: Mode, { whole }: { whol
       expect(await running.wait()).toEqual({ exitCode: 5 })
     })
 
+    test('a reader of a process that is silent may leave', async () => {
+      const running = await sandbox.spawn({ command: 'echo up; exec sleep 600' })
+      for await (const piece of running.stdout) {
+        expect(new TextDecoder().decode(piece)).toBe('up\n')
+        break
+      }
+      const reader = running.stderr.getReader()
+      const read = reader.read()
+      await reader.cancel()
+      expect(await read).toMatchObject({ done: true })
+      await running.kill()
+      expect(await running.wait()).toEqual({ exitCode: 137 })
+    })
+
     test('text has ranges of lines and encodings', async () => {
       await sandbox.writeTextFile({ path: 'lines', content: 'a\nb\r\nc\n' })
       const read = (options: { startLine?: number; endLine?: number }) => sandbox.readTextFile({ path: 'lines', ...options })

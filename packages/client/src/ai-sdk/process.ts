@@ -1,3 +1,4 @@
+import type { Exec } from '../sandbox/exec.ts'
 import type { Output, Run, Stdin } from '../sandbox/run.ts'
 
 export type AiSandboxProcessOptions = {
@@ -22,8 +23,13 @@ export type AiSandboxProcess = {
 
 export type AiWritableSandboxProcess = AiSandboxProcess & { readonly stdin: WritableStream<Uint8Array> }
 
-export const aiProcess = (run: Run): AiSandboxProcess => {
-  const ended = run.exit.then(({ exitCode }) => ({ exitCode }))
+export const aiProcess = (run: Run, exec: Pick<Exec, 'signal'>): AiSandboxProcess => {
+  let hasEnded = false
+  const ended = run.exit
+    .then(({ exitCode }) => ({ exitCode }))
+    .finally(() => {
+      hasEnded = true
+    })
   ended.catch(() => {}) // Whoever waits hears of it.
   return {
     pid: run.pid,
@@ -31,13 +37,16 @@ export const aiProcess = (run: Run): AiSandboxProcess => {
     stderr: readable(run.stderr),
     wait: () => ended,
     async kill() {
-      run.signal('KILL')
+      if (hasEnded) return
+      // A request, since a frame is lost with a connection that drops now.
+      await exec.signal(run.execId, 'KILL')
       await ended.catch(() => {})
     },
   }
 }
 
-export const aiWritableProcess = (run: Run): AiWritableSandboxProcess => Object.assign(aiProcess(run), { stdin: writable(run.stdin) })
+export const aiWritableProcess = (run: Run, exec: Pick<Exec, 'signal'>): AiWritableSandboxProcess =>
+  Object.assign(aiProcess(run, exec), { stdin: writable(run.stdin) })
 
 /** Reads no further than its own reader, so that a slow reader slows the process. */
 const readable = (output: Output): ReadableStream<Uint8Array> => {
@@ -50,14 +59,17 @@ const readable = (output: Output): ReadableStream<Uint8Array> => {
         if (done === true) controller.close()
         else controller.enqueue(value)
       },
-      async cancel() {
-        await pieces?.return?.()
-        // The process must not wait for a reader who has left.
-        await output.bytes().catch(() => {})
+      cancel() {
+        // The process must not wait for a reader who has left, nor that one for the process.
+        drain(pieces ?? output[Symbol.asyncIterator]()).catch(() => {})
       },
     },
     { highWaterMark: 0 },
   )
+}
+
+const drain = async (pieces: AsyncIterator<Uint8Array>): Promise<void> => {
+  while ((await pieces.next()).done !== true);
 }
 
 const writable = (stdin: Stdin): WritableStream<Uint8Array> =>

@@ -48,7 +48,7 @@ export const aiSandbox = (session: Session, options: AiSandboxOptions = {}): AiS
   async function spawn(wanted: AiSandboxProcessOptions & { stdin?: boolean }): Promise<AiSandboxProcess> {
     const stdin = wanted.stdin === true ? 'open' : 'closed'
     const run = await session.exec.start(wanted.command, { ...optionsOf(wanted), stdin })
-    return stdin === 'open' ? aiWritableProcess(run) : aiProcess(run)
+    return stdin === 'open' ? aiWritableProcess(run, session.exec) : aiProcess(run, session.exec)
   }
   return {
     description,
