@@ -20,15 +20,14 @@ export const runWatchConnection = (
 ): Promise<Drop> => {
   const { promise, resolve } = deferred<Drop>()
   let opened = false
+  let ended = false
   let error: BoxofficeError | undefined
   let renewal: ReturnType<typeof setTimeout> | undefined
-  const watchdog = new Watchdog(() => socket.drop(), dataplane.requestTimeoutMs)
-  const probe = setInterval(() => socket.send(JSON.stringify({ type: 'ping' })), PROBE_EVERY_MS)
   const renewLater = (waitMs: number): void => {
+    if (ended) return
     renewal = setTimeout(() => {
       dataplane.token.current().then(
         (fresh) => {
-          if (signal.aborted) return
           socket.send(JSON.stringify({ type: 'auth', token: fresh }))
           renewLater(Math.max(RENEW_AGAIN_MS, dataplane.token.renewInMs()))
         },
@@ -51,6 +50,7 @@ export const runWatchConnection = (
     text: take,
     bytes() {},
     closed(code, reason) {
+      ended = true
       watchdog.stop()
       clearInterval(probe)
       clearTimeout(renewal)
@@ -58,6 +58,9 @@ export const runWatchConnection = (
       resolve({ code, reason, error, url, unopened: !opened })
     },
   })
+  // After the socket, which may not come to be.
+  const watchdog = new Watchdog(() => socket.drop(), dataplane.requestTimeoutMs)
+  const probe = setInterval(() => socket.send(JSON.stringify({ type: 'ping' })), PROBE_EVERY_MS)
   if (signal.aborted) leave()
   else signal.addEventListener('abort', leave, { once: true })
   return promise
