@@ -62,6 +62,7 @@ test('what is no message, or too much of one, is refused', async () => {
   expect(await post('{')).toMatchObject({ status: 400, body: { error: { code: 'INVALID_REQUEST' } } })
   expect(await post(new Uint8Array([0x7b, 0xff, 0x7d]))).toMatchObject({ status: 400 })
   expect(await post('[]')).toMatchObject({ status: 400 })
+  expect(await post(JSON.stringify(Array.from({ length: 101 }, () => JSON.parse(INITIALIZE))))).toMatchObject({ status: 400 })
   expect(await post('{"hello":1}')).toMatchObject({ status: 400 })
   expect(await post(new Uint8Array(16 * 1024 * 1024 + 1))).toMatchObject({ status: 413, body: { error: { code: 'PAYLOAD_TOO_LARGE' } } })
   expect(await request(url, { headers: { ...HEADERS, accept: 'text/event-stream' } })).toMatchObject({ status: 405 })

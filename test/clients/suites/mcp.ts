@@ -86,6 +86,9 @@ const define = ({ provider, ways, mode = 'direct', brief = false }: McpSuite): v
       expect(await session.files.text('src/a.txt')).toBe('one\n$& zwei ä\n')
       expect(await host.refused('edit_file', { path: 'src/a.txt', old_text: 'three', new_text: '' })).toMatch(/does not have it/)
       expect(await host.refused('edit_file', { path: 'src/a.txt', old_text: 'e', new_text: '' })).toMatch(/has it 2 times/)
+      await session.files.upload('many-a', 'a'.repeat(200_000))
+      const longer = { path: 'many-a', old_text: 'a', new_text: 'b'.repeat(100), replace_all: true }
+      expect(await host.refused('edit_file', longer)).toMatch(/more than 10485760/)
       expect(await host.call('list_dir', { path: 'src' })).toMatchObject({
         entries: [{ path: 'src/a.txt', type: 'file' }],
         truncated: false,

@@ -2,6 +2,7 @@ import { BoxofficeError } from '@boxoffice/protocol'
 import type { Sandbox } from '../sandbox/sandbox.ts'
 import type { Channel } from '../supervisor/link.ts'
 import { WatchLine } from '../supervisor/payloads.ts'
+import { WireViolation } from '../supervisor/wire.ts'
 import { openFileOperation } from './files.ts'
 import { JsonLines } from './json-lines.ts'
 import type { SandboxPath } from './paths.ts'
@@ -38,6 +39,7 @@ export class FileWatch {
       )
     const watch = new FileWatch()
     const opened = Promise.withResolvers<void>()
+    let isOpen = false
     const lines = new JsonLines((value) => {
       const line = WatchLine.parse(value)
       watch.#tell((sink) => sink.happened(line))
@@ -50,11 +52,16 @@ export class FileWatch {
         signal: AbortSignal.any([signal, watch.#aborter.signal]),
         sink: {
           result: () => {
+            isOpen = true
             opened.resolve()
             // Until somebody takes what comes.
             if (watch.#sink === undefined) watch.pause()
           },
-          data: (piece) => lines.push(piece),
+          data(piece) {
+            // Nothing holds the supervisor up before, so that what it sent would be kept without a bound.
+            if (!isOpen) throw new WireViolation('a watch told of a change before its result')
+            lines.push(piece)
+          },
           end: () => watch.#tell((sink) => sink.ended()),
           failed: (error) => {
             opened.reject(error)

@@ -68,6 +68,9 @@ export const editFile = toTool({
         'INVALID_REQUEST',
         `old_text: ${path} has it ${replacements} times; give more of what is around it, or replace_all`,
       )
+    // Many small texts that become long ones: the result is counted before it is made.
+    if (text.length + replacements * (new_text.length - old_text.length) > BOUNDS.fileBytes)
+      throw new BoxofficeError('PAYLOAD_TOO_LARGE', `${path} would have more than ${BOUNDS.fileBytes} characters`)
     await opened.files.upload(path, parts.join(new_text), { ...rootOf(path), ifMatch: etag, signal })
     return { text: [`${path} is changed in ${replacements} places.`], structuredContent: { path, replacements } }
   },

@@ -31,6 +31,7 @@ const THREAD_HEADER = 'x-boxoffice-thread'
 const SESSION_HEADER = 'mcp-session-id'
 /** A file of 10 MiB as base64, and what is around it. */
 const MAX_BODY_BYTES = 16 * 1024 * 1024
+const MAX_BATCH = 100
 
 /**
  * The broker as an MCP server, by streamable HTTP: commands and files of a thread's sandbox as tools (contract 2.12). It calls the
@@ -57,6 +58,8 @@ export function createMcpTools(options: McpToolsOptions): Surface {
     const { principal } = await callerOf(c)
     if (new URL(c.req.url).pathname !== '/') throw new BoxofficeError('NOT_FOUND', `there is no such route; the MCP server is at ${PATH}`)
     const parsedBody = c.req.method === 'POST' ? await readJson(c.req, MAX_BODY_BYTES) : undefined
+    if (Array.isArray(parsedBody) && parsedBody.length > MAX_BATCH)
+      throw new BoxofficeError('INVALID_REQUEST', `a batch has at most ${MAX_BATCH} messages`)
     const exchange = cancellations.begin(parsedBody, principal, c.req.header(SESSION_HEADER))
     const { method, headers, signal } = c.req.raw
     const request = new Request(c.req.url, { method, headers, signal: AbortSignal.any([signal, exchange.signal]) })
