@@ -22,6 +22,7 @@ WORDS = [
     (r"httpx\.(HTTPTransport|Client)\(", r"httpx.Async\1("),
     (r"time\.sleep\(", "await asyncio.sleep("),
     (r"= connect\(", "= await connect("),
+    (r"(?<= )connection\.close\(\)", "await connection.close()"),
     (r"effect\.socket\.recv\(timeout=effect\.timeout\)", "await asyncio.wait_for(effect.socket.recv(), effect.timeout)"),
     (r"except TimeoutError:", "except (TimeoutError, asyncio.TimeoutError):"),
     (r"return effect\.socket\.", "return await effect.socket."),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
-from boxoffice import Client, Run, Session
+from boxoffice import Client, OutputGapError, Run, Session
 
 Control = Callable[[str], None]
 
@@ -36,6 +38,35 @@ def test_proxies_of_the_environment_are_not_used(session: Session, monkeypatch: 
         monkeypatch.delenv(name, raising=False)
     assert session.exec("echo exec").stdout == "exec\n"
     assert output_of(session.start("echo start")) == b"start\n"
+
+
+def test_a_host_is_the_same_in_capitals(session: Session) -> None:
+    endpoint = session._plane.endpoint
+    session._plane.endpoint = replace(endpoint, ws=endpoint.ws.replace("127.0.0.1", "LocalHost"))
+    assert output_of(session.start("echo there")) == b"there\n"
+
+
+def test_a_token_in_date_waits_for_no_broker(thread_id: str) -> None:
+    with Client(os.environ["BOXOFFICE_URL"], api_key=os.environ["BOXOFFICE_API_KEY"], reconnect_window=600) as client:
+        session = client.session(thread_id)
+        run = session.start("cat")
+        there, client._broker.url = client._broker.url, "http://127.0.0.1:9"
+        session._plane.token.renew_at = run._stream._renew_at = 0
+        run.write("one\n")
+        assert next(iter(run)).text == "one\n"
+        session._plane.token.renew_at = 0
+        assert session.exec("echo two").stdout == "two\n"
+        client._broker.url = there
+        session.release()
+
+
+def test_wait_passes_lost_output_by(session: Session) -> None:
+    run = session.start("head -c 4000000 /dev/zero; touch written; exit 3", detach=True)
+    run.detach()
+    session.exec("until [ -e written ]; do sleep 0.05; done")
+    with pytest.raises(OutputGapError):
+        output_of(session.attach(run.id, mode="viewer"))
+    assert session.attach(run.id).wait().exit_code == 3
 
 
 def test_what_cannot_be_started_has_an_exit(session: Session) -> None:

@@ -50,9 +50,11 @@ def test_exec_runs_once_under_its_id(session: Session) -> None:
     assert "once" in [entry["exec_id"] for entry in session.execs()]
 
 
-def test_unknown_options_are_refused(session: Session) -> None:
+def test_unknown_options_are_refused(client: Client, session: Session) -> None:
     with pytest.raises(TypeError, match="timeout_seconds"):
         session.exec("true", timeout_seconds=1)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="capabilites"):
+        client.session("python-misspelt", capabilites=["fs_read"])  # type: ignore[call-arg]
 
 
 def test_files(session: Session) -> None:

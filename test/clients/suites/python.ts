@@ -12,7 +12,7 @@ export const pythonSuite = (stack: () => Stack, { whole }: { whole: boolean }): 
   if (!whole) return
 
   test('[4-09, 4-150] streams go on after dropped connections, without loss and without running twice', async () => {
-    await pytest(stack(), `${TESTS}/test_stream.py`, { least: 10 })
+    await pytest(stack(), `${TESTS}/test_stream.py`, { least: 13 })
   })
 }
 

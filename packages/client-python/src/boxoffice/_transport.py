@@ -72,10 +72,16 @@ def socket_arguments(subprotocol: str) -> dict[str, Any]:
 
 def refuse_elsewhere(connection: Any, url: str, subprotocol: str) -> None:
     """Raises where a redirect has led to another host, or the server is another one: no token goes there."""
-    if connection.request is None or connection.request.headers.get("Host") != urlsplit(url).netloc:
+    if connection.request is None or _place(f"//{connection.request.headers.get('Host')}", url) != _place(url, url):
         raise Dropped(1006, "the server redirected to another host")
     if connection.subprotocol != subprotocol:
         raise Dropped(1006, f"the server does not speak {subprotocol}")
+
+
+def _place(url: str, scheme_of: str) -> tuple[str | None, int]:
+    """Host, in lower case, and port."""
+    parts = urlsplit(url)
+    return parts.hostname, parts.port or (443 if urlsplit(scheme_of).scheme in ("wss", "https") else 80)
 
 
 def dropped(error: BaseException) -> Dropped:

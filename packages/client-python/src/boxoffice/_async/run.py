@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from types import TracebackType
 
 from typing_extensions import Self
 
 from .._wire.stream import ProcessStream
+from ..errors import OutputGapError
 from ..types import Exit, Output
 from .driver import Driver
 
@@ -54,9 +56,11 @@ class AsyncRun:
             await self._pump(lambda: bool(self._stream.queue))
 
     async def wait(self) -> Exit:
-        """Reads the rest of the output away, and gives how the process ended."""
-        async for _ in self:
-            pass
+        """Reads the rest of the output away, gaps too, and gives how the process ended."""
+        while self._stream.exit is None or self._stream.queue:
+            with suppress(OutputGapError):
+                async for _ in self:
+                    pass
         assert self._stream.exit is not None
         return self._stream.exit
 
@@ -103,7 +107,11 @@ class AsyncRun:
             if self._stream.is_away:
                 # A writer waits, so that nothing it sends comes between what is sent again.
                 async with self._writing:
-                    await self._driver.run(self._stream.connect())
+                    try:
+                        await self._driver.run(self._stream.connect())
+                    except BaseException:
+                        await self._driver.run(self._stream.hang_up())
+                        raise
             else:
                 await self._driver.run(self._stream.pump())
 

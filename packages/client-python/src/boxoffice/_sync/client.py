@@ -10,6 +10,7 @@ from typing_extensions import Self, Unpack
 
 from .._wire import commands, openings
 from .._wire.broker import Broker
+from .._wire.openings import SESSION_NAMES
 from .._wire.plane import Plane
 from ..types import AttachMode, Command, ExecOptions, ExecResult, SessionOptions, StartOptions
 from .driver import Driver
@@ -116,6 +117,7 @@ class Client:
 
     def session(self, thread_id: str, **options: Unpack[SessionOptions]) -> Session:
         """The session of a thread: the one that lives, or by default a new one."""
+        commands.refuse_unknown("session", options, SESSION_NAMES)
         return Session(self._driver, Plane(self._broker, self._driver.run(self._broker.negotiate(thread_id, options)), options))
 
     def sessions(self, *, state: str | None = None) -> list[dict[str, Any]]:

@@ -46,7 +46,11 @@ class Driver:
         try:
             if isinstance(effect, Dial):
                 connection = connect(effect.url, **socket_arguments(effect.subprotocol))
-                refuse_elsewhere(connection, effect.url, effect.subprotocol)
+                try:
+                    refuse_elsewhere(connection, effect.url, effect.subprotocol)
+                except Dropped:
+                    connection.close()
+                    raise
                 return connection
             if isinstance(effect, Send):
                 return effect.socket.send(effect.message)

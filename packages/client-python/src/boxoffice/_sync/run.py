@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from types import TracebackType
 
 from typing_extensions import Self
 
 from .._wire.stream import ProcessStream
+from ..errors import OutputGapError
 from ..types import Exit, Output
 from .driver import Driver
 
@@ -54,9 +56,11 @@ class Run:
             self._pump(lambda: bool(self._stream.queue))
 
     def wait(self) -> Exit:
-        """Reads the rest of the output away, and gives how the process ended."""
-        for _ in self:
-            pass
+        """Reads the rest of the output away, gaps too, and gives how the process ended."""
+        while self._stream.exit is None or self._stream.queue:
+            with suppress(OutputGapError):
+                for _ in self:
+                    pass
         assert self._stream.exit is not None
         return self._stream.exit
 
@@ -103,7 +107,11 @@ class Run:
             if self._stream.is_away:
                 # A writer waits, so that nothing it sends comes between what is sent again.
                 with self._writing:
-                    self._driver.run(self._stream.connect())
+                    try:
+                        self._driver.run(self._stream.connect())
+                    except BaseException:
+                        self._driver.run(self._stream.hang_up())
+                        raise
             else:
                 self._driver.run(self._stream.pump())
 

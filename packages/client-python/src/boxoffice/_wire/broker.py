@@ -15,6 +15,8 @@ from .effects import Http, Op, Response
 from .retry import retrying, send
 
 DEFAULT_WAIT_SECONDS = 30
+ONCE_SECONDS = 10
+"""How long a request may last that is not repeated."""
 _SESSIONS = "/v1/sandbox/sessions"
 
 
@@ -31,15 +33,17 @@ class Broker:
         self.window = window
         self._api_key = api_key
 
-    def call(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Op[Response]:
-        """One request, repeated while the broker is away."""
+    def call(
+        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None, *, once: bool = False
+    ) -> Op[Response]:
+        """One request, repeated while the broker is away unless `once`."""
         sent = {"authorization": f"Bearer {self._api_key}", **(headers or {})}
         content = None
         if body is not None:
             sent["content-type"] = "application/json"
             content = json.dumps(body).encode()
-        request = Http(method, self.url + path, sent, content, timeout=90)
-        return (yield from retrying(lambda: send(request), self.window))
+        request = Http(method, self.url + path, sent, content, timeout=ONCE_SECONDS if once else 90)
+        return (yield from retrying(lambda: send(request), 0 if once else self.window))
 
     def negotiate(self, thread_id: str, options: SessionOptions) -> Op[dict[str, Any]]:
         """Finds or makes the session of a thread. A repeated request makes no second one [4-10]."""
@@ -56,9 +60,9 @@ class Broker:
         response = yield from self.call("POST", _SESSIONS, body, headers)
         return _negotiated(response)
 
-    def refresh(self, session_id: str, body: Mapping[str, Any]) -> Op[dict[str, Any]]:
+    def refresh(self, session_id: str, body: Mapping[str, Any], *, once: bool = False) -> Op[dict[str, Any]]:
         """Another token for the session: `{token, expires_at}`."""
-        response = yield from self.call("POST", f"{_path(session_id)}/refresh", body)
+        response = yield from self.call("POST", f"{_path(session_id)}/refresh", body, once=once)
         return _fields(response, "token", "expires_at")
 
     def heartbeat(self, session_id: str) -> Op[dict[str, Any]]:

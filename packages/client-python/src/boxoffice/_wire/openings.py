@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..types import AttachMode, Command, StartOptions
+from ..types import AttachMode, Command, SessionOptions, StartOptions
 from .commands import START_NAMES, command_fields, new_exec_id, refuse_unknown
 from .plane import Plane
 from .stream import ProcessStream
+
+SESSION_NAMES = set(SessionOptions.__optional_keys__)
 
 
 def started(plane: Plane, command: Command, options: StartOptions) -> ProcessStream:

@@ -37,7 +37,7 @@ class Plane:
         self.options = options
         self.session_id = str(negotiated["session_id"])
         self.endpoint = _endpoint_of(negotiated)
-        self.token = Token(negotiated, lambda: broker.refresh(self.session_id, self._renewal()))
+        self.token = Token(negotiated, lambda once: broker.refresh(self.session_id, self._renewal(), once=once))
         self._doubts = 0
 
     def _renewal(self) -> dict[str, Any]:

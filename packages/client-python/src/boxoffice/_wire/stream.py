@@ -47,6 +47,8 @@ class ProcessStream:
         self._stdin_offset = 0
         self._stdin_ended = False
         self._renew_at = 0.0
+        self._shown = ""
+        self._dialing: Any = None
         self._heard = self._asked = 0.0
 
     @property
@@ -61,11 +63,13 @@ class ProcessStream:
 
     def pump(self) -> Op[None]:
         """Waits up to a second for something to come."""
-        if self.exit is not None or self._socket is None:
+        # Another thread may leave the process meanwhile.
+        socket = self._socket
+        if self.exit is not None or socket is None:
             return
         try:
-            yield from self._keep_in_date()
-            message = yield Receive(self._socket, SLICE)
+            yield from self._keep_in_date(socket)
+            message = yield Receive(socket, SLICE)
             yield from self._take(message)
         except Dropped as drop:
             self._socket = None
@@ -118,16 +122,19 @@ class ProcessStream:
         yield from self.hang_up()
 
     def hang_up(self) -> Op[None]:
-        """Closes the connection alone."""
-        socket, self._socket = self._socket, None
-        if socket is not None:
-            yield HangUp(socket)
+        """Closes the connection alone, also one that is being made."""
+        sockets = (self._socket, self._dialing)
+        self._socket = self._dialing = None
+        for socket in sockets:
+            if socket is not None:
+                yield HangUp(socket)
 
     def _send(self, message: str | bytes) -> Op[None]:
-        if self._socket is None:
+        socket = self._socket
+        if socket is None:
             return
         try:
-            yield Send(self._socket, message)
+            yield Send(socket, message)
         except Dropped:
             # The next `pump` finds the same, and comes back.
             return
@@ -137,8 +144,6 @@ class ProcessStream:
 
     def connect(self) -> Op[None]:
         """Starts the process, or comes back to it. Nothing may be written meanwhile: what the process has not got is sent again."""
-        if self._left:
-            raise BoxofficeError("DETACHED", f"this client has left {self.id}")
         if self.exit is not None:
             return
         attempt = 0
@@ -146,6 +151,8 @@ class ProcessStream:
         failing_since = time.monotonic()
         refused: str | None = None
         while True:
+            if self._left:
+                raise BoxofficeError("DETACHED", f"this client has left {self.id}")
             token = yield from (self._plane.token.current() if refused is None else self._plane.token.renew(refused))
             refused = None
             endpoint = self._plane.endpoint
@@ -169,7 +176,8 @@ class ProcessStream:
             yield Sleep(wait)
 
     def _dial(self, endpoint: Endpoint, token: str) -> Op[None]:
-        socket = yield Dial(endpoint.ws + self._route, SUBPROTOCOL)
+        self._dialing = socket = yield Dial(endpoint.ws + self._route, SUBPROTOCOL)
+        self._shown = token
         yield Send(socket, json.dumps({"type": "auth", "token": token}))
         offsets = {"stdout_offset": self._received["stdout"], "stderr_offset": self._received["stderr"], "ack": True}
         # After the first `ready` only ever an attach: were the record gone, starting again would run the command twice.
@@ -194,7 +202,7 @@ class ProcessStream:
 
     def _connected(self, socket: Any, frame: dict[str, Any]) -> Op[None]:
         first, self.ready = self.ready is None, frame
-        self._socket, self._told = socket, None
+        self._socket, self._dialing, self._told = socket, None, None
         self._heard = self._asked = time.monotonic()
         self._renew_at = self._plane.token.renew_at
         for stream in _STREAMS.values():
@@ -223,21 +231,23 @@ class ProcessStream:
             del self._unconfirmed[: offset - self._stdin_offset]
             self._stdin_offset = offset
 
-    def _keep_in_date(self) -> Op[None]:
-        now = time.monotonic()
-        if now >= self._renew_at:
+    def _keep_in_date(self, socket: Any) -> Op[None]:
+        if time.monotonic() >= self._renew_at:
             try:
                 token = yield from self._plane.token.current()
-                self._renew_at = max(now + 1, self._plane.token.renew_at)
-                yield Send(self._socket, json.dumps({"type": "auth", "token": token}))
+                self._renew_at = max(time.monotonic() + 1, self._plane.token.renew_at)
+                if token != self._shown:
+                    self._shown = token
+                    yield Send(socket, json.dumps({"type": "auth", "token": token}))
             except ConnectionFailedError:
-                self._renew_at = now + 2
+                self._renew_at = time.monotonic() + 2
+        now = time.monotonic()
         if now - self._heard > SILENT_FOR and self._asked > self._heard + PROBE_AFTER / 2:
-            yield HangUp(self._socket)
+            yield HangUp(socket)
             raise Dropped(1006, "nothing has come for a while")
         if (not self.has_room and now - self._asked > 0.05) or now - max(self._heard, self._asked) > PROBE_AFTER:
             self._asked = now
-            yield Send(self._socket, self._ping())
+            yield Send(socket, self._ping())
 
     def _take(self, message: str | bytes | None) -> Op[None]:
         if message is None:

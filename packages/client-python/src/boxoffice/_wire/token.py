@@ -14,12 +14,15 @@ from .effects import Op
 
 RENEW_AT = 0.8
 """A token is renewed after this part of its life."""
+AGAIN_AFTER = 2.0
+"""Seconds before a renewal that failed is tried again."""
 
 
 class Token:
     """Times come from the token's own life and a monotonic clock, so that a wrong clock on this machine changes nothing."""
 
-    def __init__(self, issued: dict[str, Any], renewal: Callable[[], Op[dict[str, Any]]]) -> None:
+    def __init__(self, issued: dict[str, Any], renewal: Callable[[bool], Op[dict[str, Any]]]) -> None:
+        """`renewal` asks for another one; once, or for as long as the broker may be away."""
         self._renewal = renewal
         self._hold(issued)
 
@@ -34,19 +37,23 @@ class Token:
 
     def current(self) -> Op[str]:
         """The token for a new request: renewed first when it is due. Without a broker the old one goes on while it is in date."""
-        if time.monotonic() < self.renew_at:
+        now = time.monotonic()
+        if now < self.renew_at:
             return self.value
-        try:
+        if now >= self.ends_at:
             return (yield from self.renew(self.value))
+        # While one asks, others go on with what they have.
+        self.renew_at = now + AGAIN_AFTER
+        try:
+            return (yield from self.renew(self.value, once=True))
         except BoxofficeError:
-            if time.monotonic() < self.ends_at:
-                return self.value
-            raise
+            self.renew_at = time.monotonic() + AGAIN_AFTER
+            return self.value
 
-    def renew(self, rejected: str) -> Op[str]:
+    def renew(self, rejected: str, *, once: bool = False) -> Op[str]:
         """A token that is not `rejected`."""
         if self.value == rejected:
-            fresh = yield from self._renewal()
+            fresh = yield from self._renewal(once)
             self._hold(fresh)
         return self.value
 
