@@ -4,7 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from boxoffice import AccessDeniedError, AuthenticationError, Client, CommandError, FileError, InvalidRequestError, NotFoundError, Session
+from boxoffice import (
+    AccessDeniedError,
+    AuthenticationError,
+    BoxofficeError,
+    Client,
+    CommandError,
+    ConnectionFailedError,
+    FileError,
+    InvalidRequestError,
+    NotFoundError,
+    Session,
+)
+from boxoffice._sync.driver import Driver
+from boxoffice._wire.effects import Effect, Http, Unreachable
 
 
 def test_negotiate(client: Client, session: Session, thread_id: str) -> None:
@@ -85,6 +98,52 @@ def test_file_errors(session: Session) -> None:
     assert exists.value.code == "FILE_EXISTS"
     with pytest.raises(FileError):
         session.files.read(".")
+
+
+class Losing(Driver):
+    """Sends a request to `/path`, and loses its answer once."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self.path, self.sent = path, 0
+
+    def _perform(self, effect: Effect) -> object:
+        outcome: object = super()._perform(effect)
+        if isinstance(effect, Http) and self.path in effect.url:
+            self.sent += 1
+            if self.sent == 1:
+                raise Unreachable("lost", certain=False)
+        return outcome
+
+
+def losing(session: Session, path: str) -> tuple[Session, Losing]:
+    driver = Losing(path)
+    return Session(driver, session._plane), driver
+
+
+def test_lost_answers(session: Session) -> None:
+    for path in ("moved", "kept"):
+        session.files.write(path, "text")
+    other, driver = losing(session, "/files/move")
+    other.files.move("moved", "there")
+    assert (driver.sent, session.files.read_text("there")) == (2, "text")
+
+    other, driver = losing(session, "/files?path=kept")
+    other.files.delete("kept")
+    assert (driver.sent, session.files.exists("kept")) == (2, False)
+
+    other, driver = losing(session, "/files/upload")
+    with pytest.raises(ConnectionFailedError):
+        other.files.write("new", "text", overwrite=False)
+    assert (driver.sent, session.files.read_text("new")) == (1, "text")
+
+    run = session.start("sleep 600")
+    other, driver = losing(session, "/signal")
+    other.signal(run.id, "KILL")
+    assert run.wait().exit_code == 137
+    with pytest.raises(BoxofficeError) as ended:
+        session.signal(run.id, "KILL")
+    assert ended.value.code == "PROCESS_NOT_RUNNING"
 
 
 def test_capabilities(client: Client, session: Session, thread_id: str) -> None:

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from ..errors import InvalidResponseError
 from ..types import Command, CommandOptions, ExecOptions, ExecResult, Exit
 from .effects import Op
-from .plane import Plane
+from .plane import Plane, means
 
 _NAMES = {"cwd", "env", "shell", "timeout", "exec_id"}
 _EXEC_NAMES = _NAMES | {"stdin", "max_output_bytes", "output_keep"}
@@ -64,7 +64,8 @@ def run(plane: Plane, command: Command, options: ExecOptions) -> Op[ExecResult]:
 
 def send_signal(plane: Plane, exec_id: str, name: str) -> Op[None]:
     """Sends a signal to the process group of a run."""
-    yield from plane.call("POST", f"/execs/{quote(exec_id, safe='')}/signal", body={"signal": name})
+    path = f"/execs/{quote(exec_id, safe='')}/signal"
+    yield from plane.call("POST", path, body={"signal": name}, settled=means("PROCESS_NOT_RUNNING"))
 
 
 def listed(plane: Plane) -> Op[list[dict[str, Any]]]:

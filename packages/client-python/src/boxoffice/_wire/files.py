@@ -8,7 +8,7 @@ from typing import Any
 from ..errors import BoxofficeError, InvalidResponseError
 from ..types import FileEntry, Listing, Root
 from .effects import Op, Response
-from .plane import Plane
+from .plane import Plane, means
 
 _PAGE = "10000"
 
@@ -25,9 +25,10 @@ def read(plane: Plane, path: str, root: Root) -> Op[bytes]:
 
 
 def write(plane: Plane, path: str, content: bytes, root: Root, overwrite: bool, mode: str | None) -> Op[None]:
-    """Writes a file whole or not at all; directories above it are made."""
+    """Writes a file whole or not at all; directories above it are made. Without `overwrite`, a second try may meet its own file."""
     query = _query(path, root, overwrite=None if overwrite else "false", mode=mode)
-    yield from plane.call("POST", "/files/upload", query=query, content=content, headers={"content-type": "application/octet-stream"})
+    headers = {"content-type": "application/octet-stream"}
+    yield from plane.call("POST", "/files/upload", query=query, content=content, headers=headers, repeat=overwrite)
 
 
 def stat(plane: Plane, path: str, root: Root, follow: bool) -> Op[FileEntry]:
@@ -70,13 +71,18 @@ def mkdir(plane: Plane, path: str, root: Root) -> Op[bool]:
 
 def move(plane: Plane, source: str, target: str, root: Root, overwrite: bool) -> Op[None]:
     """Renames."""
+
+    def settled(error: BoxofficeError) -> Op[bool]:
+        return error.is_code("FILE_NOT_FOUND") and (yield from exists(plane, target, root))
+
     body = {"from": source, "to": target, "overwrite": overwrite}
-    yield from plane.call("POST", "/files/move", query=_query_root(root), body=body)
+    yield from plane.call("POST", "/files/move", query=_query_root(root), body=body, settled=settled)
 
 
 def delete(plane: Plane, path: str, root: Root, recursive: bool) -> Op[None]:
     """Removes a file, a link or a directory."""
-    yield from plane.call("DELETE", "/files", query=_query(path, root, recursive="true" if recursive else None))
+    query = _query(path, root, recursive="true" if recursive else None)
+    yield from plane.call("DELETE", "/files", query=query, settled=means("FILE_NOT_FOUND"))
 
 
 def _query_root(root: Root) -> dict[str, str]:

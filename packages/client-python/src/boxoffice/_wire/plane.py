@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -59,15 +59,25 @@ class Plane:
         headers: Mapping[str, str] | None = None,
         timeout: float | None = 60,
         busy: bool = True,
+        repeat: bool = True,
+        settled: Callable[[BoxofficeError], Op[bool]] | None = None,
     ) -> Op[Response]:
-        """One request that may be repeated: over dropped connections, with another token, through the relay. `busy`: also after 429."""
+        """One request that may be repeated: over dropped connections, with another token, through the relay.
+
+        Args:
+            busy: It is repeated after 429 as well.
+            repeat: False: it is not repeated once it may have been done.
+            settled: Once an answer was lost, says of a refusal whether it only means that the request before was done.
+        """
         sent = {**(headers or {})}
         if body is not None:
             sent["content-type"] = "application/json"
             content = json.dumps(body).encode()
         suffix = path + (f"?{urlencode(query)}" if query else "")
+        lost = False
 
-        def attempt() -> Op[Response]:
+        def attempt() -> Op[Response | BoxofficeError]:
+            nonlocal lost
             token = yield from self.token.current()
             for last in (False, True):
                 endpoint = self.endpoint
@@ -80,13 +90,22 @@ class Plane:
                         continue
                     if isinstance(error, ConnectionFailedError):
                         yield from self.failed(endpoint, certain=error.certain)
+                    if lost and settled is not None and (yield from settled(error)):
+                        return Response(204, {}, b"")
+                    lost = lost or _may_be_done(error)
+                    if lost and not repeat:
+                        # Given, not raised: what is raised may be repeated.
+                        return error
                     raise
                 self._doubts = 0
                 return response
             raise AssertionError("unreachable")
 
         codes: Sequence[str] = ALSO_BUSY if busy else PASSING
-        return (yield from retrying(attempt, self.broker.window, codes))
+        outcome = yield from retrying(attempt, self.broker.window, codes)
+        if isinstance(outcome, BoxofficeError):
+            raise outcome
+        return outcome
 
     def failed(self, endpoint: Endpoint, *, certain: bool) -> Op[None]:
         """Nobody answered on an endpoint: asks the broker for its relay, where that is allowed."""
@@ -109,6 +128,21 @@ class Plane:
         if "actor" in self.options:
             options["actor"] = self.options["actor"]
         return options
+
+
+def means(code: str) -> Callable[[BoxofficeError], Op[bool]]:
+    """A `settled` that goes by the code alone."""
+
+    def settled(error: BoxofficeError) -> Op[bool]:
+        yield from ()
+        return error.is_code(code)
+
+    return settled
+
+
+def _may_be_done(error: BoxofficeError) -> bool:
+    """Whether nobody says if the request was done. The relay goes by `BACKEND_UNAVAILABLE` where it has lost the agent."""
+    return (isinstance(error, ConnectionFailedError) and not error.certain) or error.is_code("BACKEND_UNAVAILABLE")
 
 
 def wants_token(error: BoxofficeError) -> bool:
