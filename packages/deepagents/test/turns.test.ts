@@ -20,15 +20,18 @@ test('work above the limit waits for its turn, also after work that failed', asy
   expect(await turns.run(async () => 'free')).toBe('free')
 })
 
-test('work that was aborted while it waited is not done', async () => {
+test('work that is aborted while it waits is refused at once, and not done', async () => {
   const turns = new Turns(1)
   const gate = Promise.withResolvers<void>()
   const first = turns.run(() => gate.promise)
   const controller = new AbortController()
   const second = turns.run(() => Promise.reject(new Error('done all the same')), controller.signal)
+  const third = turns.run(async () => 'third')
   controller.abort(new Error('aborted'))
+  await expect(second).rejects.toThrow('aborted')
+  await expect(turns.run(() => Promise.reject(new Error('done all the same')), controller.signal)).rejects.toThrow('aborted')
   gate.resolve()
   await first
-  await expect(second).rejects.toThrow('aborted')
+  expect(await third).toBe('third')
   expect(await turns.run(async () => 'free')).toBe('free')
 })
