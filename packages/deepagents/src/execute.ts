@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
-import { type ExecResult, isCode, BoxofficeError as SdkError, type Session } from '@boxoffice/client'
+import { type ExecResult, isCode, BoxofficeError as SdkError, type Session, SilenceError } from '@boxoffice/client'
+import { sleep } from '@boxoffice/kit/sleep'
 import type { ExecuteResponse } from 'deepagents'
 import { toBoxofficeError } from './errors.ts'
 
@@ -9,6 +10,8 @@ const MAX_OUTPUT_BYTES = 16 * 1024 * 1024
 const TIMED_OUT = 124
 /** As a command whose end nobody has seen. */
 const LOST = 255
+/** An attempt that began so long before its silence was alive in between. */
+const ALIVE_MS = 30_000
 
 export type ExecuteOptions = {
   /** Seconds. */
@@ -32,6 +35,7 @@ export const execute = async (
   const until = performance.now() + timeout * 1000
   let silentSince: number | undefined
   for (;;) {
+    const began = performance.now()
     try {
       const options = { execId, timeoutSeconds: timeout, maxOutputBytes: MAX_OUTPUT_BYTES, outputKeep: 'head', signal } as const
       // One pipe for both streams keeps them in the order in which they were written.
@@ -39,7 +43,11 @@ export const execute = async (
     } catch (error) {
       // As many commands run as may. The SDK has waited for as long as it waits for a connection.
       if (isCode(error, 'RATE_LIMITED')) {
-        if (performance.now() < until) continue
+        const left = until - performance.now()
+        if (left > 0) {
+          await sleep(Math.min(left, (error.retryAfter || 1) * 1000), signal)
+          continue
+        }
         return failure(TIMED_OUT, `the command did not get its turn within ${timeout} s: too many others run in this sandbox`)
       }
       if (isCode(error, 'SESSION_RELEASED') || signal?.aborted) throw toBoxofficeError(error)
@@ -51,8 +59,9 @@ export const execute = async (
         )
       }
       if (isSilence(error)) {
-        silentSince ??= performance.now()
-        if (performance.now() - silentSince < retryWindowMs) continue
+        const now = performance.now()
+        if (silentSince === undefined || now - error.silentMs - began > ALIVE_MS) silentSince = now
+        if (now - silentSince < retryWindowMs) continue
       }
       // The command is at fault (too long, with a NUL), or what it met is nobody's fault: a model may try something else.
       if (error instanceof SdkError && !isFatal(error)) return failure(1, `the command was refused: ${error.message}`)
@@ -83,4 +92,4 @@ const FATAL = new Set([
 const isFatal = ({ code }: SdkError): boolean => FATAL.has(code)
 
 /** Nothing came over any connection for 20 s, which the SDK takes for the end of it; the command is joined again by its id. */
-const isSilence = (error: unknown): boolean => isCode(error, 'CONNECTION_FAILED') && (error as { final?: unknown }).final === true
+const isSilence = (error: unknown): error is SilenceError => error instanceof SilenceError && error.final === true

@@ -57,6 +57,8 @@ export class SilenceError extends ConnectionError {
   readonly final: boolean | 'second'
   /** Nothing was answered on other connections either. */
   readonly certain: boolean
+  /** How long ago the last sign of life was. */
+  readonly silentMs: number
 
   constructor(silentMs: number, { final, certain }: Pick<SilenceError, 'final' | 'certain'>) {
     const what = certain ? 'no sign of life' : 'nothing has come of the answer'
@@ -64,6 +66,7 @@ export class SilenceError extends ConnectionError {
     super(`the connection is silent: ${what} for ${seconds} s`)
     this.final = final
     this.certain = certain
+    this.silentMs = silentMs
   }
 }
 
