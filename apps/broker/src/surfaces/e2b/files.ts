@@ -54,6 +54,7 @@ export class Files {
     const writes: Promise<Written>[] = []
     const failed = Promise.withResolvers<never>()
     form.on('file', (_name, content, { filename }) => {
+      content.on('error', ignored)
       const write = this.#write(opened, path ?? filename ?? '', content)
       write.catch((thrown: unknown) => {
         content.resume()
@@ -99,12 +100,19 @@ function formOf({ headers }: IncomingMessage): ReturnType<typeof busboy> {
 const notForm = (cause: unknown): BoxofficeError =>
   new BoxofficeError('INVALID_REQUEST', 'the form is not valid multipart/form-data', { cause })
 
+/**
+ * Content can break while nobody reads it: before its connection to the agent is there, or after a refusal. An error of a stream that
+ * nobody listens to ends the process; who reads it later hears of it all the same.
+ */
+const ignored = (): void => {}
+
 /** Unpacked where it comes compressed; the agent's limit is for what comes out. A refusal ends this stream, not the connection that it goes back on. */
 function bodyOf(incoming: IncomingMessage): NodeJS.ReadableStream {
   const encoding = incoming.headers['content-encoding'] ?? 'identity'
   if (encoding !== 'identity' && encoding !== 'gzip')
     throw new BoxofficeError('UNSUPPORTED_MEDIA_TYPE', 'Content-Encoding must be gzip or identity')
   const body = encoding === 'gzip' ? createGunzip() : new PassThrough()
+  body.on('error', ignored)
   incoming.once('close', () => {
     if (!incoming.complete) body.destroy(new Error('the client has gone'))
   })
