@@ -107,6 +107,15 @@ async def test_fifty_tool_calls_at_once(sandbox: BoxofficeSandbox) -> None:
     assert [result.output for result in results] == [f"{number}\n" for number in range(50)]
 
 
+async def test_long_commands_hold_up_no_file_call(sandbox: BoxofficeSandbox) -> None:
+    with ThreadPoolExecutor(1) as small:
+        asyncio.get_running_loop().set_default_executor(small)
+        commands = [asyncio.create_task(sandbox.aexecute("until [ -e go ]; do sleep 0.05; done; echo gone")) for _ in range(8)]
+        await asyncio.sleep(0)
+        assert (await sandbox.awrite("/workspace/go", "")).error is None
+        assert [result.output for result in await asyncio.gather(*commands)] == ["gone\n"] * 8
+
+
 def test_parallel_edits_lose_nothing(sandbox: BoxofficeSandbox) -> None:
     sandbox.write("/workspace/list", "".join(f"<{number}>\n" for number in range(20)))
     with ThreadPoolExecutor(20) as pool:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import posixpath
+from typing import TypedDict
+
+from boxoffice import Session
+from boxoffice.types import Root
 
 WORKSPACE = "/workspace"
 _SYSTEM = frozenset(
@@ -27,6 +31,22 @@ def sandbox_path(path: str) -> str:
     normal = "/" + posixpath.normpath(path).lstrip("/")
     first = normal.split("/")[1]
     return normal if first in _SYSTEM or first == "" else WORKSPACE + normal
+
+
+class Place(TypedDict):
+    """What the methods of `session.files` take."""
+
+    path: str
+    root: Root
+
+
+def place(session: Session, path: str) -> Place:
+    """Where a path of `sandbox_path` lies. Without isolation a sandbox has no file system of its own, but a workspace it has."""
+    first, _, below = path.lstrip("/").partition("/")
+    binding = session.info.get("binding")
+    if isinstance(binding, dict) and binding.get("isolation") == "none" and first in ("workspace", "app"):
+        return {"path": below or ".", "root": "workspace"}
+    return {"path": path, "root": "sandbox"}
 
 
 def search_root(path: str | None) -> str:

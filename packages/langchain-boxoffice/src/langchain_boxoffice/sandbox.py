@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Callable, Mapping
 from typing import Literal, TypeVar
 
-from boxoffice import BoxofficeError, Client, FileError, InvalidRequestError, LimitError, Session, SessionEndedError
+from boxoffice import (
+    BoxofficeError,
+    Client,
+    ExecResult,
+    FileError,
+    InvalidRequestError,
+    LimitError,
+    Listing,
+    Session,
+    SessionEndedError,
+    UnsupportedError,
+)
 from boxoffice.types import SessionOptions
 from deepagents.backends.protocol import (
     DeleteResult,
@@ -22,16 +32,16 @@ from deepagents.backends.protocol import (
     ReadResult,
     WriteResult,
 )
-from deepagents.backends.sandbox import BaseSandbox
 from deepagents.backends.utils import EMPTY_OLD_STRING_ERROR
 from typing_extensions import Unpack
 
 from . import search, text
-from .paths import InvalidPathError, join, sandbox_path, search_root
+from .paths import InvalidPathError, join, place, sandbox_path, search_root
+from .threaded import ThreadedSandbox
 from .threads import ThreadSessions
 
 T = TypeVar("T")
-REFUSED = (InvalidPathError, FileError, InvalidRequestError, LimitError)
+REFUSED = (InvalidPathError, FileError, InvalidRequestError, LimitError, UnsupportedError)
 """What the caller is answered with; everything else is raised."""
 OUTPUT_BYTES = 16 * 1024 * 1024
 SEARCH_SECONDS = 30
@@ -46,7 +56,7 @@ _CODES = {
 }
 
 
-class BoxofficeSandbox(BaseSandbox):
+class BoxofficeSandbox(ThreadedSandbox):
     """A Boxoffice session as a deepagents sandbox. Every file method uses the file endpoints; the image needs no Python.
 
     Args:
@@ -116,8 +126,7 @@ class BoxofficeSandbox(BaseSandbox):
     def ls(self, path: str) -> LsResult:
         """The entries of a directory."""
         try:
-            base = sandbox_path(path)
-            listing = self._on(lambda session: session.files.list(base, root="sandbox", depth=1))
+            base, listing = self._list(path, depth=1)
         except REFUSED as error:
             return LsResult(error=f"Path '{path}': {_code_of(error)}")
         entries: list[FileInfo] = [
@@ -168,7 +177,7 @@ class BoxofficeSandbox(BaseSandbox):
         """Removes a file, or a directory with all in it."""
         try:
             path = sandbox_path(file_path)
-            self._on(lambda session: session.files.delete(path, root="sandbox", recursive=True))
+            self._on(lambda session: session.files.delete(**place(session, path), recursive=True))
         except REFUSED as error:
             code = _code_of(error)
             return DeleteResult(
@@ -180,9 +189,8 @@ class BoxofficeSandbox(BaseSandbox):
         """Files whose names match, by the pattern rules that all backends share."""
         shown = search_root(path)
         try:
-            base, matches = sandbox_path(shown), search.glob_matcher(pattern)
-            kind = "any" if self._older else "file"
-            listing = self._on(lambda session: session.files.list(base, root="sandbox", kind=kind))
+            matches = search.glob_matcher(pattern)
+            base, listing = self._list(shown, kind="any" if self._older else "file")
         except (*REFUSED, ValueError) as error:
             return GlobResult(error=f"Path '{shown}': {error if isinstance(error, ValueError) else _code_of(error)}")
         return search.found(listing, matches, base=base, shown=shown, relative=self._older)
@@ -191,12 +199,8 @@ class BoxofficeSandbox(BaseSandbox):
         """Lines that hold a literal string."""
         shown = search_root(path)
         try:
-            base = sandbox_path(shown)
             matches = None if glob is None else search.glob_matcher(glob)
-            command = search.grep_command(pattern, base, self.grep_exclude_dirs)
-            result = self._on(
-                lambda session: session.exec(command, timeout=SEARCH_SECONDS, max_output_bytes=OUTPUT_BYTES, output_keep="head")
-            )
+            base, result = self._search(pattern, shown)
         except (*REFUSED, ValueError) as error:
             return GrepResult(error=f"Path '{shown}': {error if isinstance(error, ValueError) else _code_of(error)}")
         return search.grepped(result, matches, base=base, shown=shown, most=max_count)
@@ -222,45 +226,42 @@ class BoxofficeSandbox(BaseSandbox):
         except REFUSED as error:
             return FileDownloadResponse(path=path, error=_code_of(error))
 
+    def _list(self, path: str, *, kind: str = "any", depth: int | None = None) -> tuple[str, Listing]:
+        """The entries below a directory, and what their paths begin with."""
+        known = sandbox_path(path)
+
+        def work(session: Session) -> tuple[str, Listing]:
+            at = place(session, known)
+            base = "" if at["path"] == "." else at["path"]
+            return base, session.files.list(**at, kind=kind, depth=depth)
+
+        return self._on(work)
+
+    def _search(self, pattern: str, path: str) -> tuple[str, ExecResult]:
+        """What grep finds, and what its paths begin with."""
+        known = sandbox_path(path)
+
+        def work(session: Session) -> tuple[str, ExecResult]:
+            at = place(session, known)
+            base = at["path"] if at["root"] == "sandbox" else f"./{at['path']}"
+            command = search.grep_command(pattern, base, self.grep_exclude_dirs)
+            return base, session.exec(command, timeout=SEARCH_SECONDS, max_output_bytes=OUTPUT_BYTES, output_keep="head")
+
+        return self._on(work)
+
     def _content(self, path: str) -> bytes:
         known = sandbox_path(path)
-        return self._on(lambda session: session.files.read(known, root="sandbox"))
+        return self._on(lambda session: session.files.read(**place(session, known)))
 
     def _put(self, path: str, content: bytes, *, overwrite: bool) -> None:
         known = sandbox_path(path)
-        self._on(lambda session: session.files.write(known, content, root="sandbox", overwrite=overwrite))
-
-    # The blocking client serves any number of threads; a thread for each call keeps the event loop free.
-
-    async def als(self, path: str) -> LsResult:
-        """Asynchronous `ls`."""
-        return await asyncio.to_thread(self.ls, path)
-
-    async def aread(self, file_path: str, offset: int = 0, limit: int = 2000) -> ReadResult:
-        """Asynchronous `read`."""
-        return await asyncio.to_thread(self.read, file_path, offset, limit)
-
-    async def awrite(self, file_path: str, content: str) -> WriteResult:
-        """Asynchronous `write`."""
-        return await asyncio.to_thread(self.write, file_path, content)
-
-    async def aedit(self, file_path: str, old_string: str, new_string: str, replace_all: bool = False) -> EditResult:
-        """Asynchronous `edit`."""
-        return await asyncio.to_thread(self.edit, file_path, old_string, new_string, replace_all)
-
-    async def aglob(self, pattern: str, path: str | None = None) -> GlobResult:
-        """Asynchronous `glob`."""
-        return await asyncio.to_thread(self.glob, pattern, path)
-
-    async def agrep(self, pattern: str, path: str | None = None, glob: str | None = None, *, max_count: int | None = None) -> GrepResult:
-        """Asynchronous `grep`."""
-        return await asyncio.to_thread(self.grep, pattern, path, glob, max_count=max_count)
+        self._on(lambda session: session.files.write(**place(session, known), content=content, overwrite=overwrite))
 
 
 def _code_of(error: Exception) -> str:
     """One of deepagents' codes for a failed file operation, or what the server says."""
     if not isinstance(error, BoxofficeError):
         return "invalid_path"
-    if isinstance(error, LimitError):
+    if isinstance(error, (LimitError, UnsupportedError)):
         return f"{error.code}: {error}"
     return _CODES.get(error.code, "invalid_path")
