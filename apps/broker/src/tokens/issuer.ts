@@ -14,8 +14,15 @@ import type { PlacedSession } from '../domain/session.ts'
 import type { AgentRecord } from '../store/store.ts'
 import type { SigningKey, SigningKeys } from './keys.ts'
 
-/** `expiresAt` in whole Unix seconds; `hash` and `jti` are what the audit log keeps of the token. */
-export type IssuedToken = { token: string; jti: string; expiresAt: number; hash: string; capabilities: readonly Capability[] }
+/** `issuedAt` and `expiresAt` in whole Unix seconds; `hash` and `jti` are what the audit log keeps of the token. */
+export type IssuedToken = {
+  token: string
+  jti: string
+  issuedAt: number
+  expiresAt: number
+  hash: string
+  capabilities: readonly Capability[]
+}
 
 const CONTROL_TOKEN_REUSE_MS = 30_000
 
@@ -70,7 +77,14 @@ export class TokenIssuer {
       ver: 1,
     }
     const token = this.#sign(claims)
-    return { token, jti: claims.jti, expiresAt: exp, hash: createHash('sha256').update(token).digest('base64url'), capabilities }
+    return {
+      token,
+      jti: claims.jti,
+      issuedAt: iat,
+      expiresAt: exp,
+      hash: createHash('sha256').update(token).digest('base64url'),
+      capabilities,
+    }
   }
 
   /**

@@ -1,9 +1,11 @@
 import { createHash, randomBytes, randomInt } from 'node:crypto'
 import { BoxofficeError } from '@boxoffice/protocol'
 import type { DataplaneActor } from '../../dataplane/access.ts'
+import { intersect } from '../../domain/capabilities.ts'
 import { isPlaced, type PlacedSession } from '../../domain/session.ts'
-import type { E2bSandbox, E2bStore } from '../../store/e2b-store.ts'
-import type { SessionStore } from '../../store/session-store.ts'
+import type { E2bSandbox, E2bStore, E2bToken } from '../../store/e2b-store.ts'
+import type { GrantStore, SessionStore } from '../../store/session-store.ts'
+import type { Attached } from '../facade/facade-sessions.ts'
 
 /** Tokens of one sandbox at most: each `connect` gives another one. */
 const MAX_TOKENS = 1000
@@ -18,11 +20,11 @@ export const isSandboxId = (text: string): boolean => ID.test(text)
 /** A sandbox that the bearer of a token may use, and for whom its dataplane is used. */
 export type Opened = { sandbox: E2bSandbox; session: PlacedSession; actor: DataplaneActor }
 
-export type AccessTokensOptions = { store: { e2b: E2bStore; sessions: Pick<SessionStore, 'byId'> }; now: () => number }
+export type AccessTokensOptions = { store: { e2b: E2bStore; sessions: Pick<SessionStore, 'byId'>; grants: Pick<GrantStore, 'find'> } }
 
 /**
  * Access tokens of sandboxes (contract 7.3): E2B's clients get one with a sandbox and never renew it, so it is good until the
- * sandbox ends. Only its hash is kept.
+ * sandbox ends, or its holder may not use the session any more. Only its hash is kept.
  */
 export class AccessTokens {
   readonly #options: AccessTokensOptions
@@ -32,16 +34,16 @@ export class AccessTokens {
   }
 
   /** A new token for a sandbox: 256 random bits. */
-  async give(sandboxId: string, { actor, capabilities }: DataplaneActor): Promise<string> {
+  async give(sandboxId: string, { actor: { actor, capabilities }, allowedAt }: Attached): Promise<string> {
     const token = randomBytes(32).toString('base64url')
-    const record = { hash: hashOf(token), sandboxId, actor, capabilities, madeAt: this.#options.now() }
+    const record = { hash: hashOf(token), sandboxId, actor, capabilities, madeAt: allowedAt * 1000 }
     await this.#options.store.e2b.addToken(record, MAX_TOKENS)
     return token
   }
 
   /**
    * The sandbox of a request by its two headers. UNAUTHENTICATED: the token is none of this sandbox. SESSION_EXPIRED: there is no such
-   * sandbox any more, or it is paused.
+   * sandbox any more, or it is paused. FORBIDDEN: who got the token has lost its access since.
    */
   async open(sandboxId: string | undefined, token: string | undefined): Promise<Opened> {
     const { store } = this.#options
@@ -53,8 +55,16 @@ export class AccessTokens {
     }
     const { sandbox, session } = await this.#live(known.sandbox)
     if (sandbox.paused) throw noSandbox('is paused; connect to it to resume it')
-    const { actor, capabilities } = known.token
-    return { sandbox, session, actor: { actor, capabilities } }
+    return { sandbox, session, actor: await this.#holder(session, known.token) }
+  }
+
+  /** By the rule of session tokens at their agents: the actor's grant, narrowed since, holds earlier ones [C-57]. */
+  async #holder({ id }: PlacedSession, { actor, capabilities, madeAt }: E2bToken): Promise<DataplaneActor> {
+    const { narrowedTo = null, narrowedAt = null } = (await this.#options.store.grants.find(id, actor)) ?? {}
+    if (narrowedTo === null || narrowedAt === null || madeAt > narrowedAt * 1000) return { actor, capabilities }
+    const left = intersect(capabilities, narrowedTo)
+    if (left.length === 0) throw new BoxofficeError('FORBIDDEN', 'the holder of this X-Access-Token may not use the sandbox any more')
+    return { actor, capabilities: left }
   }
 
   async #live(sandbox: E2bSandbox | undefined): Promise<{ sandbox: E2bSandbox; session: PlacedSession }> {

@@ -37,7 +37,7 @@ const EXPIRE_EVERY_MS = 1000
 /** E2B's control API and in-sandbox API below one path, for their published SDKs (contract 7.3). */
 export function createE2b({ settings, store, sessions, writer, dataplane, profiles, metrics, log, now, ...callers }: E2bOptions): Surface {
   const addressOf = clientAddress(settings.trustedProxies)
-  const tokens = new AccessTokens({ store, now })
+  const tokens = new AccessTokens({ store })
   const threads = new FacadeSessions({ sessions, surface: 'e2b', prefix: 'e2b/' })
   const sandboxes = new Sandboxes({ store, sessions, threads, writer, tokens, profiles, now })
   const processes = new Processes(dataplane)

@@ -46,7 +46,7 @@ export class Sandboxes {
     const profile = this.#profileOf(template, request.allow_internet_access)
     const id = newSandboxId()
     const threadId = metadata.thread_id ?? threads.threadOf(id)
-    const madeSession = metadata.thread_id === undefined || (await threads.find(caller, threadId)) === undefined
+    const wasMissing = metadata.thread_id === undefined || (await threads.find(caller, threadId)) === undefined
     const attached = await threads.make(caller, threadId, { mode: 'ensure', profile })
     const known = await store.e2b.bySession(attached.session.id)
     if (known !== undefined) return this.#extend(known, attached, timeout)
@@ -61,13 +61,14 @@ export class Sandboxes {
       template,
       metadata,
       autoPause: request.autoPause ?? false,
-      madeSession,
+      // Somebody else may have made it between the two.
+      madeSession: wasMissing && attached.session.createdBy === principal.id,
       startedAt,
       endAt: this.#endAt(attached.session, timeout),
       paused: false,
     }
     await store.e2b.insert(sandbox)
-    return { sandbox, token: await this.#options.tokens.give(id, attached.actor), resumed: false }
+    return { sandbox, token: await this.#options.tokens.give(id, attached), resumed: false }
   }
 
   /** A new token for a sandbox, which is resumed where it is paused; its end only moves away. */
@@ -146,12 +147,12 @@ export class Sandboxes {
     await store.e2b.remove(sandbox.id)
   }
 
-  async #extend(sandbox: E2bSandbox, { session, actor }: Attached, timeout: number): Promise<Connected> {
+  async #extend(sandbox: E2bSandbox, attached: Attached, timeout: number): Promise<Connected> {
     const { store, tokens } = this.#options
-    const asked = this.#endAt(session, timeout)
+    const asked = this.#endAt(attached.session, timeout)
     const endAt = sandbox.paused ? asked : Math.max(sandbox.endAt, asked)
     await store.e2b.set(sandbox.id, { endAt, paused: false })
-    return { sandbox: { ...sandbox, endAt, paused: false }, token: await tokens.give(sandbox.id, actor), resumed: sandbox.paused }
+    return { sandbox: { ...sandbox, endAt, paused: false }, token: await tokens.give(sandbox.id, attached), resumed: sandbox.paused }
   }
 
   /** The sandbox with its session; one whose session has ended is forgotten. */

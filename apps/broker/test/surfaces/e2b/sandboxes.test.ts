@@ -70,6 +70,24 @@ test('a sandbox of another tenant is as good as none', async () => {
   expect(await (await call(other, 'GET', '/v2/sandboxes')).json()).toEqual([])
 })
 
+test('[C-57] the token of a removed member opens nothing, and a later one does', async () => {
+  const [alice, bob] = [await broker.principal('alice'), await broker.principal('bob')]
+  const { session_id } = await alice.ensure('shared', { members: ['bob'] })
+  const members = async (principals: string[]) =>
+    expect((await alice.send('PUT', `/v1/sandbox/sessions/${session_id}/members`, { principals })).status).toBe(200)
+  const metadata = { thread_id: 'shared' }
+  const [theirs, owners] = [await create(bob.key, { metadata }), await create(alice.key, { metadata })]
+  expect(await health(theirs.sandboxID, theirs.envdAccessToken)).toBe(204)
+  await members([])
+  expect(await health(theirs.sandboxID, theirs.envdAccessToken)).toBe(403)
+  expect(await health(owners.sandboxID, owners.envdAccessToken)).toBe(204)
+  expect((await call(bob.key, 'POST', `/v2/sandboxes/${theirs.sandboxID}/connect`, {})).status).toBe(403)
+  await members(['bob'])
+  expect(await health(theirs.sandboxID, theirs.envdAccessToken)).toBe(403)
+  const again = await create(bob.key, { metadata })
+  expect(await health(again.sandboxID, again.envdAccessToken)).toBe(204)
+})
+
 test('sandboxes are listed in pages, and those that have ended are not', async () => {
   const made: string[] = []
   for (let i = 0; i < 3; i++) made.push((await create(broker.key)).sandboxID)
