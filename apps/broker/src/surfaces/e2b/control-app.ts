@@ -40,8 +40,9 @@ export function createControlApp({ sandboxes, callerOf, metrics, log }: ControlA
   }
   for (const path of v1AndV2('/sandboxes/:id/connect'))
     app.post(path, async (c) => {
+      const caller = await callerOf(c)
       const timeout = readTimeout(await readJson(c.req, BODY_BYTES)) ?? DEFAULT_TIMEOUT
-      const { sandbox, token, resumed } = await sandboxes.connect(await callerOf(c), c.req.param('id') ?? '', timeout)
+      const { sandbox, token, resumed } = await sandboxes.connect(caller, c.req.param('id') ?? '', timeout)
       return c.json(toConnected(sandbox, token), resumed ? 201 : 200)
     })
   app.get('/sandboxes/:id', async (c) => {
