@@ -6,8 +6,12 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
+from websockets.asyncio.client import ClientConnection
+from websockets.protocol import State
 
 from boxoffice import AsyncSession, FileError
+from boxoffice._async.driver import Driver
+from boxoffice._wire.effects import Effect, Receive
 
 
 async def test_exec_and_files(async_session: AsyncSession) -> None:
@@ -43,6 +47,32 @@ async def test_shell(async_session: AsyncSession) -> None:
     await shell.write("echo $((6 * 7))-done; exit 5\n")
     assert b"42-done" in b"".join([piece.data async for piece in shell])
     assert (await shell.wait()).exit_code == 5
+
+
+class Holding(Driver):
+    """Waits for its first message without end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.holds: asyncio.Future[ClientConnection] = asyncio.get_running_loop().create_future()
+
+    async def _perform(self, effect: Effect) -> object:
+        if isinstance(effect, Receive) and not self.holds.done():
+            self.holds.set_result(effect.socket)
+            await asyncio.Event().wait()
+        outcome: object = await super()._perform(effect)
+        return outcome
+
+
+async def test_a_start_that_is_cancelled_leaves_no_connection(async_session: AsyncSession) -> None:
+    driver = Holding()
+    starting = asyncio.create_task(AsyncSession(driver, async_session._plane).start("cat"))
+    connection = await driver.holds
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert connection.state is State.CLOSED
+    await driver.http.aclose()
 
 
 async def test_kill(async_session: AsyncSession) -> None:

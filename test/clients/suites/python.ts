@@ -19,7 +19,7 @@ export const pythonSuite = (stack: () => Stack, { whole }: { whole: boolean }): 
 /** What differs from the blocking client in words alone needs one mode. */
 export const asyncPythonSuite = (stack: () => Stack): void => {
   test('the asynchronous client does the same', async () => {
-    await pytest(stack(), `${TESTS}/test_async.py`, { least: 5 })
+    await pytest(stack(), `${TESTS}/test_async.py`, { least: 6 })
   })
   test('a session goes through the relay where its agent cannot be reached', async () => {
     await pytest(stack(), `${TESTS}/test_relay.py`, { least: 1 })
