@@ -208,8 +208,15 @@ export const langsmithSuite = (provider: ProviderName, { whole }: { whole: boole
         truncated: false,
       })
       expect((await box.grep('a+b', '/workspace', { glob: 'a.*' })).matches).toHaveLength(1)
+      const below = async (glob: string) => (await box.grep('a+b', '/workspace/src/', { glob })).matches.map(({ path }) => path).sort()
+      expect(await below('**/*.{py,txt}')).toEqual(['/workspace/src/a.py', '/workspace/src/deep/b.py'])
+      expect(await below('*/[!a].py')).toEqual(['/workspace/src/deep/b.py'])
       expect((await box.grep('a+b', '/workspace', { limit: 1 })).truncated).toBe(true)
       expect((await box.grep('nowhere', '/workspace')).matches).toEqual([])
+      await box.write(`/workspace/lines/${'a'.repeat(80)}c`, `with an end\r\n${':1:'.repeat(20_000)}\r\n`)
+      expect((await box.grep('with', '/workspace/lines')).matches).toMatchObject([{ line: 1, text: 'with an end\r' }])
+      // In the broker, these would take hours in which it does nothing else.
+      expect((await box.grep('with', '/workspace/lines', { glob: `${'*a'.repeat(20)}*b` })).matches).toEqual([])
     })
   })
 

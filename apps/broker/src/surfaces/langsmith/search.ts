@@ -1,9 +1,9 @@
-import { BoxofficeError, type ExecResult, ListFilesResponse } from '@boxoffice/protocol'
-import picomatch from 'picomatch'
+import { BoxofficeError, ListFilesResponse } from '@boxoffice/protocol'
 import { z } from 'zod'
 import type { SessionDataplane } from '../../dataplane/client.ts'
 import type { PlacedSession } from '../../domain/session.ts'
 import { validate } from '../../http/body.ts'
+import { findLiteral, findRegex } from './find-regex.ts'
 import { absolutePath, commandPath, filePath, rootQuery } from './paths.ts'
 
 export type SearchOptions = { session: PlacedSession; dataplane: SessionDataplane; signal: AbortSignal }
@@ -56,10 +56,10 @@ export async function glob(body: unknown, { session, dataplane, signal }: Search
 /** Listings show what is in the workspace relative to it. */
 const shownPath = (shown: string): string => (shown.startsWith('/') ? shown : absolutePath(`./${shown}`))
 
-/** The lines of regular files that have a text, with name and number; `$1` is where, `$2` the text. */
-const GREP = '[ -e "$1" ] || exit 44; find "$1" -type f -exec grep -HnF -e "$2" -- {} + 2>/dev/null; exit 0'
+/** The lines of regular files that have a text, with name and number; `$1` is where, `$2` the text, `$3` what the files' paths are as. */
+const GREP = '[ -e "$1" ] || exit 44; find "$1" -type f -regex "$3" -exec grep -HnF -e "$2" -- {} + 2>/dev/null; exit 0'
 const MISSING = 44
-const LINE = /^(.+?):(\d+):(.*)$/
+const LINE = /^(.+?):(\d+):(.*)$/s
 
 /** `POST …/grep`: lines that have a text, which is no regular expression. `glob` is for paths below `path`, without a slash for names. */
 export async function grep(body: unknown, { dataplane, signal }: SearchOptions): Promise<object> {
@@ -68,7 +68,8 @@ export async function grep(body: unknown, { dataplane, signal }: SearchOptions):
   const base = commandPath(given)
   const result = await dataplane.exec(
     {
-      argv: ['/bin/sh', '-c', GREP, 'sh', base, text],
+      // The sandbox matches, as one with some patterns takes very long.
+      argv: ['/bin/sh', '-c', GREP, 'sh', base, text, pathsLike(base, only ?? undefined)],
       timeout_seconds: GREP_SECONDS,
       max_output_bytes: GREP_OUTPUT_BYTES,
       output_keep: 'head',
@@ -76,16 +77,26 @@ export async function grep(body: unknown, { dataplane, signal }: SearchOptions):
     { signal },
   )
   if (result.exit_code === MISSING) throw new BoxofficeError('FILE_NOT_FOUND', `${JSON.stringify(given)} does not exist`)
-  const matches = matchesOf(result, base, only ?? undefined)
   const cap = most ?? DEFAULT_MATCHES
+  const matches = matchesOf(result.stdout, cap + 1)
   return { matches: matches.slice(0, cap), truncated: matches.length > cap || result.stdout_truncated || result.timed_out }
 }
 
-function matchesOf({ stdout }: ExecResult, base: string, only: string | undefined): object[] {
-  const isAsked = only === undefined ? undefined : picomatch(only, { dot: true, basename: !only.includes('/') })
-  return stdout.split('\n').flatMap((entry) => {
-    const [, file, line, text] = LINE.exec(entry) ?? []
-    if (file === undefined || (isAsked !== undefined && !isAsked(file.slice(base.length).replace(/^\/+/, '') || file))) return []
-    return [{ path: absolutePath(file), line: Number(line), text }]
-  })
+function pathsLike(base: string, only: string | undefined): string {
+  if (only === undefined) return '.*'
+  if (!only.includes('/')) return `.*/${findRegex(only)}`
+  return `${findLiteral(base.replace(/\/+$/, ''))}/${findRegex(only.replace(/^(\.?\/)+/, ''))}`
+}
+
+/** At most `most` of them. */
+function matchesOf(stdout: string, most: number): object[] {
+  const matches: object[] = []
+  for (let start = 0; start < stdout.length && matches.length < most; ) {
+    const newline = stdout.indexOf('\n', start)
+    const end = newline === -1 ? stdout.length : newline
+    const [, file, line, text] = LINE.exec(stdout.slice(start, end)) ?? []
+    if (file !== undefined) matches.push({ path: absolutePath(file), line: Number(line), text })
+    start = end + 1
+  }
+  return matches
 }
