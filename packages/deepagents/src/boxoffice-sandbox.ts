@@ -19,7 +19,7 @@ import { execute, isEnded } from './execute.ts'
 import { deletePath, downloadFiles, listDirectory, uploadFiles } from './files.ts'
 import { type BoxofficeSandboxOptions, type Settings, type ThreadsOptions, toSettings, unknownOptions } from './options.ts'
 import type { Patience } from './patience.ts'
-import { asAsked, rebase } from './rebase.ts'
+import { asAsked, forCommands, fromCommands, rebase } from './rebase.ts'
 import { runConfig } from './run-config.ts'
 import { ThreadSessions } from './thread-sessions.ts'
 import { Turns } from './turns.ts'
@@ -156,23 +156,23 @@ export class BoxofficeSandbox extends BaseSandbox {
 
   /** Lines of a file. */
   override async read(filePath: string, offset?: number, limit?: number): Promise<ReadResult> {
-    const result = await super.read(this.#rebase(filePath), offset, limit)
+    const result = await super.read(forCommands(this.#rebase(filePath)), offset, limit)
     return result.error === undefined ? result : { error: `File '${filePath}' not found` }
   }
 
   /** Finds a literal text. */
   override async grep(pattern: string, path = '/', glob?: string | null, maxCount?: number | null): Promise<GrepResult> {
     const rebased = this.#rebase(path)
-    const result = await super.grep(pattern, rebased, glob, maxCount)
+    const result = await super.grep(pattern, forCommands(rebased), glob, maxCount)
     const back = asAsked(path, rebased)
     return result.matches === undefined
       ? result
-      : { ...result, matches: result.matches.map((match) => ({ ...match, path: back(match.path) })) }
+      : { ...result, matches: result.matches.map((match) => ({ ...match, path: back(fromCommands(match.path)) })) }
   }
 
   /** Finds files; paths are relative to `path`. */
   override async glob(pattern: string, path = '/'): Promise<GlobResult> {
-    return await super.glob(pattern, this.#rebase(path))
+    return await super.glob(pattern, forCommands(this.#rebase(path)))
   }
 
   /** Removes a file or a directory with all that is in it. */

@@ -1,11 +1,10 @@
+import { posix } from 'node:path'
 import { isCode, BoxofficeError as SdkError, type Session } from '@boxoffice/client'
+import { fileRootOf } from '@boxoffice/kit/file-root'
 import type { FileDownloadResponse, FileInfo, FileOperationError, FileUploadResponse } from 'deepagents'
 import { toBoxofficeError } from './errors.ts'
 import { isEnded } from './execute.ts'
 import { type Patience, patiently } from './patience.ts'
-
-/** Paths are absolute in the sandbox. */
-const SANDBOX = { root: 'sandbox' } as const
 
 /** Writes files in turn; each has its own result, with the path as it was given. `map` gives the path of the sandbox. */
 export const uploadFiles = async (
@@ -15,7 +14,9 @@ export const uploadFiles = async (
 ): Promise<FileUploadResponse[]> => {
   const responses: FileUploadResponse[] = []
   for (const [path, content] of files) {
-    const upload = () => session.files.upload(map(path), content, { ...SANDBOX, overwrite, signal: patience.signal })
+    const mapped = map(path)
+    const options = { root: fileRootOf(mapped), overwrite, signal: patience.signal }
+    const upload = () => session.files.upload(mapped, content, options)
     responses.push({ path, error: await errorOf(patiently(upload, patience)) })
   }
   return responses
@@ -40,7 +41,7 @@ export const downloadFiles = async (
 }
 
 const readWhole = async (session: Session, path: string, maxBytes: number, signal: AbortSignal | undefined): Promise<Uint8Array> => {
-  const { stream, size } = await session.files.stream(path, { ...SANDBOX, signal })
+  const { stream, size } = await session.files.stream(path, { root: fileRootOf(path), signal })
   if (size !== undefined && size > maxBytes) {
     await stream.cancel()
     throw new SdkError('PAYLOAD_TOO_LARGE', `${path} has ${size} bytes, more than maxDownloadBytes (${maxBytes})`)
@@ -50,11 +51,12 @@ const readWhole = async (session: Session, path: string, maxBytes: number, signa
 
 /** The entries of a directory, as `ls` of deepagents gives them; one that is missing has none. */
 export const listDirectory = async (session: Session, path: string, patience: Patience): Promise<FileInfo[]> => {
-  const options = { ...SANDBOX, type: 'any', depth: 1, signal: patience.signal } as const
+  const options = { root: fileRootOf(path), type: 'any', depth: 1, signal: patience.signal } as const
   try {
     const entries = await patiently(() => session.files.list(path, options), patience)
     return entries.map((entry) => {
-      const full = entry.path.startsWith('/') ? entry.path : `${path === '/' ? '' : path}/${entry.path}`
+      // Entries of the workspace are named from there, and others from `/`.
+      const full = `${path === '/' ? '' : path}/${posix.basename(entry.path)}`
       const isDirectory = entry.type === 'directory'
       return { path: isDirectory ? `${full}/` : full, is_dir: isDirectory, size: entry.size, modified_at: entry.mtime }
     })
@@ -66,7 +68,7 @@ export const listDirectory = async (session: Session, path: string, patience: Pa
 
 /** Removes a file, a link, or a directory with all that is in it. Gives null when it is gone. */
 export const deletePath = (session: Session, path: string, patience: Patience): Promise<FileOperationError | null> =>
-  errorOf(patiently(() => session.files.delete(path, { ...SANDBOX, recursive: true, signal: patience.signal }), patience))
+  errorOf(patiently(() => session.files.delete(path, { root: fileRootOf(path), recursive: true, signal: patience.signal }), patience))
 
 /** Null when the work is done, or the error by which deepagents knows what happened. What is not of the file is thrown. */
 const errorOf = async (work: Promise<unknown>): Promise<FileOperationError | null> => {

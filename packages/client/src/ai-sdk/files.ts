@@ -1,5 +1,5 @@
+import { fileRootOf } from '@boxoffice/kit/file-root'
 import { BoxofficeError, isCode } from '../base/errors.ts'
-import { rootOf } from '../sandbox/file-root.ts'
 import type { Files } from '../sandbox/files.ts'
 import { linesBetween, textDecoder, toBytes } from './text.ts'
 
@@ -20,14 +20,14 @@ export type AiSandboxFiles = {
 
 export const aiSandboxFiles = (files: Files): AiSandboxFiles => {
   const readBinaryFile = ({ path, abortSignal }: AtPath): Promise<Uint8Array | null> =>
-    orNull(files.download(path, { root: rootOf(path), signal: abortSignal }))
+    orNull(files.download(path, { root: fileRootOf(path), signal: abortSignal }))
   const write = async ({ path, abortSignal }: AtPath, content: Uint8Array | ReadableStream<Uint8Array>): Promise<void> => {
-    await files.upload(path, content, { root: rootOf(path), signal: abortSignal })
+    await files.upload(path, content, { root: fileRootOf(path), signal: abortSignal })
   }
   return {
     readBinaryFile,
     async readFile({ path, abortSignal }) {
-      return (await orNull(files.stream(path, { root: rootOf(path), signal: abortSignal })))?.stream ?? null
+      return (await orNull(files.stream(path, { root: fileRootOf(path), signal: abortSignal })))?.stream ?? null
     },
     async readTextFile({ encoding, startLine, endLine, ...at }) {
       const decoder = textDecoder(encoding)
@@ -38,11 +38,11 @@ export const aiSandboxFiles = (files: Files): AiSandboxFiles => {
     writeBinaryFile: ({ content, ...at }) => write(at, content),
     writeTextFile: async ({ content, encoding, ...at }) => write(at, toBytes(content, encoding)),
     async stat({ path, abortSignal }) {
-      const found = await orNull(files.stat(path, { root: rootOf(path), follow: true, signal: abortSignal }))
+      const found = await orNull(files.stat(path, { root: fileRootOf(path), follow: true, signal: abortSignal }))
       return found === null ? null : { type: found.type === 'symlink' ? 'other' : found.type, size: found.size }
     },
     async listDirectory({ path, abortSignal }) {
-      const options = { root: rootOf(path), signal: abortSignal }
+      const options = { root: fileRootOf(path), signal: abortSignal }
       // A listing of what is not a directory may be empty, or one entry.
       const found = await orNull(files.stat(path, { ...options, follow: true }))
       if (found === null) return null
@@ -51,7 +51,7 @@ export const aiSandboxFiles = (files: Files): AiSandboxFiles => {
       return entries.map(({ path: target, type }) => ({ name: target.slice(target.lastIndexOf('/') + 1), type }))
     },
     async deleteFile({ path, abortSignal }) {
-      const options = { root: rootOf(path), signal: abortSignal }
+      const options = { root: fileRootOf(path), signal: abortSignal }
       const found = await orNull(files.stat(path, options))
       if (found === null) return false
       if (found.type === 'directory') throw new BoxofficeError('IS_DIRECTORY', `${path} is a directory`, { status: 400 })

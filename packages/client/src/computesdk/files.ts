@@ -1,5 +1,5 @@
+import { fileRootOf } from '@boxoffice/kit/file-root'
 import { isCode } from '../base/errors.ts'
-import { rootOf } from '../sandbox/file-root.ts'
 import type { Session } from '../session.ts'
 
 export type ComputeFileEntry = { name: string; type: 'file' | 'directory'; size?: number; modified?: Date }
@@ -14,18 +14,18 @@ export class ComputeFiles {
 
   async readFile(path: string): Promise<string> {
     const { files } = await this.#session()
-    return await files.text(path, { root: rootOf(path) })
+    return await files.text(path, { root: fileRootOf(path) })
   }
 
   async writeFile(path: string, content: string): Promise<void> {
     const { files } = await this.#session()
-    await files.upload(path, content, { root: rootOf(path) })
+    await files.upload(path, content, { root: fileRootOf(path) })
   }
 
   /** The entries of one directory. A link counts as what it leads to, one that leads nowhere as a file. */
   async readdir(path: string): Promise<ComputeFileEntry[]> {
     const { files } = await this.#session()
-    const root = rootOf(path)
+    const root = fileRootOf(path)
     const typeAt = async (target: string): Promise<string> => {
       try {
         return (await files.stat(target, { root, follow: true })).type
@@ -47,17 +47,17 @@ export class ComputeFiles {
 
   async mkdir(path: string): Promise<void> {
     const { files } = await this.#session()
-    await files.mkdir(path, { root: rootOf(path) })
+    await files.mkdir(path, { root: fileRootOf(path) })
   }
 
   async exists(path: string): Promise<boolean> {
     const { files } = await this.#session()
-    return await files.exists(path, { root: rootOf(path) })
+    return await files.exists(path, { root: fileRootOf(path) })
   }
 
   /** A file, or a directory with what is in it. */
   async remove(path: string): Promise<void> {
     const { files } = await this.#session()
-    await files.delete(path, { root: rootOf(path), recursive: true })
+    await files.delete(path, { root: fileRootOf(path), recursive: true })
   }
 }

@@ -1,9 +1,0 @@
-import type { FileRoot } from '@boxoffice/protocol'
-
-const WORKSPACE = /^\/+(?:workspace|app)(?:\/|$)/
-
-/**
- * The tree that a path of a shell means: `/workspace`, `/app` and what is below them, and relative paths, are the workspace; every
- * other absolute path, as `/tmp/a.txt`, is the sandbox's own file system.
- */
-export const rootOf = (path: string): FileRoot => (path.startsWith('/') && !WORKSPACE.test(path) ? 'sandbox' : 'workspace')
