@@ -5,8 +5,8 @@ import { createGunzip } from 'node:zlib'
 import { BoxofficeError } from '@boxoffice/protocol'
 import busboy from 'busboy'
 import type { DataplaneClient, SessionDataplane } from '../../dataplane/client.ts'
+import { filePath, queryOf } from '../facade/paths.ts'
 import type { Opened } from './access-tokens.ts'
-import { filePath, queryOf } from './paths.ts'
 import { unsupported } from './unsupported.ts'
 
 const ASKED = ['range', 'if-range', 'if-none-match'] as const

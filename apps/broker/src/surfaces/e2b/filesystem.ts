@@ -1,18 +1,15 @@
 import { BoxofficeError, FileEntry, MkdirResponse, MoveResponse } from '@boxoffice/protocol'
 import { z } from 'zod'
 import type { DataplaneClient, SessionDataplane } from '../../dataplane/client.ts'
+import { listBelow } from '../facade/list-below.ts'
+import { absoluteOf, type FilePath, filePath, queryOf, samePlace } from '../facade/paths.ts'
 import type { Opened } from './access-tokens.ts'
-import { readJsonOf } from './dataplane-json.ts'
 import { type Entry, toEntry } from './entries.ts'
-import { absoluteOf, type FilePath, filePath, queryOf, samePlace } from './paths.ts'
 
 const Path = z.string().default('')
 export const PathRequest = z.object({ path: Path })
 export const ListDirRequest = z.object({ path: Path, depth: z.coerce.number().int().min(0).max(1000).default(1) })
 export const MoveRequest = z.object({ source: Path, destination: Path })
-
-const PAGE = 10_000
-const MAX_ENTRIES = 100_000
 
 /** E2B's `filesystem.Filesystem` over the dataplane's file routes (contract 7.3). */
 export class Filesystem {
@@ -29,23 +26,8 @@ export class Filesystem {
   /** All that is below a directory, `depth` levels deep; 0 is 1. Links are told as links, not as what they point to. */
   async listDir(opened: Opened, { path, depth }: z.infer<typeof ListDirRequest>): Promise<{ entries: Entry[] }> {
     const directory = filePath(path)
-    const files = this.#of(opened).files
-    const entries: Entry[] = []
-    let cursor: string | null = null
-    do {
-      const page = await files.list({
-        ...directory.query,
-        type: 'any',
-        depth: Math.max(1, depth),
-        limit: PAGE,
-        ...(cursor === null ? {} : { cursor }),
-      })
-      for (const file of page.files) entries.push(toEntry(file, absoluteOf(directory, file.path)))
-      cursor = page.next_cursor
-      if (entries.length > MAX_ENTRIES || (cursor === null && page.truncated))
-        throw new BoxofficeError('INVALID_REQUEST', `path: there are more than ${MAX_ENTRIES} entries below it; list a smaller directory`)
-    } while (cursor !== null)
-    return { entries }
+    const files = await listBelow(this.#of(opened), directory, Math.max(1, depth))
+    return { entries: files.map((file) => toEntry(file, absoluteOf(directory, file.path))) }
   }
 
   /** FILE_EXISTS where the directory is there. */
@@ -53,11 +35,7 @@ export class Filesystem {
     const directory = filePath(path)
     const { root } = directory.query
     const json = { path: directory.query.path, parents: true }
-    const { created } = await readJsonOf(
-      this.#of(opened),
-      { method: 'POST', path: `/files/mkdir${queryOf({ root })}`, json },
-      MkdirResponse,
-    )
+    const { created } = await this.#of(opened).json({ method: 'POST', path: `/files/mkdir${queryOf({ root })}`, json }, MkdirResponse)
     if (!created) throw new BoxofficeError('FILE_EXISTS', `${directory.absolute} is there already`)
     return { entry: await this.#entry(opened, directory) }
   }
@@ -67,7 +45,7 @@ export class Filesystem {
     const target = filePath(destination)
     const { root, ...paths } = samePlace(filePath(source), target)
     const json = { ...paths, overwrite: true }
-    await readJsonOf(this.#of(opened), { method: 'POST', path: `/files/move${queryOf({ root })}`, json }, MoveResponse)
+    await this.#of(opened).json({ method: 'POST', path: `/files/move${queryOf({ root })}`, json }, MoveResponse)
     return { entry: await this.#entry(opened, target) }
   }
 
@@ -84,7 +62,7 @@ export class Filesystem {
   }
 
   async #entry(opened: Opened, { absolute, query }: FilePath): Promise<Entry> {
-    return toEntry(await readJsonOf(this.#of(opened), { method: 'GET', path: `/files/stat${queryOf(query)}` }, FileEntry), absolute)
+    return toEntry(await this.#of(opened).json({ method: 'GET', path: `/files/stat${queryOf(query)}` }, FileEntry), absolute)
   }
 
   #of({ session, actor }: Opened): SessionDataplane {

@@ -3,7 +3,6 @@ import type { DataplaneClient, SessionDataplane } from '../../dataplane/client.t
 import type { ProcessSocket, ProcessStart } from '../../dataplane/process-socket.ts'
 import type { Opened } from './access-tokens.ts'
 import { toConnectError } from './connect.ts'
-import { readJsonOf } from './dataplane-json.ts'
 import type { EventStream } from './event-stream.ts'
 import { newProcess, type ProcessName, processOfExec } from './process-ids.ts'
 import type { StartRequest } from './process-requests.ts'
@@ -53,7 +52,7 @@ export class Processes {
 
   /** Those that run and were started by this facade. */
   async list(opened: Opened) {
-    const { execs } = await readJsonOf(this.#of(opened), { method: 'GET', path: '/execs?state=running' }, ListExecsResponse)
+    const { execs } = await this.#of(opened).json({ method: 'GET', path: '/execs?state=running' }, ListExecsResponse)
     return execs.flatMap(({ exec_id, command }) => {
       const name = processOfExec(exec_id)
       return name === undefined ? [] : [{ pid: name.pid, config: configOf(command) }]

@@ -13,9 +13,9 @@ import { z } from 'zod'
 import type { SessionDataplane } from '../../dataplane/client.ts'
 import type { ProcessSocket } from '../../dataplane/process-socket.ts'
 import type { Log } from '../../host/log.ts'
+import { Utf8Chunks } from '../facade/utf8-chunks.ts'
 import { commandFields } from './command-request.ts'
 import type { Unattended } from './unattended.ts'
-import { Utf8Chunks } from './utf8-chunks.ts'
 
 export type CommandSocketOptions = { ws: WebSocket; dataplane: SessionDataplane; sessionId: string; unattended: Unattended; log: Log }
 

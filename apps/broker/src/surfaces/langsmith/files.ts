@@ -1,20 +1,16 @@
-import type { IncomingMessage } from 'node:http'
-import { Readable } from 'node:stream'
-import type { ReadableStream as NodeReadableStream } from 'node:stream/web'
 import { BoxofficeError } from '@boxoffice/protocol'
 import type { Context } from 'hono'
 import type { SessionDataplane } from '../../dataplane/client.ts'
 import type { Env } from '../../http/env.ts'
+import { requestBody, streamedResponse } from '../facade/bodies.ts'
 import { filePath } from './paths.ts'
 
 const ASKED = ['range', 'if-range', 'if-none-match', 'if-modified-since']
-const TOLD = ['content-type', 'content-length', 'content-range', 'accept-ranges', 'etag', 'last-modified']
 const BAD_REQUEST = 400
 const RANGE_NOT_SATISFIABLE = 416
 
 /** `POST …/upload?path=`: the form of the client goes to the agent as it is. */
 export async function upload(c: Context<Env>, dataplane: SessionDataplane): Promise<Response> {
-  const { body } = c.req.raw
   const sent = ['content-type', 'content-length'].flatMap((name) => {
     const value = c.req.header(name)
     return value === undefined ? [] : [[name, value]]
@@ -23,10 +19,10 @@ export async function upload(c: Context<Env>, dataplane: SessionDataplane): Prom
     method: 'POST',
     path: `/upload?${pathQuery(c)}`,
     headers: Object.fromEntries(sent),
-    body: body === null ? Buffer.alloc(0) : Readable.fromWeb(body as NodeReadableStream),
+    body: requestBody(c),
     signal: c.req.raw.signal,
   })
-  return streamed(response, false)
+  return streamedResponse(response)
 }
 
 /** `GET` and `HEAD …/download?path=` with ranges and validators. */
@@ -44,7 +40,7 @@ export async function download(c: Context<Env>, dataplane: SessionDataplane): Pr
     // A refusal without a body says no more than its status.
     accepts: (status) => status === RANGE_NOT_SATISFIABLE || (isHead && status >= BAD_REQUEST),
   })
-  if (response.statusCode !== RANGE_NOT_SATISFIABLE || isHead) return streamed(response, isHead)
+  if (response.statusCode !== RANGE_NOT_SATISFIABLE || isHead) return streamedResponse(response, isHead)
   response.resume()
   const range = response.headers['content-range']
   const body = { detail: { error: 'RangeNotSatisfiable', message: 'the range begins behind the end of the file' } }
@@ -56,16 +52,4 @@ function pathQuery(c: Context<Env>): URLSearchParams {
   if (path === undefined || path === '')
     throw new BoxofficeError('INVALID_REQUEST', 'path: is missing in the query', { details: { field: 'path' } })
   return new URLSearchParams({ path: filePath(path) })
-}
-
-/** The agent's answer, whose body is read as fast as the client takes it. */
-function streamed(response: IncomingMessage, isHead: boolean): Response {
-  const headers = TOLD.flatMap((name): [string, string][] => {
-    const value = response.headers[name]
-    return typeof value === 'string' ? [[name, value]] : []
-  })
-  const status = response.statusCode ?? 502
-  const isEmpty = status === 204 || status === 304 || isHead
-  if (isEmpty) response.resume()
-  return new Response(isEmpty ? null : (Readable.toWeb(response) as ReadableStream), { status, headers })
 }

@@ -4,8 +4,8 @@ import { isSandboxId, newSandboxId } from '../../../src/surfaces/e2b/access-toke
 import { readCreate, readTimeout } from '../../../src/surfaces/e2b/create-request.ts'
 import { toEntry } from '../../../src/surfaces/e2b/entries.ts'
 import { readListing, selects } from '../../../src/surfaces/e2b/listing.ts'
-import { filePath, samePlace } from '../../../src/surfaces/e2b/paths.ts'
 import { newProcess, processOfExec, selected } from '../../../src/surfaces/e2b/process-ids.ts'
+import { filePath, samePlace } from '../../../src/surfaces/facade/paths.ts'
 
 const refused = (code: string) => expect.objectContaining({ code })
 

@@ -11,6 +11,11 @@ export class Utf8Chunks {
     return end === 0 ? undefined : { data: all.toString('utf8', 0, end), offset: begin }
   }
 
+  /** How many bytes wait for the rest of their character. */
+  get pendingBytes(): number {
+    return this.#rest.length
+  }
+
   /** What is left at the end of the stream, which is at `offset`. */
   end(offset: number): { data: string; offset: number } | undefined {
     const rest = this.#rest

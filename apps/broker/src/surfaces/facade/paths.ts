@@ -16,6 +16,9 @@ export function filePath(given: string): FilePath {
   return { absolute, query: { path: absolute, root: 'sandbox' } }
 }
 
+/** A path as commands reach it: what is in the workspace from there, so that it is found also where `/workspace` is no mount. */
+export const commandPath = ({ absolute, query }: FilePath): string => (query.root === undefined ? `./${query.path}` : absolute)
+
 /** Two paths in one tree, as a move wants them. */
 export function samePlace(from: FilePath, to: FilePath): { from: string; to: string; root?: 'sandbox' } {
   if (from.query.root === to.query.root) return { from: from.query.path, to: to.query.path, ...rootOf(from) }

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { Utf8Chunks } from '../../../src/surfaces/langsmith/utf8-chunks.ts'
+import { Utf8Chunks } from '../../../src/surfaces/facade/utf8-chunks.ts'
 
 test('a character that is split comes whole, at the offset of its first byte', () => {
   const whole = Buffer.from('aü漢😀z')
