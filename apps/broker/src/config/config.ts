@@ -34,6 +34,7 @@ const Compat = z.preprocess(
     box: surface(true),
     e2b: surface(true),
     langsmith: surface(true),
+    n8n: surface(true),
   }),
 )
 
@@ -88,7 +89,7 @@ export const BrokerConfig = z.object({
   sharedDataDir: z.boolean().default(false).describe('allows several brokers to use one data directory'),
   features: Features.prefault({}).describe('full=false serves the MVP of the protocol alone; default full=true'),
   compat: Compat.prefault({}).describe(
-    'surfaces of other systems, e.g. sbs=true,box=false; default box=true,e2b=true,langsmith=true,sbs=false',
+    'surfaces of other systems, e.g. sbs=true,box=false; default box=true,e2b=true,langsmith=true,n8n=true,sbs=false',
   ),
   stepTimeout: z.coerce.number().min(1).max(86_400).default(30).describe('seconds that a step of the steps API may take at most'),
   box: BoxSettings.prefault({}).describe('settings of the Box surface'),

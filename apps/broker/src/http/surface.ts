@@ -18,7 +18,7 @@ export type Mount = {
 
 /** One API of the broker: what it serves on the broker's listener, and what it runs beside it. */
 export interface Surface {
-  readonly name: 'v1' | 'mcp' | 'mcp-tools' | 'steps' | 'box' | 'documentation' | 'e2b' | 'langsmith'
+  readonly name: 'v1' | 'mcp' | 'mcp-tools' | 'steps' | 'box' | 'documentation' | 'e2b' | 'langsmith' | 'n8n'
   /** In the manner of the broker's own API, and documented with it; their refusals are its envelope. */
   routes?: readonly AnyRoute[]
   /** Apps below a path, made with `surfaceApp`, which tells of refusals in the words of the surface. */

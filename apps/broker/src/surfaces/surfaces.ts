@@ -6,12 +6,20 @@ import { createE2b, type E2bOptions } from './e2b/e2b-surface.ts'
 import { createLangSmith, type LangSmithOptions } from './langsmith/langsmith.ts'
 import { createMcp, type McpOptions } from './mcp/mcp.ts'
 import { createMcpTools, type McpToolsOptions } from './mcp-tools/mcp-tools.ts'
+import { createN8n, type N8nOptions } from './n8n/n8n.ts'
 import type { StepsListener } from './sbs/listener.ts'
 import { createStepsSurface, type StepsSurfaceOptions } from './sbs/steps-surface.ts'
 import { createV1, type V1Options } from './v1/v1.ts'
 
 /** What the surfaces are made of, once for all of them. */
-export type SurfaceParts = V1Options & McpOptions & McpToolsOptions & StepsSurfaceOptions & BoxOptions & E2bOptions & LangSmithOptions
+export type SurfaceParts = V1Options &
+  McpOptions &
+  McpToolsOptions &
+  StepsSurfaceOptions &
+  BoxOptions &
+  E2bOptions &
+  LangSmithOptions &
+  N8nOptions
 
 export type Surfaces = {
   /** Every API of the broker, as the settings want it. */
@@ -28,7 +36,17 @@ export function createSurfaces(parts: SurfaceParts): Surfaces {
   const box = parts.settings.compat.box ? createBox(parts) : undefined
   const e2b = parts.settings.compat.e2b ? [createE2b(parts)] : []
   const langsmith = parts.settings.compat.langsmith ? [createLangSmith(parts)] : []
-  const apis = [createV1(parts), createMcp(parts), createMcpTools(parts), steps, ...(box === undefined ? [] : [box]), ...e2b, ...langsmith]
+  const n8n = parts.settings.compat.n8n ? [createN8n(parts)] : []
+  const apis = [
+    createV1(parts),
+    createMcp(parts),
+    createMcpTools(parts),
+    steps,
+    ...(box === undefined ? [] : [box]),
+    ...e2b,
+    ...langsmith,
+    ...n8n,
+  ]
   return {
     list: [...apis, createDocumentation(apis, parts.url)],
     serveSteps: (options) => steps.serve(options),
