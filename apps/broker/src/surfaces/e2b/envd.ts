@@ -28,6 +28,9 @@ const MESSAGE_BYTES = 4 * 1024 * 1024
 /** How long a message may take to arrive. Files may take as long as they move; the agent looks after that. */
 const MESSAGE_TIMEOUT_MS = 30_000
 const ROUTES = /^\/(?:files|health|(?:process\.Process|filesystem\.Filesystem)\/\w+)$/
+const MIN_KEEPALIVE_SECONDS = 1
+/** A longer timer would fire at once. */
+const MAX_TIMER_MS = 2 ** 31 - 1
 const MAX_KEEPALIVE_SECONDS = 3600
 
 type Call = { incoming: IncomingMessage; outgoing: ServerResponse; path: string; query: URLSearchParams }
@@ -70,9 +73,10 @@ export function createEnvd(options: EnvdOptions): Pick<Bytes, 'owns' | 'handle'>
     if (streaming !== undefined) {
       requireType(type, 'application/connect+json')
       const message = readEnvelope(await bodyOf(call))
-      const timeoutMs = secondsOrMs(incoming.headers['connect-timeout-ms'])
+      const asked = secondsOrMs(incoming.headers['connect-timeout-ms'])
+      const timeoutMs = asked && Math.min(asked, MAX_TIMER_MS)
       const keepalive = secondsOrMs(incoming.headers['keepalive-ping-interval'])
-      const stream = streamTo(outgoing, keepalive && Math.min(keepalive, MAX_KEEPALIVE_SECONDS))
+      const stream = streamTo(outgoing, keepalive && Math.min(Math.max(keepalive, MIN_KEEPALIVE_SECONDS), MAX_KEEPALIVE_SECONDS))
       return streaming({ opened, timeoutMs, stream }, message)
     }
     const unary = calls.unary[name]

@@ -55,6 +55,10 @@ export class EventStream {
     if (this.#response.headersSent) return
     this.#response.writeHead(200, { 'content-type': 'application/connect+json', 'cache-control': 'no-store' })
     const { keepalive, keepaliveEvent } = this.#options
-    if (keepalive !== undefined) this.#keepalive = setInterval(() => this.send(keepaliveEvent), keepalive * 1000)
+    if (keepalive === undefined) return
+    // A client that does not read is told nothing more: keepalives would heap up.
+    this.#keepalive = setInterval(() => {
+      if (!this.#response.writableNeedDrain) this.send(keepaliveEvent)
+    }, keepalive * 1000)
   }
 }

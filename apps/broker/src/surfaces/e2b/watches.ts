@@ -31,14 +31,17 @@ export async function watchDir(
   if (includeEntry) throw unsupported('includeEntry', 'ask for the entry of a change by getInfo')
   const directory = filePath(path)
   let socket: WatchSocket | undefined
-  const stream = begin({ full: () => socket?.pause(), drained: () => socket?.resume(), left: () => socket?.leave() })
-  const end = (error?: BoxofficeError): void => {
+  const left = (): void => {
     clearTimeout(timer)
-    stream.end(error === undefined ? {} : { error: toConnectError(error) })
     socket?.leave()
   }
+  const stream = begin({ full: () => socket?.pause(), drained: () => socket?.resume(), left })
+  const end = (error?: BoxofficeError): void => {
+    stream.end(error === undefined ? {} : { error: toConnectError(error) })
+    left()
+  }
   const late = new BoxofficeError('TIMEOUT', 'the time limit of the watch has passed')
-  const timer = timeoutMs === undefined ? undefined : setTimeout(() => end(late), Math.min(timeoutMs, 2 ** 31 - 1))
+  const timer = timeoutMs === undefined ? undefined : setTimeout(() => end(late), timeoutMs)
   try {
     socket = await dataplane.session(session.id, actor).watch(
       { ...directory.query, recursive },
