@@ -15,9 +15,9 @@ export const e2bSuite = (provider: ProviderName, { whole }: { whole: boolean }):
     return { apiUrl: url, sandboxUrl: url, apiKey: API_KEY, validateApiKey: false }
   }
   /** The in-sandbox API as it is, with what the SDK sends; `headers` beat it. */
-  const envd = (path: string, { headers }: { headers: Record<string, string> }): Promise<Response> => {
+  const envd = (path: string, { headers, ...init }: RequestInit & { headers: Record<string, string> }): Promise<Response> => {
     const own = { 'e2b-sandbox-id': shared.sandboxId, 'x-access-token': (shared as unknown as { envdAccessToken: string }).envdAccessToken }
-    return fetch(`${at().apiUrl}${path}`, { headers: { ...own, ...headers } })
+    return fetch(`${at().apiUrl}${path}`, { ...init, headers: { ...own, ...headers } })
   }
   beforeAll(async () => {
     stack = await startStack({ provider })
@@ -192,6 +192,38 @@ export const e2bSuite = (provider: ProviderName, { whole }: { whole: boolean }):
     })()
     expect((await command.wait()).stdout).toBe('600000\nrest')
     await sent
+  })
+
+  test('stdin that nobody takes is refused once enough of it waits', async () => {
+    const command = await shared.commands.run('exec sleep 600', { background: true, stdin: true })
+    const sent = Array.from({ length: 30 }, () => shared.commands.sendStdin(command.pid, 'x'.repeat(150_000)))
+    await expect(Promise.all(sent)).rejects.toThrow(/reads too little of its stdin/)
+    await command.kill()
+    await Promise.allSettled([...sent, command.wait()])
+  })
+
+  test('a credential that may not run commands writes to none that another one reads', async () => {
+    const command = await shared.commands.run('cat', { background: true, stdin: true })
+    const body = JSON.stringify({ name: 'reader', principal: 'reader', role: 'operator', capabilities: ['fs_read'] })
+    const headers = { authorization: `Bearer ${API_KEY}`, 'content-type': 'application/json' }
+    const made = await fetch(`${stack.brokerUrl}/v1/keys`, { method: 'POST', headers, body })
+    const { key: apiKey } = (await made.json()) as { key: string }
+    const reader = await Sandbox.connect(shared.sandboxId, { ...at(), apiKey })
+    await reader.files.list('.')
+    await expect(reader.commands.sendStdin(command.pid, 'theirs')).rejects.toThrow(/exec not granted/)
+    await expect(reader.commands.closeStdin(command.pid)).rejects.toThrow(/exec not granted/)
+    await shared.commands.sendStdin(command.pid, 'own')
+    await command.closeStdin()
+    expect((await command.wait()).stdout).toBe('own')
+  })
+
+  test('a time limit that is longer than a timer ends no terminal', async () => {
+    const start = { process: { cmd: '/bin/sh', args: ['-c', 'exit 3'] }, pty: { size: { cols: 80, rows: 24 } } }
+    const message = Buffer.from(`.....${JSON.stringify(start)}`)
+    message.writeUIntBE(message.length - 5, 0, 5)
+    const headers = { 'content-type': 'application/connect+json', 'connect-timeout-ms': String(2 ** 32) }
+    const answer = await envd('/process.Process/Start', { method: 'POST', headers, body: message })
+    expect(await answer.text()).toMatch(/"exitCode":3/)
   })
 
   test('a command is ended after its timeout', async () => {

@@ -7,13 +7,15 @@ import type { EventStream } from './event-stream.ts'
 import { newProcess, type ProcessName, processOfExec } from './process-ids.ts'
 import type { StartRequest } from './process-requests.ts'
 
-/** `timeoutMs`: how long the client waits for the call at most. */
+/** `timeoutMs`: how long the client waits for the call at most; no longer than a timer can. */
 export type StreamCall = { opened: Opened; timeoutMs: number | undefined; stream(handlers: StreamHandlers): EventStream }
 export type StreamHandlers = { full(): void; drained(): void; left(): void }
 
 const BASH = '/bin/bash'
 /** Several may read and write: who comes to a process takes it from nobody. */
 const SHARED = { mode: 'mirror' } as const
+/** Requests at most that wait until one process takes their stdin. */
+const MAX_WAITING = 16
 
 /** Commands and terminals of E2B's clients: each is an exec or a shell of the dataplane, detached, so that it outlives its client. */
 export class Processes {
@@ -59,13 +61,22 @@ export class Processes {
     })
   }
 
-  /** Resolves when the process has taken it, but for what fits into buffers: who sends more waits. */
+  /** Resolves when the process has taken it, but for what fits into buffers: who sends more waits. RATE_LIMITED: too many wait already. */
   async sendInput(opened: Opened, name: ProcessName, bytes: Uint8Array): Promise<void> {
-    const known = this.#read.get(keyOf(opened, name.pid))
+    const known = this.#readOf(opened, name)
     if (known === undefined) return this.#with(opened, name, (socket) => socket.write(bytes))
-    while (known.full !== undefined) await known.full.promise
-    if (!known.socket.write(bytes)) known.full = Promise.withResolvers()
-    await known.full?.promise
+    if (known.waiting >= MAX_WAITING)
+      throw new BoxofficeError('RATE_LIMITED', `process ${name.pid} reads too little of its stdin; send more once it has`, {
+        retryAfter: 1,
+      })
+    known.waiting++
+    try {
+      while (known.full !== undefined) await known.full.promise
+      if (!known.socket.write(bytes)) known.full = Promise.withResolvers()
+      await known.full?.promise
+    } finally {
+      known.waiting--
+    }
   }
 
   async closeStdin(opened: Opened, name: ProcessName): Promise<void> {
@@ -133,15 +144,21 @@ export class Processes {
     }
     if (stream.isEnded) socket.leave()
     else if (exit === undefined) {
-      read = { socket, full: undefined }
+      read = { socket, full: undefined, waiting: 0 }
       this.#read.set(key, read)
     }
     return isStarted ? undefined : started.promise
   }
 
+  /** A process that is read now, for whom its agent would let come to it: its socket may be somebody else's. */
+  #readOf(opened: Opened, { pid, kind }: ProcessName): ReadProcess | undefined {
+    if (opened.actor.capabilities.includes(kind)) return this.#read.get(keyOf(opened, pid))
+    throw new BoxofficeError('CAPABILITY_DENIED', `${kind} not granted: the holder of this X-Access-Token lacks the capability`)
+  }
+
   /** Over the socket that is open, else over one of its own. */
   async #with(opened: Opened, name: ProcessName, use: (socket: ProcessSocket) => void): Promise<void> {
-    const known = this.#read.get(keyOf(opened, name.pid))
+    const known = this.#readOf(opened, name)
     if (known !== undefined) return use(known.socket)
     let isOver = false
     const frame = { attach: name.id, stdout_offset: 'end', stderr_offset: 'end', ...SHARED }
@@ -169,8 +186,8 @@ export class Processes {
   }
 }
 
-/** `full`: more stdin waits than the agent takes at once; resolves when there is room again. */
-type ReadProcess = { socket: ProcessSocket; full: PromiseWithResolvers<void> | undefined }
+/** `full`: more stdin waits than the agent takes at once; resolves when there is room again. `waiting`: requests that wait for that. */
+type ReadProcess = { socket: ProcessSocket; full: PromiseWithResolvers<void> | undefined; waiting: number }
 
 function hasRoom(read: ReadProcess | undefined): void {
   read?.full?.resolve()
