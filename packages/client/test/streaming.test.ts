@@ -305,6 +305,18 @@ describe('leaving', () => {
     await expect(session.exec.start('true', { signal: controller.signal })).rejects.toBe(reason)
   })
 
+  test('an abort after that leaves the process running', async ({ server, session }) => {
+    const controller = new AbortController()
+    const run = await session.exec.start('work', { detach: true, signal: controller.signal })
+    const process = server.processes.get(run.execId)
+    run.detach()
+    controller.abort()
+    await expect(run.exit).rejects.toMatchObject({ code: 'DETACHED' })
+    await expect.poll(() => process?.socket).toBeUndefined()
+    expect(process?.frames.map((frame) => frame.type)).not.toContain('close')
+    expect(server.count('POST', '/sandboxes/sb_1/v1/execs')).toBe(0)
+  })
+
   test('nothing remains after the exit: no timer, no socket', async ({ server, session }) => {
     server.onStart = (process) => {
       process.write(pattern(300_000))

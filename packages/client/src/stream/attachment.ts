@@ -99,6 +99,8 @@ export class Attachment {
 
   async #run(signal: AbortSignal | undefined): Promise<Exit> {
     const aborted = () => {
+      // Who has left the process ends it no more, while the connection still closes.
+      if (this.#life.signal.aborted) return
       // Asks for the process's end before leaving it; were this lost, the server's disconnect grace would end it.
       if (this.#canEnd) endRemotely(this.#dataplane, this.id)
       else this.#connection?.send({ type: 'signal', signal: 'TERM' })
