@@ -38,9 +38,10 @@ export const processStart = toTool({
   }),
   outputSchema: z.object({ process_id: z.string() }),
   annotations: RUNS,
-  async run({ command, workdir, env, timeout_sec }, { session }) {
+  async run({ command, workdir, env, timeout_sec }, { session, signal }) {
     const { exec } = await session()
-    const run = await exec.start(command, { cwd: workdir, env, timeoutSeconds: timeout_sec, detach: true, stdin: 'open' })
+    // A call that is cancelled ends the process, whose id nobody would have.
+    const run = await exec.start(command, { cwd: workdir, env, timeoutSeconds: timeout_sec, detach: true, stdin: 'open', signal })
     run.exit.catch(() => {})
     const { execId } = run.detach()
     return { text: [`Process ${execId} is started.`], structuredContent: { process_id: execId } }
@@ -118,11 +119,14 @@ export const processWrite = toTool({
   annotations: { ...RUNS, openWorldHint: false },
   async run({ process_id, input, end }, { session, signal }) {
     const { exec } = await session()
+    signal.throwIfAborted()
+    // Without the signal, which would end the process: a call that is cancelled only leaves it.
     const run = await exec.attach(process_id, { mode: 'mirror', stdoutOffset: 'end', stderrOffset: 'end' })
     run.exit.catch(() => {})
     const leave = (): void => void run.detach()
     signal.addEventListener('abort', leave, { once: true })
     try {
+      signal.throwIfAborted()
       if (input !== '') await run.stdin.write(input)
       if (end) await run.stdin.end()
     } finally {
