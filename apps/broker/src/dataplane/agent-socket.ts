@@ -1,7 +1,8 @@
 import { parseEndpoint } from '@boxoffice/kit/endpoint'
 import { retry } from '@boxoffice/kit/retry'
 import { BoxofficeError, newRequestId } from '@boxoffice/protocol'
-import { WebSocket } from 'ws'
+import { type RawData, WebSocket } from 'ws'
+import type { z } from 'zod'
 import { sandboxPath } from '../agents/endpoint.ts'
 import type { AgentTls } from '../relay/http1/agent-tls.ts'
 import { refusalOf } from '../relay/ws/agent-websocket.ts'
@@ -42,6 +43,17 @@ export function dialAgent(
   })
   ws.on('error', (cause) => refused(unreachable(cause)))
   return ws
+}
+
+/** A frame of an agent's. What is no JSON ends the connection; undefined for that, and for a frame that is not known. */
+export function readFrame<T>(ws: WebSocket, schema: z.ZodType<T>, data: RawData): T | undefined {
+  let value: unknown
+  try {
+    value = JSON.parse(String(data))
+  } catch {
+    return void ws.terminate()
+  }
+  return schema.safeParse(value).data
 }
 
 /** Connects again until it succeeds, the error is a final one, or an agent that restarts would be back. Does nothing once `isClosed`. */

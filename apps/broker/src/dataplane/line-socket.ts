@@ -10,7 +10,7 @@ import {
 import { WebSocket } from 'ws'
 import type { AgentTls } from '../relay/http1/agent-tls.ts'
 import type { Access } from './access.ts'
-import { SOCKET_CLOSE as CLOSE, dialAgent, mend, renewLater, unreachable } from './agent-socket.ts'
+import { SOCKET_CLOSE as CLOSE, dialAgent, mend, readFrame, renewLater, unreachable } from './agent-socket.ts'
 
 export type LineSocketHandlers = {
   line(line: string): void
@@ -128,7 +128,7 @@ class MendingLineSocket implements LineSocket {
     })
     ws.on('message', (data, isBinary) => {
       if (!isBinary) return this.#onLine(String(data))
-      const frame = LinesServerFrame.safeParse(JSON.parse(String(data))).data
+      const frame = readFrame(ws, LinesServerFrame, data)
       if (frame?.type === 'ready') {
         isReady = true
         this.#onReady(ws, frame)

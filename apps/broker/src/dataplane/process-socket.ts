@@ -14,7 +14,7 @@ import {
 import { WebSocket } from 'ws'
 import type { AgentTls } from '../relay/http1/agent-tls.ts'
 import type { Access } from './access.ts'
-import { dialAgent, mend, renewLater, SOCKET_CLOSE, unreachable } from './agent-socket.ts'
+import { dialAgent, mend, readFrame, renewLater, SOCKET_CLOSE, unreachable } from './agent-socket.ts'
 import { StdinBuffer } from './stdin-buffer.ts'
 
 /**
@@ -70,6 +70,7 @@ const MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 const REPORT_BYTES = 128 * 1024
 const REPORT_EVERY_MS = 1000
 const HIGH_WATER_BYTES = 256 * 1024
+const MAX_WAITING = 100
 
 /** Opens it. Resolves once the process runs, or has ended without; rejects with the agent's refusal. */
 export async function openProcessSocket(options: ProcessSocketOptions): Promise<ProcessSocket> {
@@ -94,7 +95,7 @@ class MendingProcessSocket implements ProcessSocket {
   #closed = false
   #paused = false
   #full = false
-  /** Control frames that wait for a connection. */
+  /** Control frames that wait for a connection; above `MAX_WAITING` they are dropped. */
   #waiting: object[] = []
   #report: NodeJS.Timeout | undefined
   #renew: NodeJS.Timeout | undefined
@@ -165,7 +166,7 @@ class MendingProcessSocket implements ProcessSocket {
     ws.on('message', (data: Buffer, isBinary) => {
       if (this.#closed) return
       if (isBinary) return this.#onOutput(data)
-      const frame = ServerFrame.safeParse(JSON.parse(String(data))).data
+      const frame = readFrame(ws, ServerFrame, data)
       if (frame?.type === 'auth_ok') {
         if (this.#ws !== ws) ws.send(JSON.stringify(this.#startFrame()))
         this.#ws = ws
@@ -288,7 +289,7 @@ class MendingProcessSocket implements ProcessSocket {
   #control(frame: object): void {
     if (this.#closed || this.#ended) return
     if (this.#isReady && this.#ws?.readyState === WebSocket.OPEN) this.#ws.send(JSON.stringify(frame))
-    else this.#waiting.push(frame)
+    else if (this.#waiting.length < MAX_WAITING) this.#waiting.push(frame)
   }
 
   #end(error?: BoxofficeError): void {

@@ -2,7 +2,7 @@ import { BoxofficeError, errorCodeFrom, WatchServerFrame as Frame, SUBPROTOCOL, 
 import { WebSocket } from 'ws'
 import type { AgentTls } from '../relay/http1/agent-tls.ts'
 import type { Access } from './access.ts'
-import { dialAgent, renewLater, SOCKET_CLOSE, unreachable } from './agent-socket.ts'
+import { dialAgent, readFrame, renewLater, SOCKET_CLOSE, unreachable } from './agent-socket.ts'
 
 export type WatchChange = Extract<WatchServerFrame, { type: 'change' }>
 
@@ -57,7 +57,7 @@ export async function openWatchSocket({ access, query, handlers, monotonic, agen
     })
   }
   ws.on('message', (data) => {
-    const frame = Frame.safeParse(JSON.parse(String(data))).data
+    const frame = readFrame(ws, Frame, data)
     if (frame?.type === 'ready') {
       isReady = true
       ready.resolve()
