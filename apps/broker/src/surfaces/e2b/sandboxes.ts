@@ -77,13 +77,15 @@ export class Sandboxes {
     return this.#extend(sandbox, await this.#options.threads.attach(caller, sandbox.threadId), timeout)
   }
 
-  /** BINDING_NOT_FOUND for one that is not there, has ended or is somebody else's. */
+  /** BINDING_NOT_FOUND for one that is not there, has ended or is somebody else's; FORBIDDEN for who may use its session no more. */
   async find({ principal }: Caller, id: string): Promise<Found> {
-    const { store } = this.#options
+    const { store, sessions } = this.#options
     const sandbox = isSandboxId(id) ? await store.e2b.byId(id) : undefined
     const isTheirs = sandbox?.tenant === principal.tenant && (principal.role === 'operator' || sandbox.principal === principal.id)
     const found = sandbox !== undefined && isTheirs ? await this.#live(sandbox) : undefined
     if (found === undefined) throw noSession('there is no such sandbox')
+    // It may be the session of another's thread, who has removed this member.
+    await sessions.follow(principal, found.session.id)
     return found
   }
 

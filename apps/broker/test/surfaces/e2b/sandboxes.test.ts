@@ -82,6 +82,8 @@ test('[C-57] the token of a removed member opens nothing, and a later one does',
   expect(await health(theirs.sandboxID, theirs.envdAccessToken)).toBe(403)
   expect(await health(owners.sandboxID, owners.envdAccessToken)).toBe(204)
   expect((await call(bob.key, 'POST', `/v2/sandboxes/${theirs.sandboxID}/connect`, {})).status).toBe(403)
+  expect((await call(bob.key, 'GET', `/sandboxes/${theirs.sandboxID}`)).status).toBe(403)
+  expect((await call(bob.key, 'POST', `/sandboxes/${theirs.sandboxID}/timeout`, { timeout: 1 })).status).toBe(403)
   await members(['bob'])
   expect(await health(theirs.sandboxID, theirs.envdAccessToken)).toBe(403)
   const again = await create(bob.key, { metadata })
