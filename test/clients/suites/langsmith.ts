@@ -1,7 +1,9 @@
+import { once } from 'node:events'
 import { LangSmithSandbox } from 'deepagents'
 import * as line9 from 'langsmith/sandbox'
 import * as line12 from 'langsmith-0.12/sandbox'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { WebSocket } from 'ws'
 import { brokerApi, request } from '../../e2e/support/api.ts'
 import { API_KEY, type ProviderName, type Stack, startStack } from '../../e2e/support/stack.ts'
 import { programsOf, runProgram } from '../support/page-programs.ts'
@@ -145,6 +147,20 @@ export const langsmithSuite = (provider: ProviderName, { whole }: { whole: boole
       expect(reply).toMatchObject({ status: 200, body: { stdout: 'out\n', stderr: '', exit_code: 3 } })
     })
 
+    test('a socket that does not begin with a command, or begins with two, is refused', async () => {
+      const begin = { type: 'execute', command: 'cat', kill_on_disconnect: true }
+      const input = { type: 'input', data: 'early\n' }
+      expect(await answersTo(box, [input])).toEqual([
+        { type: 'error', error_type: 'CommandError', error: expect.stringMatching(/begins with/) },
+      ])
+      expect((await answersTo(box, [begin, begin])).at(-1)).toMatchObject({ type: 'error', error: expect.stringMatching(/one command/) })
+      const lines = Array.from({ length: 100 }, (_, i) => `${i}\n`)
+      const answers = await answersTo(box, [begin, ...lines.map((data) => ({ ...input, data })), { type: 'close_stdin' }])
+      expect(answers.map(({ data }) => data ?? '').join('')).toBe(lines.join(''))
+      expect(answers.at(-1)).toEqual({ type: 'exit', exit_code: 0 })
+      await expect.poll(async () => (await box.run(`pgrep -x cat || true`)).stdout, { timeout: 60_000 }).toBe('')
+    })
+
     test('what is not served is refused by name', async () => {
       await expect(client.createSandbox({ name: 'mounted', mountConfig: { mounts: [] } as never })).rejects.toThrow(/mount_config/)
       await expect(box.captureSnapshot('shot')).rejects.toThrow(/snapshots are not supported/)
@@ -246,4 +262,15 @@ export const langsmithSuite = (provider: ProviderName, { whole }: { whole: boole
 /** The client goes without a word to its command. */
 const closeSocketOf = async (handle: line12.CommandHandle): Promise<void> => {
   await (handle as unknown as { _stream: AsyncGenerator })._stream.return(undefined)
+}
+
+/** What the socket of a box says to these frames, to its close. */
+const answersTo = async (box: line12.Sandbox, frames: object[]): Promise<{ type: string; data?: string }[]> => {
+  const ws = new WebSocket(`${box.dataplane_url?.replace(/^http/, 'ws')}/execute/ws`, { headers: { 'x-api-key': API_KEY } })
+  const answers: { type: string; data?: string }[] = []
+  ws.on('message', (data) => answers.push(JSON.parse(String(data)) as { type: string }))
+  await once(ws, 'open')
+  for (const frame of frames) ws.send(JSON.stringify(frame))
+  await once(ws, 'close')
+  return answers
 }

@@ -62,6 +62,7 @@ export class CommandSocket {
   #waiting: ClientFrame[] = []
   #started = false
   #over = false
+  #ended = false
 
   constructor(options: CommandSocketOptions) {
     this.#options = options
@@ -79,7 +80,11 @@ export class CommandSocket {
       const frame = readFrame(String(data))
       if (frame.type === 'execute' || frame.type === 'reconnect') void this.#begin(frame)
       else if (this.#process !== undefined) this.#control(this.#process, frame)
-      else this.#waiting.push(frame)
+      else if (this.#begun === undefined) throw new BoxofficeError('INVALID_REQUEST', 'a socket begins with execute or reconnect')
+      else {
+        this.#waiting.push(frame)
+        ws.pause()
+      }
     } catch (thrown) {
       this.#fail(thrown)
     }
@@ -108,8 +113,11 @@ export class CommandSocket {
           },
         },
       )
+      // It has ended already, or the client was refused meanwhile.
+      if (this.#over) return this.#ended ? process.leave() : this.#leave(process)
       this.#process = process
       if (ws.readyState !== ws.OPEN) return this.#onClientLeft()
+      ws.resume()
       for (const waiting of this.#waiting.splice(0)) this.#control(process, waiting)
       if (frame.type === 'execute' && frame.close_stdin === true) process.endInput()
     } catch (thrown) {
@@ -131,6 +139,7 @@ export class CommandSocket {
   }
 
   #onExit(exit: ExitFrame): void {
+    this.#ended = true
     for (const stream of ['stdout', 'stderr'] as const) {
       const rest = this.#texts[stream].end(this.#ends[stream])
       if (rest !== undefined) this.#send({ type: stream, ...rest })
@@ -146,6 +155,7 @@ export class CommandSocket {
     const error = fromUnknown(thrown)
     if (error.code === 'INTERNAL') this.#options.log.error({ err: thrown }, 'a command of a LangSmith client failed')
     this.#send(executeError(error))
+    if (this.#process !== undefined) this.#leave(this.#process)
     this.#finish()
   }
 
@@ -160,12 +170,16 @@ export class CommandSocket {
     ws.close(CLOSE.done)
   }
 
-  /** The command goes on for the client that comes again, or ends with it. */
   #onClientLeft(): void {
     clearTimeout(this.#early)
     const process = this.#process
     if (this.#over || process === undefined) return
     this.#over = true
+    this.#leave(process)
+  }
+
+  /** The command goes on for the client that comes again, or ends with it. */
+  #leave(process: ProcessSocket): void {
     const { dataplane, sessionId, unattended } = this.#options
     const begun = this.#begun
     if (begun?.type === 'execute' && begun.kill_on_disconnect === true) {
