@@ -92,16 +92,16 @@ function profileOf(name: string | undefined, profiles: ReadonlyMap<string, Profi
 }
 
 /**
- * LangSmith stops an idle box, where others are frozen first; one that is to be deleted after its stop ends with its lease, which is
- * counted from its last use.
+ * Sizes are at most the profile's, whose quota of 0 is none. LangSmith stops an idle box, where others are frozen first; one that is to
+ * be deleted after its stop ends with its lease, which is counted from its last use.
  */
 function overridesOf(wanted: z.infer<typeof CreateBox>, base: Profile | undefined): Partial<z.input<typeof Profile>> {
   const { vcpus, cpu_millicores: millicores, mem_bytes: memory, fs_capacity_bytes: disk } = wanted
   const cpus = vcpus ?? (millicores == null ? undefined : millicores / 1000)
   const overrides: Partial<z.input<typeof Profile>> = {
-    ...(cpus === undefined ? {} : { cpus }),
-    ...(memory == null ? {} : { memory_mb: Math.floor(memory / MIB) }),
-    ...(disk == null ? {} : { workspace_quota_mb: Math.floor(disk / MIB) }),
+    ...(cpus === undefined ? {} : { cpus: Math.min(cpus, base?.cpus ?? cpus) }),
+    ...(memory == null ? {} : { memory_mb: Math.min(Math.floor(memory / MIB), base?.memory_mb ?? Number.POSITIVE_INFINITY) }),
+    ...(disk == null ? {} : { workspace_quota_mb: Math.min(Math.floor(disk / MIB), base?.workspace_quota_mb || Number.POSITIVE_INFINITY) }),
   }
   const { idle_ttl_seconds: idleTtl, delete_after_stop_seconds: afterStop } = wanted
   if (idleTtl == null && !afterStop) return overrides

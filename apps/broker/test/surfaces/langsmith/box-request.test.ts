@@ -4,7 +4,7 @@ import { readCreate } from '../../../src/surfaces/langsmith/box-request.ts'
 
 const profiles = new Map([
   ['default', Profile.parse({ name: 'default' })],
-  ['python', Profile.parse({ name: 'python' })],
+  ['python', Profile.parse({ name: 'python', workspace_quota_mb: 100 })],
 ])
 const read = (body: object) => readCreate(body, profiles)
 
@@ -17,8 +17,9 @@ test('a snapshot is a profile', () => {
 
 test('sizes and times are those of the session', () => {
   const { make, waits } = read({
-    vcpus: 2,
-    mem_bytes: 1 << 30,
+    vcpus: 0.5,
+    mem_bytes: 1 << 28,
+    fs_capacity_bytes: 1 << 30,
     idle_ttl_seconds: 600,
     delete_after_stop_seconds: 60,
     wait_for_ready: false,
@@ -26,8 +27,25 @@ test('sizes and times are those of the session', () => {
   expect(waits).toBe(false)
   expect(make).toMatchObject({
     wait: 0,
-    overrides: { profile: { cpus: 2, memory_mb: 1024, idle_timeout_seconds: 600, on_lease_expiry: 'terminate', lease_seconds: 660 } },
+    overrides: {
+      profile: {
+        cpus: 0.5,
+        memory_mb: 256,
+        workspace_quota_mb: 1024,
+        idle_timeout_seconds: 600,
+        on_lease_expiry: 'terminate',
+        lease_seconds: 660,
+      },
+    },
   })
+})
+
+test('sizes are at most those of the profile', () => {
+  const sizes = { cpu_millicores: 64_000, mem_bytes: 2 ** 40, fs_capacity_bytes: 2 ** 40 }
+  expect(read({ ...sizes, snapshot_name: 'python' }).make.overrides).toEqual({
+    profile: { cpus: 1, memory_mb: 512, workspace_quota_mb: 100 },
+  })
+  expect(read(sizes).make.overrides).toEqual({ profile: { cpus: 1, memory_mb: 512, workspace_quota_mb: 2 ** 20 } })
 })
 
 test('what has no counterpart is refused by name, and what asks for nothing is not', () => {
