@@ -2,8 +2,8 @@ import { ExecSummary } from '@boxoffice/protocol'
 import type { SessionDataplane } from '../../dataplane/client.ts'
 import type { Log } from '../../host/log.ts'
 
-/** A timer holds no more. */
-const MAX_SECONDS = 2_000_000
+/** Nothing tells when a command has ended by itself: its entry is kept no longer. */
+const MAX_SECONDS = 86_400
 const CHECK_AGAIN_SECONDS = 1
 
 /** Ends commands that no client has been attached to for as long as their `idle_timeout_seconds` (contract 7.2). */
