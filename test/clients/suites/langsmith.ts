@@ -148,7 +148,7 @@ export const langsmithSuite = (provider: ProviderName, { whole }: { whole: boole
     })
 
     test('a socket that does not begin with a command, or begins with two, is refused', async () => {
-      const begin = { type: 'execute', command: 'cat', kill_on_disconnect: true }
+      const begin = { type: 'execute', command: 'cat -u -u -u', kill_on_disconnect: true }
       const input = { type: 'input', data: 'early\n' }
       expect(await answersTo(box, [input])).toEqual([
         { type: 'error', error_type: 'CommandError', error: expect.stringMatching(/begins with/) },
@@ -158,7 +158,7 @@ export const langsmithSuite = (provider: ProviderName, { whole }: { whole: boole
       const answers = await answersTo(box, [begin, ...lines.map((data) => ({ ...input, data })), { type: 'close_stdin' }])
       expect(answers.map(({ data }) => data ?? '').join('')).toBe(lines.join(''))
       expect(answers.at(-1)).toEqual({ type: 'exit', exit_code: 0 })
-      await expect.poll(async () => (await box.run(`pgrep -x cat || true`)).stdout, { timeout: 60_000 }).toBe('')
+      await expect.poll(async () => (await box.run(`pgrep -f '[c]at -u -u -u' || true`)).stdout, { timeout: 60_000 }).toBe('')
     })
 
     test('what is not served is refused by name', async () => {
