@@ -96,13 +96,13 @@ test('a database of before gets the numbers of the sessions that it has', async 
   await mixed()
   const db = await openDatabase(path())
   const wanted = counts(db).kept
-  const at = MIGRATIONS.findIndex((sql) => sql.includes('CREATE TABLE live_by_tenant'))
+  const migration = MIGRATIONS.find((sql) => sql.includes('CREATE TABLE live_by_tenant'))
   db.exec(`DROP TRIGGER sessions_begin; DROP TRIGGER sessions_end; DROP TRIGGER sessions_move;
-    DROP TABLE live_by_tenant; DROP TABLE live_by_agent; DROP TABLE live_by_label; PRAGMA user_version = ${at}`)
+    DROP TABLE live_by_tenant; DROP TABLE live_by_agent; DROP TABLE live_by_label`)
+  // By itself: those that came after it are there.
+  db.exec(migration ?? '')
+  expect(counts(db).kept).toEqual(wanted)
   db.close()
-  const migrated = await openDatabase(path())
-  expect(counts(migrated).kept).toEqual(wanted)
-  migrated.close()
 })
 
 test('quotas count live sessions of the tenant and of the label', async () => {
