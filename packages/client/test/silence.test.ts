@@ -26,7 +26,7 @@ const startSilentServer = async () => {
 }
 
 /** A session whose direct way leads to `host`; the broker has a relay for it, or none. */
-const sessionAt = async (server: FakeServer, host: string, { relay = false, requestTimeoutMs = 300 } = {}): Promise<Session> => {
+const sessionAt = async (server: FakeServer, host: string, { relay = false, requestTimeoutMs = 1_500 } = {}): Promise<Session> => {
   const found = server.intercept
   server.intercept = (request) => {
     if (request.path !== '/v1/sandbox/sessions' || request.method !== 'POST') return found?.(request)
@@ -148,13 +148,13 @@ test('a body that goes silent while it is read ends with SilenceError; a reader 
   const whole = { bytes, headers: { 'content-length': '1000', etag: '"1"' } }
   let stalls = true
   server.intercept = ({ path }) => (path.includes('/files/download') ? (stalls ? { ...whole, stallAfter: 300 } : whole) : undefined)
-  const { files } = await server.client({ requestTimeoutMs: 400, reconnectWindowMs: 100 }).session('thread-1')
+  const { files } = await server.client({ requestTimeoutMs: 1_500, reconnectWindowMs: 100 }).session('thread-1')
   const { stream } = await files.downloadArchive('.')
   await expect(new Response(stream).arrayBuffer()).rejects.toBeInstanceOf(SilenceError)
   await expect(files.download('a')).rejects.toBeInstanceOf(SilenceError)
   stalls = false
   const slow = await files.stream('a')
-  await new Promise((resolve) => setTimeout(resolve, 1_000))
+  await new Promise((resolve) => setTimeout(resolve, 4_000))
   expect(new Uint8Array(await new Response(slow.stream).arrayBuffer())).toEqual(bytes)
 })
 
