@@ -9,6 +9,14 @@ export type Result = 'passed' | '501' | 'failed'
 /** One call of a client, the test of its suite that shows it, and what is worth saying of it. */
 export type Operation = { operation: string; result: Result; test: string; note?: string }
 
+/** Calls that one test shows. */
+export const passed = (test: string, ...operations: string[]): Operation[] =>
+  operations.map((operation) => ({ operation, result: 'passed', test }))
+
+/** Calls that one test shows to be refused by name. */
+export const refused = (test: string, ...operations: string[]): Operation[] =>
+  operations.map((operation) => ({ operation, result: '501', test }))
+
 /** What one file in `matrix/` says of one published client. */
 export type ClientMatrix = {
   /** As its users call it. */

@@ -1,7 +1,4 @@
-import type { ClientMatrix, Operation } from '../compatibility/matrix.ts'
-
-const passed = (test: string, ...operations: string[]): Operation[] =>
-  operations.map((operation) => ({ operation, result: 'passed', test }))
+import { type ClientMatrix, passed } from '../compatibility/matrix.ts'
 
 export const matrix: ClientMatrix = {
   client: 'E2B (Python)',

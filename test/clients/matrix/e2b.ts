@@ -1,13 +1,9 @@
-import type { ClientMatrix, Operation } from '../compatibility/matrix.ts'
+import { type ClientMatrix, passed, refused } from '../compatibility/matrix.ts'
 
 const COMMANDS = 'a background command has stdin, is listed, connected to and killed'
 const FILES = 'a file is written, read, listed, moved and removed'
 const LIFE = 'a sandbox is paused, resumed and killed'
 const REFUSED = 'what is not served is refused by name'
-
-const passed = (test: string, ...operations: string[]): Operation[] =>
-  operations.map((operation) => ({ operation, result: 'passed', test }))
-const refused = (...operations: string[]): Operation[] => operations.map((operation) => ({ operation, result: '501', test: REFUSED }))
 
 export const matrix: ClientMatrix = {
   client: 'E2B (JavaScript)',
@@ -31,12 +27,13 @@ export const matrix: ClientMatrix = {
     ...passed('files are streams, compressed on request, and have ranges', "files.read({ format: 'stream' })", 'files.write({ gzip })'),
     ...passed('changes of a directory are told', 'files.watchDir'),
     ...refused(
+      REFUSED,
       'files.watchDir({ includeEntry })',
       'files.write({ metadata })',
       'Sandbox.create({ envs })',
       'Sandbox.create({ network })',
       'updateNetwork',
     ),
-    ...refused('commands.run({ user: root })', 'getMetrics', 'createSnapshot', 'Sandbox.fork'),
+    ...refused(REFUSED, 'commands.run({ user: root })', 'getMetrics', 'createSnapshot', 'Sandbox.fork'),
   ],
 }

@@ -1,4 +1,4 @@
-import type { ClientMatrix, Operation } from '../compatibility/matrix.ts'
+import { type ClientMatrix, passed, refused } from '../compatibility/matrix.ts'
 
 const RUN = 'a command gives its output and exit code'
 const LIFE = 'a box is listed, has a status, is stopped, started and deleted'
@@ -8,10 +8,6 @@ const ALONE = 'a command without its client ends with it, or after its idle time
 const FILES = 'files are written and read, also outside the workspace'
 const RANGES = 'a part of a file is read, and a file that has not changed is not sent'
 const REFUSED = 'what is not served is refused by name'
-
-const passed = (test: string, ...operations: string[]): Operation[] =>
-  operations.map((operation) => ({ operation, result: 'passed', test }))
-const refused = (...operations: string[]): Operation[] => operations.map((operation) => ({ operation, result: '501', test: REFUSED }))
 
 export const matrix: ClientMatrix = {
   client: 'LangSmith',
@@ -37,6 +33,6 @@ export const matrix: ClientMatrix = {
     ...passed('glob and ls find entries', 'glob (0.12)', 'ls (0.12)'),
     ...passed('grep finds lines with a text', 'grep (0.12)'),
     ...passed('the sandbox of deepagents works on top', 'LangSmithSandbox of deepagents'),
-    ...refused('captureSnapshot', 'createSandbox({ mountConfig })', 'updateSandbox({ newName })', 'generateDownloadURL'),
+    ...refused(REFUSED, 'captureSnapshot', 'createSandbox({ mountConfig })', 'updateSandbox({ newName })', 'generateDownloadURL'),
   ],
 }

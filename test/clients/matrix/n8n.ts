@@ -1,4 +1,4 @@
-import type { ClientMatrix, Operation } from '../compatibility/matrix.ts'
+import { type ClientMatrix, passed } from '../compatibility/matrix.ts'
 
 const RUN = 'a command gives each stream, its exit code and its time'
 const LIFE = 'a sandbox is made, found again by its id, and deleted'
@@ -6,9 +6,6 @@ const FILES = 'files are written, added to, read, and described'
 const DIRECTORIES = 'directories are made, listed, copied, moved and deleted'
 const AGAIN = 'a command is followed from where its client was, and runs once'
 const ENDED = 'a command is ended by its time, and by its client'
-
-const passed = (test: string, ...operations: string[]): Operation[] =>
-  operations.map((operation) => ({ operation, result: 'passed', test }))
 
 export const matrix: ClientMatrix = {
   client: 'n8n',

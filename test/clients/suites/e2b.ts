@@ -74,7 +74,7 @@ export const e2bSuite = (provider: ProviderName, { whole }: { whole: boolean }):
     })
     await cat.closeStdin()
     expect(await cat.wait()).toMatchObject({ stdout: 'one\ntwo\n', exitCode: 0 })
-    // What has ended is replayed.
+    // The output of a command that has ended is replayed.
     expect(await (await commands.connect(cat.pid)).wait()).toMatchObject({ stdout: 'one\ntwo\n' })
 
     const sleeper = await commands.run('echo up; exec sleep 600', { background: true })
