@@ -6,12 +6,11 @@ import type { z } from 'zod'
 import { sandboxPath } from '../agents/endpoint.ts'
 import type { AgentTls } from '../relay/http1/agent-tls.ts'
 import { refusalOf } from '../relay/ws/agent-websocket.ts'
-import type { Access } from './access.ts'
+import { type Access, RENEW_BEFORE_MS } from './access.ts'
 
 /** How long a lost connection is mended for: an agent restarts within. */
 const MEND_WITHIN_MS = 30_000
 const MEND_AGAIN_MS = [50, 200, 500, 1000]
-const RENEW_BEFORE_MS = 60_000
 export const SOCKET_CLOSE = { done: 1000, goingAway: 1001, lost: 1006 } as const
 
 export type DialOptions = {

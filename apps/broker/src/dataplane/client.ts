@@ -25,7 +25,7 @@ import { createUpstream, DialFailed, dialing } from '../relay/http1/upstream.ts'
 import { refusalOf } from '../relay/ws/agent-websocket.ts'
 import type { Store } from '../store/store.ts'
 import type { TokenIssuer } from '../tokens/issuer.ts'
-import type { Access, DataplaneActor, KnownToken } from './access.ts'
+import { type Access, type DataplaneActor, type KnownToken, RENEW_BEFORE_MS } from './access.ts'
 import { type LineSocket, type LineSocketHandlers, openLineSocket } from './line-socket.ts'
 import { openProcessSocket, type ProcessSocket, type ProcessSocketHandlers, type ProcessStart } from './process-socket.ts'
 import { openWatchSocket, type WatchHandlers, type WatchSocket } from './watch-socket.ts'
@@ -98,8 +98,6 @@ export interface SessionDataplane {
 /** For whom the tokens are that the broker makes for itself. */
 const BROKER: DataplaneActor = { actor: 'broker', capabilities: CAPABILITIES }
 const NOT_MODIFIED = 304
-/** A token is used no longer than until this before its end. */
-const RENEW_BEFORE_MS = 60_000
 const MAX_TOKENS = 10_000
 /** Two outputs of 16 MiB, as base64, and what is around them. */
 const MAX_JSON_BYTES = 64 * 1024 * 1024
