@@ -63,7 +63,7 @@ export const execute = async (
         if (silentSince === undefined || now - error.silentMs - began > ALIVE_MS) silentSince = now
         if (now - silentSince < retryWindowMs) continue
       }
-      // The command is at fault (too long, with a NUL), or what it met is nobody's fault: a model may try something else.
+      // The refusal is of this command (too long, with a NUL), not of the session: a model may try another one.
       if (error instanceof SdkError && !isFatal(error)) return failure(1, `the command was refused: ${error.message}`)
       throw toBoxofficeError(error)
     }

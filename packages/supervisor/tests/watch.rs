@@ -144,7 +144,7 @@ fn a_sandbox_has_eight_watches_and_a_number_of_directories() {
         }
     }
     let mut refused = Value::Null;
-    // Those that have left are let go of a moment later.
+    // The supervisor ends the watch of a closed channel a moment later.
     agent.until("the directories are the limit", |agent| {
         match Watch::open(agent, json!({ "path": "many", "recursive": true })) {
             Ok(_) => panic!("it has 9,101 directories"),

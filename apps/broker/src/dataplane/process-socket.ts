@@ -18,8 +18,8 @@ import { dialAgent, mend, readFrame, renewLater, SOCKET_CLOSE, unreachable } fro
 import { StdinBuffer } from './stdin-buffer.ts'
 
 /**
- * Which process: `kind` chooses between a command and a terminal, `frame` has the fields of `start` (contract 3.3). One that has
- * `attach` goes on with a process that is there, at its offsets; else it starts one.
+ * A process: `kind` says whether it is a command or a terminal, `frame` has the fields of `start` (contract 3.3). A frame with `attach`
+ * joins a process that runs, at its offsets; a frame without it starts one.
  */
 export type ProcessStart = { kind: 'exec' | 'shell'; frame: Readonly<Record<string, unknown>> }
 

@@ -95,7 +95,7 @@ export function createEnvd(options: EnvdOptions): Pick<Bytes, 'owns' | 'handle'>
   }
 
   const fail = ({ incoming, outgoing, path }: Call, requestId: string, thrown: unknown): void => {
-    // The client has gone: what broke with it is nobody's failure.
+    // The client has closed its connection, so the error that follows is no failure of the broker.
     if (outgoing.destroyed || (incoming.destroyed && !incoming.complete)) return void outgoing.destroy()
     const error = fromUnknown(thrown)
     metrics.refused(error.code)

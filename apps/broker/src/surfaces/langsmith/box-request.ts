@@ -92,8 +92,8 @@ function profileOf(name: string | undefined, profiles: ReadonlyMap<string, Profi
 }
 
 /**
- * Sizes are at most the profile's, whose quota of 0 is none. LangSmith stops an idle box, where others are frozen first; one that is to
- * be deleted after its stop ends with its lease, which is counted from its last use.
+ * Sizes are at most the profile's; a quota of 0 is no quota. An idle box is stopped a second after it is frozen, as LangSmith's are. A box with
+ * `delete_after_stop_seconds` ends with its lease, which is counted from its last use.
  */
 function overridesOf(wanted: z.infer<typeof CreateBox>, base: Profile | undefined): Partial<z.input<typeof Profile>> {
   const { vcpus, cpu_millicores: millicores, mem_bytes: memory, fs_capacity_bytes: disk } = wanted
