@@ -190,6 +190,10 @@ const stopAll = async (sandbox: Stoppable): Promise<number> => {
   return alive
 }
 
+/**
+ * Also those that run: on a busy machine a process stops only when it next has the processor, and a SIGSTOP that waits for it until
+ * then would stop it for good. SIGCONT takes it back.
+ */
 const continueAll = async (sandbox: Stoppable, except: ReadonlySet<number>): Promise<void> => {
-  for (const pid of (await sandbox.inside())?.others ?? []) if (!except.has(pid) && stateOfPid(pid) === 'stopped') signalPid(pid, 'SIGCONT')
+  for (const pid of (await sandbox.inside())?.others ?? []) if (!except.has(pid)) signalPid(pid, 'SIGCONT')
 }

@@ -107,7 +107,24 @@ test('the one that took most is killed', async () => {
   await holds.hold(more, 'disk_low', { taken: 2 })
   await holds.killGreatest()
   await becomes(pids[1], 'gone')
-  expect(stateOfPid(pids[0])).toBe('stopped')
+  await becomes(pids[0], 'stopped')
+})
+
+test('a process that had no processor between its hold and the end of it goes on', async () => {
+  const { holds } = holdsOf()
+  const sandbox = new Sandbox('one')
+  // Both on one processor, and the first has it only when the second leaves it.
+  const starved = spawn('chrt', ['--idle', '0', 'taskset', '-c', '0', 'cat'])
+  const busy = spawn('taskset', ['-c', '0', 'sh', '-c', 'echo; while :; do :; done'])
+  children.push(starved, busy)
+  starved.stdin.write('before')
+  await once(starved.stdout, 'data')
+  await once(busy.stdout, 'data')
+  sandbox.pids.push(starved.pid as number)
+  await holds.hold(sandbox, 'disk_low')
+  await holds.release(sandbox, 'disk_low')
+  starved.stdin.write('after')
+  expect(String((await once(starved.stdout, 'data'))[0])).toBe('after')
 })
 
 test('one that sleeps is let go when it is awake', async () => {
