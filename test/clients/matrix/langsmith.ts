@@ -27,6 +27,8 @@ export const matrix: ClientMatrix = {
     ...passed(BACKGROUND, 'run({ wait: false })', 'handle.sendInput', 'handle.kill'),
     ...passed(AGAIN, 'run({ commandId })', 'reconnect'),
     ...passed(ALONE, 'run({ killOnDisconnect })', 'run({ idleTimeout })'),
+    ...passed('the environment of a box is kept over a restart of the broker, and is not shown', 'createSandbox({ runConfig: env_vars })'),
+    ...passed('a command goes on when its agent is killed, and runs once', 'run, its agent killed meanwhile'),
     ...passed('execute over HTTP gives the same', 'run, without the package ws'),
     ...passed(FILES, 'write', 'read'),
     ...passed(RANGES, 'stat (0.12)', 'readRange (0.12)'),

@@ -236,6 +236,40 @@ export const langsmithSuite = (provider: ProviderName, { whole }: { whole: boole
     })
   })
 
+  describe(`${provider}: langsmith 0.12 over restarts`, () => {
+    const clientOf = () =>
+      new line12.SandboxClient({ apiEndpoint: `${stack.brokerUrl}/compat/langsmith/api/v2/sandboxes`, apiKey: API_KEY })
+
+    test('a command goes on when its agent is killed, and runs once', async () => {
+      const box = await clientOf().createSandbox({ name: 'killed-agent', timeout: 60 })
+      const command = 'echo run >> runs.txt; for i in $(seq 20); do echo $i; sleep 0.1; done; wc -l < runs.txt; exit 7'
+      const handle = await box.run(command, { wait: false })
+      for await (const { data } of handle) if (data !== '') break
+      await stack.agent().kill('SIGKILL')
+      await stack.startAgent()
+      const lines = Array.from({ length: 20 }, (_, i) => `${i + 1}\n`).join('')
+      expect(await handle.result).toMatchObject({ stdout: `${lines}1\n`, stderr: '', exit_code: 7 })
+      expect(text(await box.read('/workspace/runs.txt'))).toBe('run\n')
+    })
+
+    if (!whole) return
+
+    test('the environment of a box is kept over a restart of the broker, and is not shown', async () => {
+      const env_vars = { SECRET: 'kept-secret', BOTH: 'box' }
+      const box = await clientOf().createSandbox({ name: 'environment', timeout: 60, runConfig: { env_vars } })
+      await stack.broker().kill('SIGKILL')
+      await stack.startBroker()
+      const own = { env_vars: { BOTH: 'own' }, work_dir: '/tmp' }
+      await expect.poll(async () => (await box.run('echo "$SECRET $BOTH"')).stdout, { timeout: 60_000 }).toBe('kept-secret box\n')
+      expect((await box.run('echo "$SECRET $BOTH $PWD"', { runConfig: own })).stdout).toBe('kept-secret own /tmp\n')
+      await expect(box.run('true', { runConfig: { user: 'root' } })).rejects.toThrow(/run_config.user is not supported/)
+      const { sandboxes } = (await request(`${stack.brokerUrl}/compat/langsmith/v2/sandboxes/boxes`, { headers: { 'x-api-key': API_KEY } }))
+        .body as { sandboxes: object[] }
+      expect(JSON.stringify(sandboxes)).toContain('environment')
+      expect(JSON.stringify(sandboxes)).not.toContain('kept-secret')
+    })
+  })
+
   test('the sandbox of deepagents works on top', async () => {
     const client = new line9.SandboxClient({ apiEndpoint: `${stack.brokerUrl}/compat/langsmith/v2/sandboxes`, apiKey: API_KEY })
     const sandbox = new LangSmithSandbox({ sandbox: (await client.createSandbox({ name: 'deepagents', timeout: 60 })) as never })

@@ -1,6 +1,7 @@
 import type { Capability, ProviderReport, RelayPreference } from '@boxoffice/protocol'
 import type { AuditEntry, AuditFilter, AuditRow } from '../domain/audit-entry.ts'
 import type { E2bStore } from './e2b-store.ts'
+import type { EnvironmentStore } from './environment-store.ts'
 import type {
   AgentSessionStore,
   EndingStore,
@@ -38,6 +39,7 @@ export interface Store extends AsyncDisposable {
   readonly brokers: BrokerStore
   readonly held: HeldStore
   readonly e2b: E2bStore
+  readonly environments: EnvironmentStore
   /** Cheap proof that it answers, for `/readyz`; 503 `disk_full` while nothing new can be written. */
   ping(): Promise<void>
 }

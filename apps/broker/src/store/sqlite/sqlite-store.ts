@@ -6,6 +6,7 @@ import { Reserve } from './engine/reserve.ts'
 import { groupCommit } from './engine/writer.ts'
 import { sqliteCounts } from './sessions/counts.ts'
 import { sqliteEndings } from './sessions/endings.ts'
+import { sqliteEnvironments } from './sessions/environments.ts'
 import { sqliteEvents } from './sessions/events.ts'
 import { sqliteGrants } from './sessions/grants.ts'
 import { sqliteIdempotency } from './sessions/idempotency.ts'
@@ -67,6 +68,7 @@ export async function openSqliteStore(path: string): Promise<Store> {
     workspaces: workspaces.store,
     brokers: sqliteBrokers(db, write),
     e2b: sqliteE2b(db, write),
+    environments: sqliteEnvironments(db, write),
     held: {
       entries: () => held.entries(),
       written: (change) => {

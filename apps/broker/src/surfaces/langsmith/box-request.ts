@@ -2,6 +2,8 @@ import { BoxofficeError, type Profile } from '@boxoffice/protocol'
 import { z } from 'zod'
 import { validate } from '../../http/body.ts'
 import type { MakeOptions } from '../facade/facade-sessions.ts'
+import { SandboxEnvironment } from '../facade/sandbox-environments.ts'
+import { RunConfig, refuseUser } from './command-request.ts'
 
 /** The name of a box is part of a path and of the id of a thread. */
 export const BOX_NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/
@@ -26,6 +28,8 @@ const CreateBox = z.object({
   mem_bytes: z.number().int().min(MIB).nullish(),
   fs_capacity_bytes: z.number().int().min(MIB).nullish(),
   labels: z.record(z.string().max(64), z.string().max(256)).nullish(),
+  env_vars: SandboxEnvironment.nullish(),
+  run_config: RunConfig.extend({ env_vars: SandboxEnvironment.nullish() }).nullish(),
   snapshot_id: z.string().nullish(),
   snapshot_name: z.string().nullish(),
   snapshot: z.string().nullish(),
@@ -34,12 +38,10 @@ const CreateBox = z.object({
 /** What has no counterpart here; a request that wants it is refused, not half served. */
 const UNSUPPORTED = [
   'access_delegation',
-  'env_vars',
   'mount_config',
   'preserve_memory_on_stop',
   'proxy_config',
   'restore_memory',
-  'run_config',
   'tag_value_ids',
   'volumes',
 ] as const
@@ -50,6 +52,8 @@ export const LABEL_PREFIX = 'langsmith.'
 
 export type BoxRequest = {
   name: string | undefined
+  /** For each command of the box. */
+  environment: Record<string, string>
   /** What the box is made of. */
   make: Omit<MakeOptions, 'mode'>
   /** False: the answer does not wait for the sandbox. */
@@ -61,10 +65,14 @@ export function readCreate(body: unknown, profiles: ReadonlyMap<string, Profile>
   refuseUnsupported(body)
   const wanted = validate(CreateBox, body)
   const profile = profileOf(wanted.snapshot_name ?? wanted.snapshot_id ?? wanted.snapshot ?? undefined, profiles)
+  refuseUser(wanted.run_config)
+  if (wanted.run_config?.work_dir)
+    throw new BoxofficeError('UNSUPPORTED', 'run_config.work_dir of a box is not supported by Boxoffice; give cwd to each run')
   const waits = wanted.wait_for_ready !== false
   return {
     name: wanted.name ?? undefined,
     waits,
+    environment: { ...wanted.run_config?.env_vars, ...wanted.env_vars },
     make: {
       profile,
       overrides: { profile: overridesOf(wanted, profiles.get(profile ?? 'default')) },

@@ -3,11 +3,13 @@ import { BoxofficeError, type Profile } from '@boxoffice/protocol'
 import type { PlacedSession, Session } from '../../domain/session.ts'
 import type { Caller } from '../facade/callers.ts'
 import type { Attached, FacadeSessions } from '../facade/facade-sessions.ts'
+import type { SandboxEnvironments } from '../facade/sandbox-environments.ts'
 import { BOX_NAME, readCreate, refuseUnsupported } from './box-request.ts'
 import { boxView, statusOf } from './box-view.ts'
 
 export type BoxesOptions = {
   sessions: FacadeSessions
+  environments: SandboxEnvironments
   profiles: ReadonlyMap<string, Profile>
   /** Where the dataplanes of boxes begin: `<url>/<name>`. */
   dataplaneBase: string
@@ -27,16 +29,20 @@ export class Boxes {
 
   /** Throws BINDING_CONFLICT where the name is taken, SANDBOX_STARTING where the box is not ready in time. */
   async create(caller: Caller, body: unknown): Promise<object> {
-    const { sessions, profiles } = this.#options
-    const { name = `box-${randomBytes(6).toString('hex')}`, make, waits } = readCreate(body, profiles)
+    const { sessions, environments, profiles } = this.#options
+    const { name = `box-${randomBytes(6).toString('hex')}`, make, environment, waits } = readCreate(body, profiles)
     const thread = sessions.threadOf(name)
-    try {
-      const { session } = await sessions.make(caller, thread, { ...make, mode: 'create_only' })
-      return this.#view(session, name)
-    } catch (thrown) {
-      if (waits || !(thrown instanceof BoxofficeError && thrown.code === 'SANDBOX_STARTING')) throw thrown
-      return this.#view(await sessions.require(caller, thread), name)
-    }
+    const made = sessions.make(caller, thread, { ...make, mode: 'create_only' }).then(({ session }) => session)
+    const { session, late } = await made.then(
+      (ready) => ({ session: ready, late: undefined }),
+      async (thrown: unknown) => {
+        if (!(thrown instanceof BoxofficeError && thrown.code === 'SANDBOX_STARTING')) throw thrown
+        return { session: await sessions.require(caller, thread), late: thrown }
+      },
+    )
+    await environments.keep(session.id, environment)
+    if (waits && late !== undefined) throw late
+    return this.#view(session, name)
   }
 
   async list(caller: Caller): Promise<object[]> {

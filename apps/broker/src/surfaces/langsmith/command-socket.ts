@@ -1,7 +1,6 @@
 import {
   BoxofficeError,
   describeIssues,
-  EnvironmentVariables,
   ExecId,
   type ExecuteServerFrame,
   type ExitFrame,
@@ -14,10 +13,17 @@ import type { SessionDataplane } from '../../dataplane/client.ts'
 import type { ProcessSocket } from '../../dataplane/process-socket.ts'
 import type { Log } from '../../host/log.ts'
 import { Utf8Chunks } from '../facade/utf8-chunks.ts'
-import { commandFields } from './command-request.ts'
+import { commandFields, runFields, type WithBoxEnvironment } from './command-request.ts'
 import type { Unattended } from './unattended.ts'
 
-export type CommandSocketOptions = { ws: WebSocket; dataplane: SessionDataplane; sessionId: string; unattended: Unattended; log: Log }
+export type CommandSocketOptions = {
+  ws: WebSocket
+  dataplane: SessionDataplane
+  sessionId: string
+  withBoxEnvironment: WithBoxEnvironment
+  unattended: Unattended
+  log: Log
+}
 
 const seconds = z.number().nullish()
 const offset = z.number().int().nonnegative().nullish()
@@ -27,9 +33,7 @@ const ClientFrame = z.discriminatedUnion('type', [
     command: z.string(),
     command_id: ExecId.nullish(),
     timeout_seconds: z.number().nonnegative().nullish(),
-    shell: z.string().nullish(),
-    cwd: z.string().nullish(),
-    env: EnvironmentVariables.nullish(),
+    ...runFields,
     close_stdin: z.boolean().nullish(),
     kill_on_disconnect: z.boolean().nullish(),
     idle_timeout_seconds: seconds,
@@ -91,13 +95,13 @@ export class CommandSocket {
   }
 
   async #begin(frame: Begin): Promise<void> {
-    const { ws, dataplane, sessionId, unattended } = this.#options
+    const { ws, dataplane, sessionId, unattended, withBoxEnvironment } = this.#options
     if (this.#begun !== undefined) return this.#fail(new BoxofficeError('INVALID_REQUEST', 'a socket carries one command'))
     clearTimeout(this.#early)
     this.#begun = frame
     try {
       const process = await dataplane.openProcess(
-        { kind: 'exec', frame: startOf(frame) },
+        { kind: 'exec', frame: await startOf(frame, withBoxEnvironment) },
         {
           ready: ({ exec_id: id = '', pid }) => {
             unattended.attended(sessionId, id)
@@ -217,12 +221,12 @@ function readFrame(text: string): ClientFrame {
 }
 
 /** The `start` of a process socket (contract 3.3). A command goes on without its client unless it is to end with it. */
-function startOf(frame: Begin): Record<string, unknown> {
+async function startOf(frame: Begin, withBoxEnvironment: WithBoxEnvironment): Promise<Record<string, unknown>> {
   if (frame.type === 'reconnect')
     return { attach: frame.command_id, stdout_offset: frame.stdout_offset ?? 0, stderr_offset: frame.stderr_offset ?? 0 }
   return {
     command: frame.command,
-    ...commandFields(frame),
+    ...(await commandFields(frame, withBoxEnvironment)),
     ...(frame.command_id == null ? {} : { exec_id: frame.command_id }),
     ...(frame.timeout_seconds == null ? {} : { timeout_seconds: frame.timeout_seconds }),
     detach: frame.kill_on_disconnect !== true,

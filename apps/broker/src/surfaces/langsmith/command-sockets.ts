@@ -7,6 +7,7 @@ import type { DataplaneClient } from '../../dataplane/client.ts'
 import type { Log } from '../../host/log.ts'
 import { refusalHeaders } from '../../http/errors.ts'
 import type { Caller } from '../facade/callers.ts'
+import type { SandboxEnvironments } from '../facade/sandbox-environments.ts'
 import type { Boxes } from './boxes.ts'
 import { CommandSocket } from './command-socket.ts'
 import { renderOfDataplane } from './errors.ts'
@@ -16,6 +17,7 @@ export type CommandSocketsOptions = {
   boxes: Boxes
   callerOf: (request: IncomingMessage) => Promise<Caller>
   dataplane: DataplaneClient
+  environments: SandboxEnvironments
   unattended: Unattended
   /** Whether a page of this origin may connect. */
   originAllowed: (request: IncomingMessage) => boolean
@@ -39,6 +41,7 @@ export function createCommandSockets({
   boxes,
   callerOf,
   dataplane,
+  environments,
   unattended,
   originAllowed,
   log,
@@ -56,7 +59,14 @@ export function createCommandSockets({
       const ping = setInterval(() => ws.ping(), PING_MS)
       ws.on('error', () => ws.terminate())
       ws.on('close', () => clearInterval(ping))
-      new CommandSocket({ ws, dataplane: dataplane.session(session.id, actor), sessionId: session.id, unattended, log })
+      new CommandSocket({
+        ws,
+        dataplane: dataplane.session(session.id, actor),
+        sessionId: session.id,
+        withBoxEnvironment: (own) => environments.withOwn(session.id, own),
+        unattended,
+        log,
+      })
       sockets.add({ shutdown: () => ws.close(CLOSE.goingAway), terminate: () => ws.terminate() }, ws)
     })
   }

@@ -7,18 +7,24 @@ import type { RefusalSinks } from '../../http/errors.ts'
 import { surfaceApp } from '../../http/surface-app.ts'
 import type { CallerOf } from '../facade/callers.ts'
 import type { Attached } from '../facade/facade-sessions.ts'
+import type { SandboxEnvironments } from '../facade/sandbox-environments.ts'
 import type { Boxes } from './boxes.ts'
 import { readExecute } from './command-request.ts'
 import { renderOfDataplane } from './errors.ts'
 import { download, upload } from './files.ts'
 import { glob, grep } from './search.ts'
 
-export type DataplaneAppOptions = RefusalSinks & { boxes: Boxes; callerOf: CallerOf; dataplane: DataplaneClient }
+export type DataplaneAppOptions = RefusalSinks & {
+  boxes: Boxes
+  callerOf: CallerOf
+  dataplane: DataplaneClient
+  environments: SandboxEnvironments
+}
 
 const BODY_BYTES = 20 * 1024 * 1024
 
 /** The dataplane of boxes, below `dp/{name}`; each request wakes its box. Its socket is in `command-sockets.ts`. */
-export const createDataplaneApp = ({ boxes, callerOf, dataplane, metrics, log }: DataplaneAppOptions): Hono<Env> => {
+export const createDataplaneApp = ({ boxes, callerOf, dataplane, environments, metrics, log }: DataplaneAppOptions): Hono<Env> => {
   const { app, refuse } = surfaceApp({ metrics, log, route: 'compat/langsmith/dp', render: renderOfDataplane })
   const body = (c: Context<Env>): Promise<unknown> => readJson(c.req, BODY_BYTES)
   const attach = async (c: Context<Env>): Promise<Attached & { dataplane: SessionDataplane; signal: AbortSignal }> => {
@@ -26,8 +32,9 @@ export const createDataplaneApp = ({ boxes, callerOf, dataplane, metrics, log }:
     return { ...attached, dataplane: dataplane.session(attached.session.id, attached.actor), signal: c.req.raw.signal }
   }
   app.post('/:name/execute', async (c) => {
-    const { dataplane: sandbox, signal } = await attach(c)
-    const { stdout, stderr, exit_code } = await sandbox.exec(readExecute(await body(c)), { signal })
+    const { session, dataplane: sandbox, signal } = await attach(c)
+    const request = await readExecute(await body(c), (own) => environments.withOwn(session.id, own))
+    const { stdout, stderr, exit_code } = await sandbox.exec(request, { signal })
     return c.json({ stdout, stderr, exit_code })
   })
   app.post('/:name/upload', async (c) => upload(c, (await attach(c)).dataplane))

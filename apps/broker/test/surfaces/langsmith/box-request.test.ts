@@ -49,8 +49,14 @@ test('sizes are at most those of the profile', () => {
 })
 
 test('what has no counterpart is refused by name, and what asks for nothing is not', () => {
-  expect(() => read({ env_vars: { A: 'b' } })).toThrow('env_vars is not supported')
+  expect(() => read({ run_config: { user: 'root' } })).toThrow('run_config.user is not supported')
+  expect(() => read({ run_config: { work_dir: '/srv' } })).toThrow('run_config.work_dir of a box is not supported')
   expect(() => read({ volumes: [1] })).toThrow('volumes is not supported')
   expect(read({ env_vars: {}, preserve_memory_on_stop: false, mount_config: null }).name).toBeUndefined()
   expect(() => read({ name: '../a' })).toThrow('name')
+})
+
+test('the environment of a box wins over that of its run configuration', () => {
+  const { environment } = read({ env_vars: { A: 'box' }, run_config: { env_vars: { A: 'config', B: 'config' } } })
+  expect(environment).toEqual({ A: 'box', B: 'config' })
 })

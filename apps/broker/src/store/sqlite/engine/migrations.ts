@@ -342,4 +342,16 @@ export const MIGRATIONS: readonly string[] = [
   ) STRICT, WITHOUT ROWID;
   CREATE INDEX e2b_tokens_sandbox ON e2b_tokens (sandbox_id, made_at);
   `,
+  `
+  -- The environment variables of whole sandboxes, which facades keep for their clients, as a JSON object. They may be secrets, so that
+  -- they end with their session and are in no row that is listed.
+  CREATE TABLE session_environments (
+    session_id TEXT PRIMARY KEY,
+    variables TEXT NOT NULL
+  ) STRICT;
+  CREATE TRIGGER sessions_end_environment AFTER UPDATE OF state ON sessions
+    WHEN NEW.state NOT IN ('provisioning', 'active', 'idle', 'suspended') BEGIN
+    DELETE FROM session_environments WHERE session_id = NEW.id;
+  END;
+  `,
 ]
