@@ -1,4 +1,6 @@
+import { describe } from 'vitest'
 import { MODES } from '../e2e/support/stack.ts'
 import { aiSdkSuite } from './suites/ai-sdk.ts'
+import { stackOf } from './support/stack-of.ts'
 
-for (const mode of MODES) aiSdkSuite('local', mode, { whole: mode === 'direct' })
+describe.each(MODES)('local, %s', (mode) => aiSdkSuite(stackOf({ provider: 'local', mode }), { page: mode === 'direct' }))

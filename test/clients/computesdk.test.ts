@@ -1,4 +1,6 @@
+import { describe } from 'vitest'
 import { MODES } from '../e2e/support/stack.ts'
 import { computesdkSuite } from './suites/computesdk.ts'
+import { stackOf } from './support/stack-of.ts'
 
-for (const mode of MODES) computesdkSuite('local', mode, { whole: mode === 'direct' })
+describe.each(MODES)('local, %s', (mode) => computesdkSuite(stackOf({ provider: 'local', mode }), { page: mode === 'direct' }))

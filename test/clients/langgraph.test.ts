@@ -1,4 +1,6 @@
+import { describe } from 'vitest'
 import { MODES } from '../e2e/support/stack.ts'
 import { langgraphSuite } from './suites/langgraph.ts'
+import { stackOf } from './support/stack-of.ts'
 
-langgraphSuite('local', MODES)
+describe.each(MODES)('local, %s', (mode) => langgraphSuite(stackOf({ provider: 'local', mode }), { whole: true }))

@@ -4,7 +4,7 @@ export const matrix: ClientMatrix = {
   client: 'E2B (Python)',
   packages: [{ registry: 'pypi', name: 'e2b' }],
   page: 'e2b.md',
-  runs: 'local, through the broker',
+  runs: 'local and docker, through the broker',
   suites: ['test/clients/suites/e2b_sdk.py'],
   operations: [
     ...passed('test_life', 'Sandbox.create', 'Sandbox.connect', 'Sandbox.list', 'pause', 'set_timeout', 'get_info', 'kill', 'is_running'),

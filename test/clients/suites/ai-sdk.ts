@@ -2,23 +2,20 @@ import { connect, type Session } from '@boxoffice/client'
 import { aiSandbox } from '@boxoffice/client/ai-sdk'
 import { type Experimental_SandboxSession, generateText, isStepCount, tool } from 'ai'
 import { MockLanguageModelV4 } from 'ai/test'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import { z } from 'zod'
-import { API_KEY, type Mode, type ProviderName, type Stack, startStack } from '../../e2e/support/stack.ts'
+import { API_KEY, type Stack } from '../../e2e/support/stack.ts'
 import { programsOf, runProgram } from '../support/page-programs.ts'
 
-/** A session as the sandbox of the published `ai`; `whole` is false for the short list of another engine. */
-export const aiSdkSuite = (provider: ProviderName, mode: Mode, { whole }: { whole: boolean }): void => {
-  describe(`AI SDK, ${provider}, ${mode}`, () => {
-    let stack: Stack
+/** A session as the sandbox of the published `ai`; with the program of the page where `page` says so. */
+export const aiSdkSuite = (stack: () => Stack, { page = false } = {}): void => {
+  describe('the AI SDK', () => {
     let session: Session
     let sandbox: Experimental_SandboxSession
     beforeAll(async () => {
-      stack = await startStack({ provider, mode })
-      session = await connect(stack.brokerUrl, { apiKey: API_KEY }).session(`ai-sdk-${mode}`)
+      session = await connect(stack().brokerUrl, { apiKey: API_KEY }).session('ai-sdk')
       sandbox = aiSandbox(session)
     })
-    afterAll(() => stack?.[Symbol.asyncDispose]())
 
     test('a tool of generateText runs commands in the sandbox', async () => {
       const shell = tool({
@@ -80,7 +77,6 @@ export const aiSdkSuite = (provider: ProviderName, mode: Mode, { whole }: { whol
       expect({ stdout, stderr, ...(await running.wait()) }).toEqual({ stdout: 'one\ntwo\n', stderr: 'end\n', exitCode: 7 })
       expect(running.pid).toEqual(expect.any(Number))
     })
-    if (!whole) return
 
     test('a process without stdin has none', async () => {
       const running = await sandbox.spawn({ command: 'cat; echo end' })
@@ -186,9 +182,11 @@ export const aiSdkSuite = (provider: ProviderName, mode: Mode, { whole }: { whol
       expect(aiSandbox(session, { description: 'mine' }).description).toBe('mine')
     })
 
+    if (!page) return
+
     test('the program of the page runs', async () => {
       const [program = ''] = programsOf('ai-sdk.md')
-      expect(await runProgram(program, stack)).toBe('0 Hello, AI SDK\n null\n')
+      expect(await runProgram(program, stack())).toBe('0 Hello, AI SDK\n null\n')
     })
   })
 }

@@ -1,22 +1,19 @@
 import { connect } from '@boxoffice/client'
 import { boxoffice } from '@boxoffice/client/computesdk'
 import { compute, type SandboxInterface } from 'computesdk'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { API_KEY, type Mode, type ProviderName, type Stack, startStack } from '../../e2e/support/stack.ts'
+import { beforeAll, describe, expect, test } from 'vitest'
+import { API_KEY, type Stack } from '../../e2e/support/stack.ts'
 import { programsOf, runProgram } from '../support/page-programs.ts'
 
-/** The published `computesdk` with our provider; `whole` is false for the short list of another engine. */
-export const computesdkSuite = (provider: ProviderName, mode: Mode, { whole }: { whole: boolean }): void => {
-  describe(`ComputeSDK, ${provider}, ${mode}`, () => {
-    let stack: Stack
+/** The published `computesdk` with our provider; with the program of the page where `page` says so. */
+export const computesdkSuite = (stack: () => Stack, { page = false } = {}): void => {
+  describe('ComputeSDK', () => {
     let sdk: ReturnType<typeof compute>
     let sandbox: SandboxInterface
     beforeAll(async () => {
-      stack = await startStack({ provider, mode })
-      sdk = compute({ provider: boxoffice({ url: stack.brokerUrl, apiKey: API_KEY }) })
+      sdk = compute({ provider: boxoffice({ url: stack().brokerUrl, apiKey: API_KEY }) })
       sandbox = await sdk.sandbox.create({ envs: { GREETING: 'hello' }, metadata: { team: 'blue', size: 3 } })
     })
-    afterAll(() => stack?.[Symbol.asyncDispose]())
 
     test('a command gives output, exit code and duration', async () => {
       const result = await sandbox.runCommand('echo "$GREETING $WHO"; echo bad >&2; exit 42', { env: { WHO: 'world' } })
@@ -70,7 +67,6 @@ export const computesdkSuite = (provider: ProviderName, mode: Mode, { whole }: {
       expect(await sdk.sandbox.getById(other.sandboxId)).toBeNull()
       await expect(other.getInfo()).rejects.toMatchObject({ code: 'BINDING_NOT_FOUND' })
     })
-    if (!whole) return
 
     test('output is streamed to callbacks', async () => {
       const pieces: string[] = []
@@ -106,14 +102,14 @@ export const computesdkSuite = (provider: ProviderName, mode: Mode, { whole }: {
     })
 
     test('a sandbox of a thread is the one of every other client', async () => {
-      const session = await connect(stack.brokerUrl, { apiKey: API_KEY }).session('a-thread')
+      const session = await connect(stack().brokerUrl, { apiKey: API_KEY }).session('a-thread')
       const shared = await sdk.sandbox.create({ threadId: 'a-thread' })
       await shared.runCommand('echo shared > file')
       expect(await session.files.text('file')).toBe('shared\n')
     })
 
     test('list has what was created, and what another client made not', async () => {
-      await connect(stack.brokerUrl, { apiKey: API_KEY }).session('another-client')
+      await connect(stack().brokerUrl, { apiKey: API_KEY }).session('another-client')
       const listed = await sdk.sandbox.list()
       expect(listed.map(({ sandboxId }) => sandboxId)).toContain(sandbox.sandboxId)
       expect(listed.map(({ sandboxId }) => sandboxId)).not.toContain('another-client')
@@ -153,9 +149,11 @@ export const computesdkSuite = (provider: ProviderName, mode: Mode, { whole }: {
       await expect(sdk.snapshot.list()).rejects.toMatchObject({ code: 'UNSUPPORTED', status: 501 })
     })
 
+    if (!page) return
+
     test('the program of the page runs', async () => {
       const [program = ''] = programsOf('computesdk.md')
-      expect(await runProgram(program, stack)).toBe('0 Hello, ComputeSDK\n\n')
+      expect(await runProgram(program, stack())).toBe('0 Hello, ComputeSDK\n\n')
     })
   })
 }

@@ -5,7 +5,7 @@ import { AIMessage, type BaseMessage, ToolMessage } from '@langchain/core/messag
 import { fakeModel } from '@langchain/core/testing'
 import { createDeepAgent } from 'deepagents'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { API_KEY, type Mode, type ProviderName, type Stack, startStack } from '../../e2e/support/stack.ts'
+import { API_KEY, type Mode, type Stack } from '../../e2e/support/stack.ts'
 import { programsOf, runProgram } from '../support/page-programs.ts'
 
 type Call = { name: string; args: Record<string, unknown> }
@@ -25,23 +25,20 @@ const answersOf = ({ messages }: { messages: BaseMessage[] }): string[] =>
 
 const SUCCEEDED = '\n[Command succeeded with exit code 0]'
 
-/** Whole runs of real agents, on one backend for all threads (contract 7.1). `commandSeconds`: of the one that outlives its agent. */
-export const runsSuite = (provider: ProviderName, modes: readonly Mode[], { commandSeconds = 3 } = {}): void => {
-  describe.each(modes)(`%s, ${provider}: runs of deepagents`, (mode) => {
-    let stack: Stack
+/** Whole runs of real agents, on one backend for all threads (contract 7.1). `whole` is false for what depends on the engine. */
+export const runsSuite = (stack: () => Stack, mode: Mode, { whole }: { whole: boolean }): void => {
+  describe('runs of deepagents', () => {
     let backend: BoxofficeSandbox
     const backendOf = (more: ThreadsOptions = {}) =>
-      BoxofficeSandbox.forThreads({ url: stack.brokerUrl, auth: { apiKey: API_KEY }, initialFiles: { 'seed.txt': 'seed' }, ...more })
+      BoxofficeSandbox.forThreads({ url: stack().brokerUrl, auth: { apiKey: API_KEY }, initialFiles: { 'seed.txt': 'seed' }, ...more })
     const run = async (turns: readonly (readonly Call[])[], configurable: Record<string, unknown>, own = backend): Promise<string[]> =>
       answersOf(await agentOf(own, turns).invoke({ messages: [{ role: 'user', content: 'go' }] }, { configurable, recursionLimit: 100 }))
-    const sessionOf = (thread: string) => connect(stack.brokerUrl, { apiKey: API_KEY }).session(thread, { mode: 'get' })
+    const sessionOf = (thread: string) => connect(stack().brokerUrl, { apiKey: API_KEY }).session(thread, { mode: 'get' })
     beforeAll(async () => {
-      stack = await startStack({ provider, mode })
       backend = backendOf()
     })
     afterAll(async () => {
       await backend?.close()
-      await stack?.[Symbol.asyncDispose]()
     })
 
     test('[7.1] keep two threads apart that run at once, and find their thread again', async () => {
@@ -78,30 +75,32 @@ export const runsSuite = (provider: ProviderName, modes: readonly Mode[], { comm
       const answers = await run([calls, [execute('sort -u all.txt | wc -l')]], { thread_id: thread })
       expect(answers).toEqual([...calls.map((_, i) => `${i}\n${SUCCEEDED}`), `50\n${SUCCEEDED}`])
       const { sandboxId } = await sessionOf(thread)
-      const sessions = await connect(stack.brokerUrl, { apiKey: API_KEY }).sessions.list({ scopeType: 'thread', scopeId: thread })
+      const sessions = await connect(stack().brokerUrl, { apiKey: API_KEY }).sessions.list({ scopeType: 'thread', scopeId: thread })
       expect(sessions.map(({ sandbox_id }) => sandbox_id)).toEqual([sandboxId])
     })
 
     test('[7.1] finish with the right output when the agent is killed in a command, which runs once', async () => {
       const thread = randomUUID()
-      const steps = commandSeconds * 10
+      const steps = 30
       const command = `echo run >> runs.txt; for i in $(seq ${steps}); do echo $i; sleep 0.1; done; wc -l < runs.txt`
       const running = run([[execute(command)]], { thread_id: thread })
       const session = await sessionWith(() => sessionOf(thread), 'runs.txt')
-      await stack.agent().kill('SIGKILL')
-      await stack.startAgent()
+      await stack().agent().kill('SIGKILL')
+      await stack().startAgent()
       const lines = Array.from({ length: steps }, (_, i) => `${i + 1}\n`).join('')
       expect(await running).toEqual([`${lines}1\n${SUCCEEDED}`])
       expect(await session.files.text('runs.txt')).toBe('run\n')
     })
 
+    if (!whole) return
+
     test('[7.1] go on over a restart of the broker', async () => {
       const thread = randomUUID()
       await run([[execute('echo before > state.txt')]], { thread_id: thread })
-      await stack.broker().kill('SIGKILL')
+      await stack().broker().kill('SIGKILL')
       const running = run([[execute('cat state.txt')], [execute('echo after')]], { thread_id: thread })
       const started = run([[execute('cat seed.txt')]], { thread_id: randomUUID() })
-      await stack.startBroker()
+      await stack().startBroker()
       expect(await running).toEqual([`before\n${SUCCEEDED}`, `after\n${SUCCEEDED}`])
       expect(await started).toEqual([`seed${SUCCEEDED}`])
     })
@@ -121,7 +120,7 @@ export const runsSuite = (provider: ProviderName, modes: readonly Mode[], { comm
 
     test('[7.1] of the program on docs/clients/deepagents.md print what it says', async () => {
       const [program = ''] = programsOf('deepagents.md')
-      expect(await runProgram(program, stack)).toBe(`hello from /workspace\n${SUCCEEDED}\n`)
+      expect(await runProgram(program, stack())).toBe(`hello from /workspace\n${SUCCEEDED}\n`)
     })
 
     test('[7.1] without a thread are told so', async () => {
@@ -130,8 +129,8 @@ export const runsSuite = (provider: ProviderName, modes: readonly Mode[], { comm
 
     test('[7.1] take a session of configurable.sandbox only while the broker is away, if it is what it says', async () => {
       const [thread, other] = [randomUUID(), randomUUID()]
-      const block = await negotiate(stack, thread)
-      const foreign = await negotiate(stack, other)
+      const block = await negotiate(stack(), thread)
+      const foreign = await negotiate(stack(), other)
       const host = new URL(block.sandbox.http_base_url).host
       const attempt = async (sandbox: unknown, allowHosts: string[] = [host]) => {
         const own = backendOf({ allowHosts, retryWindowMs: 250, initialFiles: {} })
@@ -146,7 +145,7 @@ export const runsSuite = (provider: ProviderName, modes: readonly Mode[], { comm
       // The broker answers, so that the block does not matter.
       expect(await attempt({ ...foreign, token: 'x' })).toEqual([`answered\n${SUCCEEDED}`])
       if (mode === 'relay') return
-      await stack.broker().kill('SIGKILL')
+      await stack().broker().kill('SIGKILL')
       const [head, payload] = block.token.split('.')
       const forged = { ...block, token: `${head}.${payload}.${'A'.repeat(86)}` }
       const refused = { code: 'BOOTSTRAP_REFUSED' }
@@ -158,7 +157,7 @@ export const runsSuite = (provider: ProviderName, modes: readonly Mode[], { comm
         expect(attempt({ ...foreign, thread_id: thread })).rejects.toMatchObject(refused),
         expect(attempt(forged)).rejects.toMatchObject(refused),
       ])
-      await stack.startBroker()
+      await stack().startBroker()
     })
   })
 }

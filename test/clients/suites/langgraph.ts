@@ -5,25 +5,23 @@ import { createInterface } from 'node:readline'
 import { connect } from '@boxoffice/client'
 import { getOrCreateSandboxForThread, sandboxRoutes } from '@boxoffice/langgraph'
 import { END, MessagesAnnotation, START, StateGraph } from '@langchain/langgraph'
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { ROOT } from '../../e2e/support/program.ts'
-import { API_KEY, type Mode, type ProviderName, type Stack, startStack } from '../../e2e/support/stack.ts'
+import { API_KEY, type Stack } from '../../e2e/support/stack.ts'
 import { programsOf, runProgram } from '../support/page-programs.ts'
 
 const EXAMPLE = join(ROOT, 'docs/examples/langgraph')
 const SERVER = 'http://langgraph.example'
 const TOKENS: Readonly<Record<string, string>> = { 'token-of-alice': 'alice', 'token-of-bob': 'bob' }
 
-/** A graph's threads, and the people who look into their sandboxes (contract 7.1). */
-export const langgraphSuite = (provider: ProviderName, modes: readonly Mode[]): void => {
-  describe.each(modes)(`%s, ${provider}: LangGraph`, (mode) => {
-    let stack: Stack
+/** A graph's threads, and the people who look into their sandboxes (contract 7.1). `whole` is false for what depends on the engine. */
+export const langgraphSuite = (stack: () => Stack, { whole }: { whole: boolean }): void => {
+  describe('LangGraph', () => {
     let app: ReturnType<typeof sandboxRoutes>
     const actions: string[] = []
     beforeAll(async () => {
-      stack = await startStack({ provider, mode })
       app = sandboxRoutes({
-        url: stack.brokerUrl,
+        url: stack().brokerUrl,
         auth: { apiKey: API_KEY },
         authorize: (request, { threadId, action }) => {
           const name = TOKENS[request.headers.get('authorization')?.replace('Bearer ', '') ?? '']
@@ -32,9 +30,8 @@ export const langgraphSuite = (provider: ProviderName, modes: readonly Mode[]): 
         },
       })
     })
-    afterAll(() => stack?.[Symbol.asyncDispose]())
     const newThread = (name = 'alice'): string => `${name}-${crypto.randomUUID()}`
-    const operator = () => connect(stack.brokerUrl, { apiKey: API_KEY })
+    const operator = () => connect(stack().brokerUrl, { apiKey: API_KEY })
     /** A person's client, for whom the LangGraph server is the broker. */
     const clientOf = (name: string) =>
       connect(SERVER, {
@@ -82,6 +79,28 @@ export const langgraphSuite = (provider: ProviderName, modes: readonly Mode[]): 
       await expect(operator().session(thread, { mode: 'get' })).rejects.toMatchObject({ code: 'SESSION_NOT_FOUND' })
     })
 
+    test('[7.1] the example runs on two threads at once, over a restart of the broker, and alice joins in', async () => {
+      const env = { ...process.env, BOXOFFICE_URL: stack().brokerUrl, BOXOFFICE_API_KEY: API_KEY }
+      const program = spawn(join(ROOT, '.tools/node'), ['main.js'], { cwd: EXAMPLE, env, stdio: ['pipe', 'pipe', 'inherit'] })
+      onTestFinished(() => {
+        program.kill('SIGKILL')
+      })
+      const ended = once(program, 'exit')
+      const lines: string[] = []
+      for await (const line of createInterface({ input: program.stdout })) {
+        lines.push(line)
+        if (!line.startsWith('Restart the broker')) continue
+        await stack().broker().kill('SIGKILL')
+        await stack().startBroker()
+        program.stdin.write('\n')
+      }
+      expect(await ended).toEqual([0, null])
+      expect(lines.join('\n')).toMatch(
+        /^agents: .*wrote hello.sh.*wrote hello.sh[\s\S]*agents: .*done.*done[\s\S]*alice reads: hello from [\w-]+ \| the same: true \| apart: true\nthe agent reads: hello from alice$/,
+      )
+    })
+    if (!whole) return
+
     test('[7.1] people are refused the sandboxes of others, and what is not of a thread', async () => {
       const thread = newThread()
       const { id } = await operator().session(thread)
@@ -125,28 +144,7 @@ export const langgraphSuite = (provider: ProviderName, modes: readonly Mode[]): 
 
     test('[7.1] the program on docs/clients/langgraph.md prints what it says', async () => {
       const [program = ''] = programsOf('langgraph.md')
-      expect(await runProgram(program, stack)).toBe('hello from /workspace\n')
-    })
-
-    test('[7.1] the example runs on two threads at once, over a restart of the broker, and alice joins in', async () => {
-      const env = { ...process.env, BOXOFFICE_URL: stack.brokerUrl, BOXOFFICE_API_KEY: API_KEY }
-      const program = spawn(join(ROOT, '.tools/node'), ['main.js'], { cwd: EXAMPLE, env, stdio: ['pipe', 'pipe', 'inherit'] })
-      onTestFinished(() => {
-        program.kill('SIGKILL')
-      })
-      const ended = once(program, 'exit')
-      const lines: string[] = []
-      for await (const line of createInterface({ input: program.stdout })) {
-        lines.push(line)
-        if (!line.startsWith('Restart the broker')) continue
-        await stack.broker().kill('SIGKILL')
-        await stack.startBroker()
-        program.stdin.write('\n')
-      }
-      expect(await ended).toEqual([0, null])
-      expect(lines.join('\n')).toMatch(
-        /^agents: .*wrote hello.sh.*wrote hello.sh[\s\S]*agents: .*done.*done[\s\S]*alice reads: hello from [\w-]+ \| the same: true \| apart: true\nthe agent reads: hello from alice$/,
-      )
+      expect(await runProgram(program, stack())).toBe('hello from /workspace\n')
     })
   })
 }

@@ -1,3 +1,0 @@
-import { aiSdkSuite } from './suites/ai-sdk.ts'
-
-aiSdkSuite('docker', 'direct', { whole: false })

@@ -1,3 +1,0 @@
-import { computesdkSuite } from './suites/computesdk.ts'
-
-computesdkSuite('docker', 'direct', { whole: false })
