@@ -21,7 +21,9 @@ const PACKAGE = new URL('../../../../packages/supervisor/', import.meta.url)
 const findSupervisor = (): string => {
   const given = process.env.BOXOFFICE_SUPERVISOR
   if (given !== undefined) return given
-  const builds = globSync(['bin/supervisor', 'target/release/supervisor', 'target/*/release/supervisor'], { cwd: PACKAGE.pathname })
+  const machine = process.arch === 'arm64' ? 'aarch64' : 'x86_64'
+  const places = ['bin/supervisor', 'target/release/supervisor', `target/${machine}-*/release/supervisor`]
+  const builds = globSync(places, { cwd: PACKAGE.pathname })
   const newest = builds.map((path) => new URL(path, PACKAGE).pathname).sort((a, b) => statSync(b).mtimeMs - statSync(a).mtimeMs)[0]
   if (newest === undefined) throw new Error('supervisor: not built; run `cargo build --release` in packages/supervisor')
   return newest
