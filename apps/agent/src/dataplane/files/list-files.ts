@@ -1,5 +1,6 @@
+import { setImmediate } from 'node:timers/promises'
 import { BoxofficeError, type FileEntry, type ListFilesResponse } from '@boxoffice/protocol'
-import picomatch from 'picomatch'
+import { Glob } from '../../files/glob.ts'
 import { type ListEntry, listTree } from '../../files/listing.ts'
 import { below } from '../../files/paths.ts'
 import type { Call } from '../../http/call.ts'
@@ -8,7 +9,8 @@ import { pathOf } from './file-paths.ts'
 
 /** What one listing may look at; a tree beyond it is told as truncated. */
 const MAX_SCANNED = 100_000
-const MAX_PATTERN_LENGTH = 1024
+/** Steps of a glob, some milliseconds, after which other requests have their turn. */
+const STEPS_OF_TURN = 100_000
 
 /** `GET D/files` [4-107]. */
 export const listFiles = async (call: Call): Promise<void> => {
@@ -18,10 +20,12 @@ export const listFiles = async (call: Call): Promise<void> => {
   const depth = query.get('depth') === undefined ? undefined : query.integer('depth', { min: 1, max: 1000, fallback: 1 })
   const limit = query.integer('limit', { min: 1, max: 10_000, fallback: 1000 })
   const after = afterCursor(query.get('cursor'))
-  const matches = matcher(query.get('pattern'))
+  const pattern = query.get('pattern') ?? ''
+  const glob = pattern === '' ? undefined : new Glob(pattern)
   await sandbox.ready(signal)
   const tree = await listTree(sandbox, directory, { limit: MAX_SCANNED, signal, ...(depth === undefined ? {} : { depth }) })
-  const found = tree.entries.filter((entry) => (any || entry.type === 'file') && entry.path > after && matches(entry.path))
+  const entries = tree.entries.filter((entry) => (any || entry.type === 'file') && entry.path > after)
+  const found = glob === undefined ? entries : await matching(entries, glob, signal)
   const page = found.slice(0, limit)
   const more = found.length > limit
   sendJson(outgoing, 200, {
@@ -47,10 +51,15 @@ const afterCursor = (cursor: string | undefined): string => {
   return path
 }
 
-/** A pattern without a slash is for names at any depth [1-42]. */
-const matcher = (pattern: string | undefined): ((path: string) => boolean) => {
-  if (pattern === undefined || pattern === '') return () => true
-  if (pattern.length > MAX_PATTERN_LENGTH) throw new BoxofficeError('INVALID_REQUEST', `pattern: at most ${MAX_PATTERN_LENGTH} characters`)
-  const matches = picomatch(pattern, { dot: true })
-  return pattern.includes('/') ? matches : (path) => matches(path.slice(path.lastIndexOf('/') + 1))
+async function matching(entries: readonly ListEntry[], glob: Glob, signal: AbortSignal): Promise<ListEntry[]> {
+  const found: ListEntry[] = []
+  let turnEnds = STEPS_OF_TURN
+  for (const entry of entries) {
+    if (glob.matches(entry.path)) found.push(entry)
+    if (glob.steps < turnEnds) continue
+    await setImmediate()
+    signal.throwIfAborted()
+    turnEnds = glob.steps + STEPS_OF_TURN
+  }
+  return found
 }

@@ -267,6 +267,22 @@ describe('tree', { tags: ['4-107'] }, () => {
     expect((await list({ path: 'tree', ...(fields as Record<string, string>) })).files.map(({ path }) => path)).toEqual(paths)
   })
 
+  test('a hostile pattern holds up no other request', { tags: ['1-42'] }, async () => {
+    await mkdir(host('long'))
+    await Promise.all(Array.from({ length: 200 }, (_, index) => writeFile(host(`long/${'a'.repeat(240)}${index}`), '')))
+    const [hostile, beside] = await Promise.all([
+      list({ path: 'long', pattern: `${'*a'.repeat(100)}*b` }),
+      dp.fetch('/files/stat?path=tree/a.json'),
+      dp.fetch(`/files${query({ pattern: '*'.repeat(1025) })}`).then(async (answer) => {
+        expect(await refused(answer)).toEqual([400, 'INVALID_REQUEST'])
+      }),
+    ])
+    expect([hostile.files, beside.status]).toEqual([[], 200])
+    expect(await refused(await dp.fetch(`/files${query({ path: 'long', pattern: `${'+(a|aa)'.repeat(140)}b` })}`))).toEqual([
+      ...[400, 'INVALID_REQUEST'],
+    ])
+  })
+
   test('pages make the whole', async () => {
     const paths: string[] = []
     let cursor: string | null = ''
