@@ -19,11 +19,11 @@ WORDS = [
         r"from websockets\.exceptions import WebSocketException\nfrom websockets\.sync\.client import connect\n",
         "from websockets.asyncio.client import connect\nfrom websockets.exceptions import WebSocketException\n",
     ),
-    (r"httpx\.(HTTPTransport|Client)\(", r"httpx.Async\1("),
+    (r"httpx\.(HTTPTransport|Client)\b", r"httpx.Async\1"),
     (r"time\.sleep\(", "await asyncio.sleep("),
     (r"= connect\(", "= await connect("),
     (r"(?<= )connection\.close\(\)", "await connection.close()"),
-    (r"effect\.socket\.recv\(timeout=effect\.timeout\)", "await asyncio.wait_for(effect.socket.recv(), effect.timeout)"),
+    (r"effect\.socket\.recv\(timeout=(min\(.*?\))\)", r"await asyncio.wait_for(effect.socket.recv(), \1)"),
     (r"except TimeoutError:", "except (TimeoutError, asyncio.TimeoutError):"),
     (r"return effect\.socket\.", "return await effect.socket."),
     (r"self\._perform\(effect\)", "await self._perform(effect)"),
@@ -35,15 +35,14 @@ WORDS = [
     (r"__(iter|enter|exit)__", r"__a\1__"),
     (r"for _ in self", "async for _ in self"),
     (r"(?<!def )self\._driver\.http\.close\(\)", "await self._driver.http.aclose()"),
-    (r"self\._driver\.run\(", "await self._driver.run("),
-    (r"self\._run\(", "await self._run("),
+    (r"(self\._driver(\.within\(request_timeout\))?\.run\()", r"await \1"),
     (r"self\._pump\(", "await self._pump("),
-    (r"self\.read\(path, root=root\)\.decode", "(await self.read(path, root=root)).decode"),
+    (r"(self\.read\(.*\))\.decode", r"(await \1).decode"),
     (r"(self\.(signal|wait|detach|release|close)\()(?=\)|\"KILL\")", r"await \1"),
-    (r"(Run\(self\._driver, .*\)\.open\(\))", r"await \1"),
+    (r"(Run\(self\._driver.*\)\.open\(\))", r"await \1"),
     (r"(?<![A-Za-z_.])(Run|Files|Session|Client)(?![A-Za-z_])(?=[:(\",\n\]]| is)", r"Async\1"),
 ]
-PLAIN = r"__init__|id|pid|exit|sandbox_id|info|mode|expires_at"
+PLAIN = r"__init__|within|id|pid|exit|sandbox_id|info|mode|expires_at"
 
 
 def asynchronous(text: str) -> str:

@@ -21,6 +21,9 @@ export const asyncPythonSuite = (stack: () => Stack): void => {
   test('the asynchronous client does the same', async () => {
     await pytest(stack(), `${TESTS}/test_async.py`, { least: 6 })
   })
+  test('a silent network is a typed error in bounded time', async () => {
+    await pytest(stack(), `${TESTS}/test_silence.py`, { least: 5 })
+  })
   test('a session goes through the relay where its agent cannot be reached', async () => {
     await pytest(stack(), `${TESTS}/test_relay.py`, { least: 1 })
   })

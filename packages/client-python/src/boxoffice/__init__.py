@@ -17,6 +17,7 @@ from .errors import (
     OutputGapError,
     ServerError,
     SessionEndedError,
+    SilenceError,
     UnavailableError,
     UnsupportedError,
 )
@@ -50,6 +51,7 @@ __all__ = [
     "ServerError",
     "Session",
     "SessionEndedError",
+    "SilenceError",
     "UnavailableError",
     "UnsupportedError",
 ]

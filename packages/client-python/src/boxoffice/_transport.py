@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 from typing import Any
@@ -12,6 +13,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketExce
 
 from ._wire.effects import Dropped, Http, Response, Unreachable
 
+REQUEST_TIMEOUT = 60.0
 CONNECT_SECONDS = 5.0
 SOCKET_SECONDS = 10.0
 MESSAGE_BYTES = 16 * 1024 * 1024
@@ -28,9 +30,19 @@ def socket_options() -> list[Any]:
     return options
 
 
-def http_arguments(request: Http) -> dict[str, Any]:
+def checked_timeout(seconds: float) -> float:
+    """`request_timeout`, in seconds."""
+    if not 0 < seconds < float("inf"):
+        raise ValueError(f"request_timeout is {seconds}; it is seconds, more than 0")
+    return seconds
+
+
+def http_arguments(request: Http, request_timeout: float) -> dict[str, Any]:
     """The arguments of httpx's `request`. Redirects are not followed: they would carry the credential away."""
-    timeout = httpx.Timeout(request.timeout, connect=CONNECT_SECONDS, pool=None)
+    silence = None if request.wait is None else request_timeout + request.wait
+    if request.at_most is not None:
+        silence = request.at_most if silence is None else min(silence, request.at_most)
+    timeout = httpx.Timeout(silence, connect=min(CONNECT_SECONDS, request_timeout), pool=None)
     return {
         "method": request.method,
         "url": request.url,
@@ -49,10 +61,10 @@ def response_of(response: httpx.Response) -> Response:
 def unreachable(error: httpx.HTTPError | httpx.InvalidURL) -> Unreachable:
     """What a failed request means."""
     certain = isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout))
-    return Unreachable(str(error) or type(error).__name__, certain=certain)
+    return Unreachable(str(error) or type(error).__name__, certain=certain, silent=isinstance(error, httpx.TimeoutException))
 
 
-def socket_arguments(subprotocol: str) -> dict[str, Any]:
+def socket_arguments(subprotocol: str, request_timeout: float) -> dict[str, Any]:
     """The arguments of websockets' `connect`.
 
     No proxy, as httpx takes none here. No pings: `ProcessStream` asks for signs of life, and where nobody reads, an answer behind unread
@@ -62,7 +74,7 @@ def socket_arguments(subprotocol: str) -> dict[str, Any]:
         "subprotocols": [subprotocol],
         "compression": None,
         "max_size": MESSAGE_BYTES,
-        "open_timeout": SOCKET_SECONDS,
+        "open_timeout": min(SOCKET_SECONDS, request_timeout),
         "proxy": None,
         "ping_interval": None,
         "max_queue": None,
@@ -95,7 +107,9 @@ def dropped(error: BaseException) -> Dropped:
         refusal = Response(answer.status_code, headers, bytes(answer.body or b""))
         return Dropped(1006, f"refused with {answer.status_code}", refusal=refusal if _is_refusal(refusal) else None)
     # Nobody listens (OSError, TimeoutError), or somebody who is no WebSocket server.
-    return Dropped(1006, str(error) or type(error).__name__, opened=isinstance(error, WebSocketException))
+    # Until Python 3.11 asyncio's own TimeoutError is another one.
+    silent = isinstance(error, (TimeoutError, asyncio.TimeoutError))
+    return Dropped(1006, str(error) or type(error).__name__, opened=isinstance(error, WebSocketException), silent=silent)
 
 
 def _is_refusal(refusal: Response) -> bool:

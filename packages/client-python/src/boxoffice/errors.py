@@ -52,6 +52,13 @@ class ConnectionFailedError(BoxofficeError):
         self.certain = certain
 
 
+class SilenceError(ConnectionFailedError):
+    """The network is silent: nothing came over a connection for `request_timeout`, or it was not made in time (then `certain`)."""
+
+    final = False
+    """What may be repeated was repeated."""
+
+
 class InvalidRequestError(BoxofficeError):
     """The request itself cannot be served: a defect of the caller."""
 

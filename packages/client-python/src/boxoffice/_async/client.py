@@ -8,6 +8,7 @@ from typing import Any
 
 from typing_extensions import Self, Unpack
 
+from .._transport import REQUEST_TIMEOUT
 from .._wire import commands, openings
 from .._wire.broker import Broker
 from .._wire.openings import SESSION_NAMES
@@ -50,19 +51,26 @@ class AsyncSession:
         """When the present token ends. It is renewed before that, on use."""
         return self._plane.token.expires_at
 
-    async def exec(self, command: Command, **options: Unpack[ExecOptions]) -> ExecResult:
+    async def exec(self, command: Command, *, request_timeout: float | None = None, **options: Unpack[ExecOptions]) -> ExecResult:
         """Runs a command to its end. Repeated over dropped connections without running twice."""
-        return await self._driver.run(commands.run(self._plane, command, options))
+        return await self._driver.within(request_timeout).run(commands.run(self._plane, command, options))
 
-    async def start(self, command: Command, **options: Unpack[StartOptions]) -> AsyncRun:
+    async def start(self, command: Command, *, request_timeout: float | None = None, **options: Unpack[StartOptions]) -> AsyncRun:
         """Starts a command and streams it."""
-        return await AsyncRun(self._driver, openings.started(self._plane, command, options)).open()
+        return await AsyncRun(self._driver.within(request_timeout), openings.started(self._plane, command, options)).open()
 
     async def attach(
-        self, exec_id: str, *, stdout_offset: int | str = 0, stderr_offset: int | str = 0, mode: AttachMode = "takeover"
+        self,
+        exec_id: str,
+        *,
+        stdout_offset: int | str = 0,
+        stderr_offset: int | str = 0,
+        mode: AttachMode = "takeover",
+        request_timeout: float | None = None,
     ) -> AsyncRun:
         """Joins a command that runs, or ended less than 10 minutes ago. An offset is a byte, or `end`: what comes from now on."""
-        return await AsyncRun(self._driver, openings.attached(self._plane, exec_id, stdout_offset, stderr_offset, mode)).open()
+        stream = openings.attached(self._plane, exec_id, stdout_offset, stderr_offset, mode)
+        return await AsyncRun(self._driver.within(request_timeout), stream).open()
 
     async def shell(
         self,
@@ -73,29 +81,31 @@ class AsyncSession:
         cwd: str | None = None,
         offset: int = 0,
         mode: AttachMode = "mirror",
+        request_timeout: float | None = None,
     ) -> AsyncRun:
         """Opens a terminal, or joins the one with this id."""
-        return await AsyncRun(self._driver, openings.shell(self._plane, shell_id, cols, rows, cwd, offset, mode)).open()
+        stream = openings.shell(self._plane, shell_id, cols, rows, cwd, offset, mode)
+        return await AsyncRun(self._driver.within(request_timeout), stream).open()
 
-    async def execs(self) -> list[dict[str, Any]]:
+    async def execs(self, *, request_timeout: float | None = None) -> list[dict[str, Any]]:
         """Commands and shells of the sandbox, those that ended lately included."""
-        return await self._driver.run(commands.listed(self._plane))
+        return await self._driver.within(request_timeout).run(commands.listed(self._plane))
 
-    async def signal(self, exec_id: str, name: str) -> None:
+    async def signal(self, exec_id: str, name: str, *, request_timeout: float | None = None) -> None:
         """Sends a signal to a command by its id."""
-        await self._driver.run(commands.send_signal(self._plane, exec_id, name))
+        await self._driver.within(request_timeout).run(commands.send_signal(self._plane, exec_id, name))
 
-    async def refresh(self) -> None:
+    async def refresh(self, *, request_timeout: float | None = None) -> None:
         """Renews the token now. Not needed for normal use."""
-        await self._driver.run(self._plane.token.renew(self._plane.token.value))
+        await self._driver.within(request_timeout).run(self._plane.token.renew(self._plane.token.value))
 
-    async def heartbeat(self) -> dict[str, Any]:
+    async def heartbeat(self, *, request_timeout: float | None = None) -> dict[str, Any]:
         """Says that the session is still needed although nothing happens in it."""
-        return await self._driver.run(self._plane.broker.heartbeat(self.id))
+        return await self._driver.within(request_timeout).run(self._plane.broker.heartbeat(self.id))
 
-    async def release(self, *, keep_workspace: bool = False) -> None:
+    async def release(self, *, keep_workspace: bool = False, request_timeout: float | None = None) -> None:
         """Ends the session for everyone on the thread. One that is gone is fine."""
-        await self._driver.run(self._plane.broker.release(self.id, keep_workspace))
+        await self._driver.within(request_timeout).run(self._plane.broker.release(self.id, keep_workspace))
 
     async def __aenter__(self) -> Self:
         return self
@@ -111,24 +121,27 @@ class AsyncClient:
         url: The broker's URL.
         api_key: An API key, or a token of a configured identity provider.
         reconnect_window: Seconds that the client tries to come back to what does not answer.
+        request_timeout: Seconds that a request may be without a byte of an answer. What may be repeated is sent once more; then it raises
+            `SilenceError`. Calls take one of their own.
     """
 
-    def __init__(self, url: str, *, api_key: str, reconnect_window: float = 30) -> None:
+    def __init__(self, url: str, *, api_key: str, reconnect_window: float = 30, request_timeout: float = REQUEST_TIMEOUT) -> None:
         self._broker = Broker(url, api_key, reconnect_window)
-        self._driver = Driver()
+        self._driver = Driver(request_timeout)
 
-    async def session(self, thread_id: str, **options: Unpack[SessionOptions]) -> AsyncSession:
+    async def session(self, thread_id: str, *, request_timeout: float | None = None, **options: Unpack[SessionOptions]) -> AsyncSession:
         """The session of a thread: the one that lives, or by default a new one."""
         commands.refuse_unknown("session", options, SESSION_NAMES)
-        return AsyncSession(self._driver, Plane(self._broker, await self._driver.run(self._broker.negotiate(thread_id, options)), options))
+        negotiated = await self._driver.within(request_timeout).run(self._broker.negotiate(thread_id, options))
+        return AsyncSession(self._driver, Plane(self._broker, negotiated, options))
 
-    async def sessions(self, *, state: str | None = None) -> list[dict[str, Any]]:
+    async def sessions(self, *, state: str | None = None, request_timeout: float | None = None) -> list[dict[str, Any]]:
         """The bindings that the caller may use, newest first."""
-        return await self._driver.run(self._broker.sessions(state))
+        return await self._driver.within(request_timeout).run(self._broker.sessions(state))
 
-    async def release(self, session_id: str, *, keep_workspace: bool = False) -> None:
+    async def release(self, session_id: str, *, keep_workspace: bool = False, request_timeout: float | None = None) -> None:
         """Ends a session by its id. One that is gone is fine."""
-        await self._driver.run(self._broker.release(session_id, keep_workspace))
+        await self._driver.within(request_timeout).run(self._broker.release(session_id, keep_workspace))
 
     async def close(self) -> None:
         """Closes the connections. Sessions live on."""

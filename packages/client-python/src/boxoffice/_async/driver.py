@@ -9,16 +9,31 @@ import httpx
 from websockets.asyncio.client import connect
 from websockets.exceptions import WebSocketException
 
-from .._transport import LIMITS, dropped, http_arguments, refuse_elsewhere, response_of, socket_arguments, socket_options, unreachable
+from .._transport import (
+    LIMITS,
+    REQUEST_TIMEOUT,
+    checked_timeout,
+    dropped,
+    http_arguments,
+    refuse_elsewhere,
+    response_of,
+    socket_arguments,
+    socket_options,
+    unreachable,
+)
 from .._wire.effects import Dial, Dropped, Effect, HangUp, Http, Op, Receive, Send, Sleep, T, Unreachable
 
 
 class Driver:
     """Carries out what operations ask for."""
 
-    def __init__(self) -> None:
-        transport = httpx.AsyncHTTPTransport(limits=LIMITS, socket_options=socket_options())
-        self.http = httpx.AsyncClient(transport=transport)
+    def __init__(self, request_timeout: float = REQUEST_TIMEOUT, http: httpx.AsyncClient | None = None) -> None:
+        self.request_timeout = checked_timeout(request_timeout)
+        self.http = http or httpx.AsyncClient(transport=httpx.AsyncHTTPTransport(limits=LIMITS, socket_options=socket_options()))
+
+    def within(self, request_timeout: float | None) -> Driver:
+        """The same with another `request_timeout`, where one is given."""
+        return self if request_timeout is None else Driver(request_timeout, self.http)
 
     async def run(self, operation: Op[T]) -> T:
         try:
@@ -38,14 +53,14 @@ class Driver:
     async def _perform(self, effect: Effect) -> Any:
         if isinstance(effect, Http):
             try:
-                return response_of(await self.http.request(**http_arguments(effect)))
+                return response_of(await self.http.request(**http_arguments(effect, self.request_timeout)))
             except (httpx.HTTPError, httpx.InvalidURL) as error:
                 raise unreachable(error) from error
         if isinstance(effect, Sleep):
             return await asyncio.sleep(effect.seconds)
         try:
             if isinstance(effect, Dial):
-                connection = await connect(effect.url, **socket_arguments(effect.subprotocol))
+                connection = await connect(effect.url, **socket_arguments(effect.subprotocol, self.request_timeout))
                 try:
                     refuse_elsewhere(connection, effect.url, effect.subprotocol)
                 except Dropped:
@@ -56,7 +71,7 @@ class Driver:
                 return await effect.socket.send(effect.message)
             if isinstance(effect, Receive):
                 try:
-                    return await asyncio.wait_for(effect.socket.recv(), effect.timeout)
+                    return await asyncio.wait_for(effect.socket.recv(), min(effect.timeout, self.request_timeout))
                 except (TimeoutError, asyncio.TimeoutError):
                     return None
             if isinstance(effect, HangUp):

@@ -8,6 +8,7 @@ from typing import Any
 
 from typing_extensions import Self, Unpack
 
+from .._transport import REQUEST_TIMEOUT
 from .._wire import commands, openings
 from .._wire.broker import Broker
 from .._wire.openings import SESSION_NAMES
@@ -50,17 +51,26 @@ class Session:
         """When the present token ends. It is renewed before that, on use."""
         return self._plane.token.expires_at
 
-    def exec(self, command: Command, **options: Unpack[ExecOptions]) -> ExecResult:
+    def exec(self, command: Command, *, request_timeout: float | None = None, **options: Unpack[ExecOptions]) -> ExecResult:
         """Runs a command to its end. Repeated over dropped connections without running twice."""
-        return self._driver.run(commands.run(self._plane, command, options))
+        return self._driver.within(request_timeout).run(commands.run(self._plane, command, options))
 
-    def start(self, command: Command, **options: Unpack[StartOptions]) -> Run:
+    def start(self, command: Command, *, request_timeout: float | None = None, **options: Unpack[StartOptions]) -> Run:
         """Starts a command and streams it."""
-        return Run(self._driver, openings.started(self._plane, command, options)).open()
+        return Run(self._driver.within(request_timeout), openings.started(self._plane, command, options)).open()
 
-    def attach(self, exec_id: str, *, stdout_offset: int | str = 0, stderr_offset: int | str = 0, mode: AttachMode = "takeover") -> Run:
+    def attach(
+        self,
+        exec_id: str,
+        *,
+        stdout_offset: int | str = 0,
+        stderr_offset: int | str = 0,
+        mode: AttachMode = "takeover",
+        request_timeout: float | None = None,
+    ) -> Run:
         """Joins a command that runs, or ended less than 10 minutes ago. An offset is a byte, or `end`: what comes from now on."""
-        return Run(self._driver, openings.attached(self._plane, exec_id, stdout_offset, stderr_offset, mode)).open()
+        stream = openings.attached(self._plane, exec_id, stdout_offset, stderr_offset, mode)
+        return Run(self._driver.within(request_timeout), stream).open()
 
     def shell(
         self,
@@ -71,29 +81,31 @@ class Session:
         cwd: str | None = None,
         offset: int = 0,
         mode: AttachMode = "mirror",
+        request_timeout: float | None = None,
     ) -> Run:
         """Opens a terminal, or joins the one with this id."""
-        return Run(self._driver, openings.shell(self._plane, shell_id, cols, rows, cwd, offset, mode)).open()
+        stream = openings.shell(self._plane, shell_id, cols, rows, cwd, offset, mode)
+        return Run(self._driver.within(request_timeout), stream).open()
 
-    def execs(self) -> list[dict[str, Any]]:
+    def execs(self, *, request_timeout: float | None = None) -> list[dict[str, Any]]:
         """Commands and shells of the sandbox, those that ended lately included."""
-        return self._driver.run(commands.listed(self._plane))
+        return self._driver.within(request_timeout).run(commands.listed(self._plane))
 
-    def signal(self, exec_id: str, name: str) -> None:
+    def signal(self, exec_id: str, name: str, *, request_timeout: float | None = None) -> None:
         """Sends a signal to a command by its id."""
-        self._driver.run(commands.send_signal(self._plane, exec_id, name))
+        self._driver.within(request_timeout).run(commands.send_signal(self._plane, exec_id, name))
 
-    def refresh(self) -> None:
+    def refresh(self, *, request_timeout: float | None = None) -> None:
         """Renews the token now. Not needed for normal use."""
-        self._driver.run(self._plane.token.renew(self._plane.token.value))
+        self._driver.within(request_timeout).run(self._plane.token.renew(self._plane.token.value))
 
-    def heartbeat(self) -> dict[str, Any]:
+    def heartbeat(self, *, request_timeout: float | None = None) -> dict[str, Any]:
         """Says that the session is still needed although nothing happens in it."""
-        return self._driver.run(self._plane.broker.heartbeat(self.id))
+        return self._driver.within(request_timeout).run(self._plane.broker.heartbeat(self.id))
 
-    def release(self, *, keep_workspace: bool = False) -> None:
+    def release(self, *, keep_workspace: bool = False, request_timeout: float | None = None) -> None:
         """Ends the session for everyone on the thread. One that is gone is fine."""
-        self._driver.run(self._plane.broker.release(self.id, keep_workspace))
+        self._driver.within(request_timeout).run(self._plane.broker.release(self.id, keep_workspace))
 
     def __enter__(self) -> Self:
         return self
@@ -109,24 +121,27 @@ class Client:
         url: The broker's URL.
         api_key: An API key, or a token of a configured identity provider.
         reconnect_window: Seconds that the client tries to come back to what does not answer.
+        request_timeout: Seconds that a request may be without a byte of an answer. What may be repeated is sent once more; then it raises
+            `SilenceError`. Calls take one of their own.
     """
 
-    def __init__(self, url: str, *, api_key: str, reconnect_window: float = 30) -> None:
+    def __init__(self, url: str, *, api_key: str, reconnect_window: float = 30, request_timeout: float = REQUEST_TIMEOUT) -> None:
         self._broker = Broker(url, api_key, reconnect_window)
-        self._driver = Driver()
+        self._driver = Driver(request_timeout)
 
-    def session(self, thread_id: str, **options: Unpack[SessionOptions]) -> Session:
+    def session(self, thread_id: str, *, request_timeout: float | None = None, **options: Unpack[SessionOptions]) -> Session:
         """The session of a thread: the one that lives, or by default a new one."""
         commands.refuse_unknown("session", options, SESSION_NAMES)
-        return Session(self._driver, Plane(self._broker, self._driver.run(self._broker.negotiate(thread_id, options)), options))
+        negotiated = self._driver.within(request_timeout).run(self._broker.negotiate(thread_id, options))
+        return Session(self._driver, Plane(self._broker, negotiated, options))
 
-    def sessions(self, *, state: str | None = None) -> list[dict[str, Any]]:
+    def sessions(self, *, state: str | None = None, request_timeout: float | None = None) -> list[dict[str, Any]]:
         """The bindings that the caller may use, newest first."""
-        return self._driver.run(self._broker.sessions(state))
+        return self._driver.within(request_timeout).run(self._broker.sessions(state))
 
-    def release(self, session_id: str, *, keep_workspace: bool = False) -> None:
+    def release(self, session_id: str, *, keep_workspace: bool = False, request_timeout: float | None = None) -> None:
         """Ends a session by its id. One that is gone is fine."""
-        self._driver.run(self._broker.release(session_id, keep_workspace))
+        self._driver.within(request_timeout).run(self._broker.release(session_id, keep_workspace))
 
     def close(self) -> None:
         """Closes the connections. Sessions live on."""

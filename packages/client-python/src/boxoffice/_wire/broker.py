@@ -34,18 +34,25 @@ class Broker:
         self._api_key = api_key
 
     def call(
-        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None, *, once: bool = False
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+        *,
+        wait: float = 0,
+        once: bool = False,
     ) -> Op[Response]:
-        """One request, repeated while the broker is away unless `once`."""
+        """One request, repeated while the broker is away unless `once`. `wait`: seconds that it was asked to take."""
         sent = {"authorization": f"Bearer {self._api_key}", **(headers or {})}
         content = None
         if body is not None:
             sent["content-type"] = "application/json"
             content = json.dumps(body).encode()
-        request = Http(method, self.url + path, sent, content, timeout=ONCE_SECONDS if once else 90)
+        request = Http(method, self.url + path, sent, content, wait, ONCE_SECONDS if once else None)
         return (yield from retrying(lambda: send(request), 0 if once else self.window))
 
-    def negotiate(self, thread_id: str, options: SessionOptions) -> Op[dict[str, Any]]:
+    def negotiate(self, thread_id: str, options: SessionOptions, *, once: bool = False) -> Op[dict[str, Any]]:
         """Finds or makes the session of a thread. A repeated request makes no second one [4-10]."""
         mode = options.get("mode", "ensure")
         body: dict[str, Any] = {"thread_id": thread_id, "mode": mode}
@@ -54,10 +61,11 @@ class Broker:
                 body[name] = options[name]
         if "capabilities" in options:
             body["requested_capabilities"] = list(options["capabilities"])
-        headers = {"prefer": f"wait={options.get('wait_seconds', DEFAULT_WAIT_SECONDS)}"}
+        wait = options.get("wait_seconds", DEFAULT_WAIT_SECONDS)
+        headers = {"prefer": f"wait={wait}"}
         if mode in ("ensure", "create_only"):
             headers["idempotency-key"] = uuid.uuid4().hex
-        response = yield from self.call("POST", _SESSIONS, body, headers)
+        response = yield from self.call("POST", _SESSIONS, body, headers, wait=wait, once=once)
         return _negotiated(response)
 
     def refresh(self, session_id: str, body: Mapping[str, Any], *, once: bool = False) -> Op[dict[str, Any]]:

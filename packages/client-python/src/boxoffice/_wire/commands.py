@@ -14,6 +14,7 @@ from ..types import Command, CommandOptions, ExecOptions, ExecResult, Exit
 from .effects import Op
 from .plane import Plane, means
 
+DEFAULT_SECONDS = 60
 _NAMES = {"cwd", "env", "shell", "timeout", "exec_id"}
 _EXEC_NAMES = _NAMES | {"stdin", "max_output_bytes", "output_keep"}
 START_NAMES = _NAMES | {"detach"}
@@ -42,7 +43,7 @@ def refuse_unknown(function: str, options: Mapping[str, Any], names: set[str]) -
     """A misspelt option must not be ignored."""
     unknown = sorted(set(options) - names)
     if unknown:
-        raise TypeError(f"{function} has no option {', '.join(unknown)}; it has {', '.join(sorted(names))}")
+        raise TypeError(f"{function} has no option {', '.join(unknown)}; it has {', '.join(sorted(names | {'request_timeout'}))}")
 
 
 def run(plane: Plane, command: Command, options: ExecOptions) -> Op[ExecResult]:
@@ -57,7 +58,9 @@ def run(plane: Plane, command: Command, options: ExecOptions) -> Op[ExecResult]:
     for name in ("max_output_bytes", "output_keep"):
         if name in options:
             body[name] = options[name]
-    response = yield from plane.call("POST", "/exec", body=body, timeout=None)
+    # The answer comes with the end of the command.
+    seconds = options.get("timeout", DEFAULT_SECONDS)
+    response = yield from plane.call("POST", "/exec", body=body, wait=seconds or None)
     result: ExecResult = result_of(response.json(), ExecResult)
     return result
 

@@ -12,13 +12,20 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Http:
-    """One request. `timeout` is the seconds without a byte; None waits, and leaves dead peers to the keepalive of TCP."""
+    """One request. The driver ends it with `Unreachable` after the seconds of `request_timeout` without a byte.
+
+    Attributes:
+        wait: Seconds that the server may take beyond that, because it was asked for something that lasts. None: it may take any time, and a
+            dead peer is left to the keepalive of TCP.
+        at_most: Seconds without a byte, however long `request_timeout` is.
+    """
 
     method: str
     url: str
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     content: bytes | None = None
-    timeout: float | None = 60.0
+    wait: float | None = 0.0
+    at_most: float | None = None
 
 
 @dataclass(frozen=True)
@@ -62,7 +69,7 @@ class Send:
 
 @dataclass(frozen=True)
 class Receive:
-    """Gives the next message, or None after `timeout` seconds."""
+    """Gives the next message, or None after `timeout` seconds, or `request_timeout` where that is less."""
 
     socket: Any
     timeout: float
@@ -80,16 +87,19 @@ Op = Generator[Effect, Any, T]
 
 
 class Unreachable(Exception):
-    """Outcome of `Http`: nobody answered. `certain`: not even a connection was made."""
+    """Outcome of `Http`: nobody answered. `certain`: not even a connection was made. `silent`: nothing came for too long."""
 
-    def __init__(self, why: str, *, certain: bool) -> None:
+    def __init__(self, why: str, *, certain: bool, silent: bool = False) -> None:
         super().__init__(why)
-        self.certain = certain
+        self.certain, self.silent = certain, silent
 
 
 class Dropped(Exception):
-    """Outcome of `Dial`, `Send` and `Receive`: the socket is closed. `refusal` is the answer to an upgrade that was refused."""
+    """Outcome of `Dial`, `Send` and `Receive`: the socket is closed.
 
-    def __init__(self, code: int, why: str, *, opened: bool = True, refusal: Response | None = None) -> None:
+    `refusal` is the answer to an upgrade that was refused. `silent`: it was open for too long without a word.
+    """
+
+    def __init__(self, code: int, why: str, *, opened: bool = True, silent: bool = False, refusal: Response | None = None) -> None:
         super().__init__(why)
-        self.code, self.opened, self.refusal = code, opened, refusal
+        self.code, self.opened, self.silent, self.refusal = code, opened, silent, refusal

@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from ..errors import BoxofficeError, ConnectionFailedError
+from ..errors import BoxofficeError, ConnectionFailedError, SilenceError
 from ..types import SessionOptions
 from .broker import Broker
 from .effects import Http, Op, Response
 from .retry import ALSO_BUSY, PASSING, retrying, send
 from .token import Token
 
+PING_SECONDS = 5
+"""How long an endpoint has to answer a ping."""
 DOUBTS = 2
 """A connection that breaks may have met a restart; without two in a row the direct endpoint is not given up."""
 
@@ -57,7 +59,7 @@ class Plane:
         body: Any = None,
         content: bytes | None = None,
         headers: Mapping[str, str] | None = None,
-        timeout: float | None = 60,
+        wait: float | None = 0,
         busy: bool = True,
         repeat: bool = True,
         settled: Callable[[BoxofficeError], Op[bool]] | None = None,
@@ -65,6 +67,7 @@ class Plane:
         """One request that may be repeated: over dropped connections, with another token, through the relay.
 
         Args:
+            wait: Seconds that the sandbox may take beyond `request_timeout`; None for any time.
             busy: It is repeated after 429 as well.
             repeat: False: it is not repeated once it may have been done.
             settled: Once an answer was lost, says of a refusal whether it only means that the request before was done.
@@ -81,14 +84,17 @@ class Plane:
             token = yield from self.token.current()
             for last in (False, True):
                 endpoint = self.endpoint
-                request = Http(method, endpoint.http + suffix, {**sent, "authorization": f"Bearer {token}"}, content, timeout)
+                request = Http(method, endpoint.http + suffix, {**sent, "authorization": f"Bearer {token}"}, content, wait)
                 try:
                     response = yield from send(request)
                 except BoxofficeError as error:
                     if wants_token(error) and not last:
                         token = yield from self.token.renew(token)
                         continue
-                    if isinstance(error, ConnectionFailedError):
+                    if isinstance(error, SilenceError) and not error.certain:
+                        if self._has_relay(endpoint) and not (yield from self._answers(endpoint, token)):
+                            yield from self.failed(endpoint, certain=True)
+                    elif isinstance(error, ConnectionFailedError):
                         yield from self.failed(endpoint, certain=error.certain)
                     if lost and settled is not None and (yield from settled(error)):
                         return Response(204, {}, b"")
@@ -107,15 +113,30 @@ class Plane:
             raise outcome
         return outcome
 
+    def _answers(self, endpoint: Endpoint, token: str) -> Op[bool]:
+        """Whether an endpoint that is silent on one request answers another."""
+        ping = Http("GET", f"{endpoint.http}/ping", {"authorization": f"Bearer {token}"}, at_most=PING_SECONDS)
+        try:
+            yield from send(ping)
+        except ConnectionFailedError:
+            return False
+        except BoxofficeError as error:
+            return not error.is_code("BACKEND_UNAVAILABLE")
+        return True
+
+    def _has_relay(self, endpoint: Endpoint) -> bool:
+        """Whether the relay may be another way than this one."""
+        return endpoint is self.endpoint and not endpoint.relay and self.options.get("relay") != "never"
+
     def failed(self, endpoint: Endpoint, *, certain: bool) -> Op[None]:
         """Nobody answered on an endpoint: asks the broker for its relay, where that is allowed."""
-        if endpoint is not self.endpoint or endpoint.relay or self.options.get("relay") == "never":
+        if not self._has_relay(endpoint):
             return
         self._doubts += 1
         if not certain and self._doubts < DOUBTS:
             return
         try:
-            answer = yield from self.broker.negotiate(str(self.negotiated.get("thread_id")), self._asks_relay())
+            answer = yield from self.broker.negotiate(str(self.negotiated.get("thread_id")), self._asks_relay(), once=True)
         except BoxofficeError:
             return
         # The thread may have another session by now, and that would be another sandbox.

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from urllib.parse import urlsplit
 
-from ..errors import BoxofficeError, ConnectionFailedError, InvalidResponseError, error_of
+from ..errors import BoxofficeError, ConnectionFailedError, InvalidResponseError, SilenceError, error_of
 from .effects import Http, Op, Response, Sleep, T, Unreachable
 
 FIRST_WAIT, LONGEST_WAIT = 0.25, 8.0
@@ -28,14 +28,19 @@ def is_passing(error: BoxofficeError, codes: Sequence[str] = PASSING) -> bool:
 
 
 def retrying(attempt: Callable[[], Op[T]], window: float, codes: Sequence[str] = PASSING) -> Op[T]:
-    """Repeats `attempt` until it works, fails for good, or has failed for `window` seconds."""
-    failures = 0
+    """Repeats `attempt` until it works, fails for good, or has failed for `window` seconds. A second silence is for good."""
+    failures = silences = 0
     failing_since: float | None = None
     while True:
         began = time.monotonic()
         try:
             return (yield from attempt())
         except BoxofficeError as error:
+            if isinstance(error, SilenceError):
+                silences += 0 if error.certain else 1
+                error.final = error.final or silences > 1
+                if error.final:
+                    raise
             now = time.monotonic()
             never_connected = isinstance(error, ConnectionFailedError) and error.certain
             if failing_since is None or (now - began > ESTABLISHED_SECONDS and not never_connected):
@@ -52,6 +57,8 @@ def send(request: Http) -> Op[Response]:
     try:
         response: Response = yield request
     except Unreachable as error:
+        if error.silent:
+            raise SilenceError(f"{origin(request.url)} is silent ({error})", certain=error.certain) from error
         raise ConnectionFailedError(f"{origin(request.url)} cannot be reached ({error})", certain=error.certain) from error
     if 200 <= response.status < 300:
         return response

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from ..errors import BoxofficeError, ConnectionFailedError, OutputGapError, error_of
+from ..errors import BoxofficeError, ConnectionFailedError, OutputGapError, SilenceError, error_of
 from ..types import Exit, Output, Stream
 from .commands import result_of, send_signal
 from .effects import Dial, Dropped, HangUp, Op, Receive, Send, Sleep
@@ -188,7 +188,7 @@ class ProcessStream:
             message = yield Receive(socket, max(0.0, until - time.monotonic()))
             if message is None:
                 yield HangUp(socket)
-                raise Dropped(1006, "not ready in time")
+                raise Dropped(1006, "not ready in time", silent=True)
             frame = json.loads(message) if isinstance(message, str) else {}
             if frame.get("type") == "ready":
                 yield from self._connected(socket, frame)
@@ -244,7 +244,7 @@ class ProcessStream:
         now = time.monotonic()
         if now - self._heard > SILENT_FOR and self._asked > self._heard + PROBE_AFTER / 2:
             yield HangUp(socket)
-            raise Dropped(1006, "nothing has come for a while")
+            raise Dropped(1006, "nothing has come for a while", silent=True)
         if (not self.has_room and now - self._asked > 0.05) or now - max(self._heard, self._asked) > PROBE_AFTER:
             self._asked = now
             yield Send(socket, self._ping())
@@ -278,7 +278,10 @@ class ProcessStream:
                 return error_of(told, status=_STATUS.get(drop.code))
             if drop.code in _CLOSED:
                 return error_of({"code": _CLOSED[drop.code], "message": f"closed with {drop.code}"}, status=_STATUS[drop.code])
-        return ConnectionFailedError(f"{origin(self._plane.endpoint.ws)}: the connection was lost ({drop})", certain=not drop.opened)
+        at = origin(self._plane.endpoint.ws)
+        if drop.silent:
+            return SilenceError(f"{at} is silent ({drop})", certain=not drop.opened)
+        return ConnectionFailedError(f"{at}: the connection was lost ({drop})", certain=not drop.opened)
 
 
 def _may_pass(error: BoxofficeError) -> bool:
