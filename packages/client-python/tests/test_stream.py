@@ -140,7 +140,7 @@ def test_kill_and_signal(session: Session) -> None:
     run = session.start("sleep 600")
     assert run.kill().exit_code == 137
     other = session.start("sleep 600")
-    session.signal(other.id, "TERM")
+    session.commands.signal(other.id, "TERM")
     assert other.wait().signal == "SIGTERM"
 
 

@@ -7,7 +7,6 @@ import pytest
 from boxoffice import (
     AccessDeniedError,
     AuthenticationError,
-    BoxofficeError,
     Client,
     CommandError,
     ConnectionFailedError,
@@ -60,7 +59,35 @@ def test_exec_times_out_with_124(session: Session) -> None:
 def test_exec_runs_once_under_its_id(session: Session) -> None:
     first = session.exec("echo x >> log; cat log", exec_id="once")
     assert session.exec("echo x >> log; cat log", exec_id="once").stdout == first.stdout == "x\n"
-    assert "once" in [entry["exec_id"] for entry in session.execs()]
+    assert "once" in [entry.exec_id for entry in session.commands.list()]
+
+
+def test_commands_by_their_ids(session: Session) -> None:
+    run = session.start("printf one; read -r line; printf two; exit 3", exec_id="known")
+    first = session.commands.output("known", wait_seconds=30)
+    assert (first.text, first.offset, first.ended) == ("one", 0, False)
+    running = session.commands.get("known")
+    assert (running.state, running.kind, running.attached, running.result) == ("running", "exec", 1, None)
+    assert [info.exec_id for info in session.commands.list(state="running")] == ["known"]
+    run.write("go\n")
+    assert run.wait().exit_code == 3
+    rest = session.commands.output("known", offset=first.next_offset, wait_seconds=30)
+    assert (rest.text, rest.next_offset, rest.ended) == ("two", 6, True)
+    ended = session.commands.get("known")
+    assert ended.result is not None
+    assert (ended.exit_code, ended.result.stdout) == (3, "onetwo")
+    assert ended.ended_at is not None
+    assert ended.started_at <= ended.ended_at
+    with pytest.raises(NotFoundError):
+        session.commands.get("unknown")
+
+
+def test_commands_are_killed_by_their_ids(session: Session) -> None:
+    run = session.start("sleep 600", detach=True)
+    run.detach()
+    assert session.commands.kill(run.id) is True
+    assert session.attach(run.id).wait().signal == "SIGTERM"
+    assert session.commands.kill(run.id) is False
 
 
 def test_unknown_options_are_refused(client: Client, session: Session) -> None:
@@ -139,11 +166,9 @@ def test_lost_answers(session: Session) -> None:
 
     run = session.start("sleep 600")
     other, driver = losing(session, "/signal")
-    other.signal(run.id, "KILL")
+    assert other.commands.signal(run.id, "KILL") is True
     assert run.wait().exit_code == 137
-    with pytest.raises(BoxofficeError) as ended:
-        session.signal(run.id, "KILL")
-    assert ended.value.code == "PROCESS_NOT_RUNNING"
+    assert session.commands.signal(run.id, "KILL") is False
 
 
 def test_capabilities(client: Client, session: Session, thread_id: str) -> None:

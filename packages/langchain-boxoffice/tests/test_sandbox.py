@@ -39,7 +39,7 @@ def test_file_methods_run_nothing_in_the_sandbox(sandbox: BoxofficeSandbox, sess
     assert [info["path"] for info in sandbox.glob("*.py").matches or []] == ["/workspace/a/b.py"]
     assert sandbox.delete("/workspace/a").error is None
     assert sandbox.download_files(["/workspace/a/b.py"])[0].error == "file_not_found"
-    assert session.execs() == []
+    assert session.commands.list() == []
 
 
 def test_write_overwrites_and_glob_gives_absolute_files(sandbox: BoxofficeSandbox) -> None:

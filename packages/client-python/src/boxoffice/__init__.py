@@ -1,7 +1,7 @@
 """Client of Boxoffice: one sandbox for each thread of an agent."""
 
-from ._async import AsyncClient, AsyncFiles, AsyncRun, AsyncSession
-from ._sync import Client, Files, Run, Session
+from ._async import AsyncClient, AsyncCommands, AsyncFiles, AsyncRun, AsyncSession
+from ._sync import Client, Commands, Files, Run, Session
 from .errors import (
     AccessDeniedError,
     AuthenticationError,
@@ -21,11 +21,12 @@ from .errors import (
     UnavailableError,
     UnsupportedError,
 )
-from .types import ExecResult, Exit, FileEntry, Listing, Output
+from .types import CommandInfo, CommandOutput, ExecResult, Exit, FileEntry, Listing, Output
 
 __all__ = [
     "AccessDeniedError",
     "AsyncClient",
+    "AsyncCommands",
     "AsyncFiles",
     "AsyncRun",
     "AsyncSession",
@@ -33,6 +34,9 @@ __all__ = [
     "BoxofficeError",
     "Client",
     "CommandError",
+    "CommandInfo",
+    "CommandOutput",
+    "Commands",
     "ConflictError",
     "ConnectionFailedError",
     "ExecResult",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Literal, TypedDict
 
 from .errors import CommandError
@@ -93,6 +94,52 @@ class ExecResult(Exit):
             return self
         last = (self.stderr or self.stdout).rstrip().rsplit("\n", 1)[-1][:200]
         raise CommandError(f"the command ended with {self.exit_code} ({self.reason}){': ' if last else ''}{last}", self)
+
+
+@dataclass(frozen=True)
+class CommandInfo:
+    """What the sandbox knows of a command or a shell: of one that runs, or ended less than 10 minutes ago.
+
+    Attributes:
+        command: Its first 400 characters.
+        exit_code: None while it runs, and where nobody saw the end.
+        attached: How many clients read it now.
+        result: What `exec` would give, once it has ended. Only `get` tells it, of a command whose end was seen.
+    """
+
+    exec_id: str
+    state: Literal["running", "exited"]
+    kind: Literal["exec", "shell"]
+    command: str
+    started_at: datetime
+    ended_at: datetime | None
+    exit_code: int | None
+    reason: str | None
+    attached: int
+    result: ExecResult | None = None
+
+
+@dataclass(frozen=True)
+class CommandOutput:
+    """A piece of a stream that was asked for without joining its command.
+
+    Attributes:
+        offset: The first byte of `data` in its stream; more than was asked for where older bytes are kept no longer.
+        next_offset: What to ask for next.
+        oldest_offset: The first byte that is still kept.
+        ended: The stream has ended, and `data` has its last byte.
+    """
+
+    data: bytes
+    offset: int
+    next_offset: int
+    oldest_offset: int
+    ended: bool
+
+    @property
+    def text(self) -> str:
+        """The piece as UTF-8; a character that a piece cuts in two becomes U+FFFD."""
+        return self.data.decode("utf-8", "replace")
 
 
 @dataclass(frozen=True)

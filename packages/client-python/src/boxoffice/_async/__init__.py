@@ -1,7 +1,8 @@
 """The asynchronous client, written by `write_async.py`."""
 
 from .client import AsyncClient, AsyncSession
+from .commands import AsyncCommands
 from .files import AsyncFiles
 from .run import AsyncRun
 
-__all__ = ["AsyncClient", "AsyncFiles", "AsyncRun", "AsyncSession"]
+__all__ = ["AsyncClient", "AsyncCommands", "AsyncFiles", "AsyncRun", "AsyncSession"]

@@ -14,6 +14,7 @@ from .._wire.broker import Broker
 from .._wire.openings import SESSION_NAMES
 from .._wire.plane import Plane
 from ..types import AttachMode, Command, ExecOptions, ExecResult, SessionOptions, StartOptions
+from .commands import AsyncCommands
 from .driver import Driver
 from .files import AsyncFiles
 from .run import AsyncRun
@@ -25,6 +26,7 @@ class AsyncSession:
     def __init__(self, driver: Driver, plane: Plane) -> None:
         self._driver, self._plane = driver, plane
         self.files = AsyncFiles(driver, plane)
+        self.commands = AsyncCommands(driver, plane)
 
     @property
     def id(self) -> str:
@@ -86,14 +88,6 @@ class AsyncSession:
         """Opens a terminal, or joins the one with this id."""
         stream = openings.shell(self._plane, shell_id, cols, rows, cwd, offset, mode)
         return await AsyncRun(self._driver.within(request_timeout), stream).open()
-
-    async def execs(self, *, request_timeout: float | None = None) -> list[dict[str, Any]]:
-        """Commands and shells of the sandbox, those that ended lately included."""
-        return await self._driver.within(request_timeout).run(commands.listed(self._plane))
-
-    async def signal(self, exec_id: str, name: str, *, request_timeout: float | None = None) -> None:
-        """Sends a signal to a command by its id."""
-        await self._driver.within(request_timeout).run(commands.send_signal(self._plane, exec_id, name))
 
     async def refresh(self, *, request_timeout: float | None = None) -> None:
         """Renews the token now. Not needed for normal use."""

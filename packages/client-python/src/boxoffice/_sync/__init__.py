@@ -1,7 +1,8 @@
 """The blocking client. `write_async.py` makes the asynchronous one of it."""
 
 from .client import Client, Session
+from .commands import Commands
 from .files import Files
 from .run import Run
 
-__all__ = ["Client", "Files", "Run", "Session"]
+__all__ = ["Client", "Commands", "Files", "Run", "Session"]

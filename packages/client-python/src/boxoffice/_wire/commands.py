@@ -7,12 +7,11 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
-from urllib.parse import quote
 
 from ..errors import InvalidResponseError
 from ..types import Command, CommandOptions, ExecOptions, ExecResult, Exit
 from .effects import Op
-from .plane import Plane, means
+from .plane import Plane
 
 DEFAULT_SECONDS = 60
 _NAMES = {"cwd", "env", "shell", "timeout", "exec_id"}
@@ -63,21 +62,6 @@ def run(plane: Plane, command: Command, options: ExecOptions) -> Op[ExecResult]:
     response = yield from plane.call("POST", "/exec", body=body, wait=seconds or None)
     result: ExecResult = result_of(response.json(), ExecResult)
     return result
-
-
-def send_signal(plane: Plane, exec_id: str, name: str) -> Op[None]:
-    """Sends a signal to the process group of a run."""
-    path = f"/execs/{quote(exec_id, safe='')}/signal"
-    yield from plane.call("POST", path, body={"signal": name}, settled=means("PROCESS_NOT_RUNNING"))
-
-
-def listed(plane: Plane) -> Op[list[dict[str, Any]]]:
-    """The summaries of runs and shells, as `docs/protocol/exec.md` has them."""
-    response = yield from plane.call("GET", "/execs")
-    answer = response.json()
-    if not isinstance(answer, dict) or not isinstance(answer.get("execs"), list):
-        raise InvalidResponseError("the sandbox gave a list that is not in the contract", status=response.status)
-    return list(answer["execs"])
 
 
 def result_of(answer: Any, kind: type[Exit]) -> Any:

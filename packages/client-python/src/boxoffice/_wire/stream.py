@@ -10,9 +10,10 @@ from typing import Any
 
 from ..errors import BoxofficeError, ConnectionFailedError, OutputGapError, SilenceError, error_of
 from ..types import Exit, Output, Stream
-from .commands import result_of, send_signal
+from .commands import result_of
 from .effects import Dial, Dropped, HangUp, Op, Receive, Send, Sleep
 from .plane import Endpoint, Plane, wants_token
+from .records import send_signal
 from .retry import backoff, is_passing, origin, refusal_of
 
 SUBPROTOCOL = "boxoffice.v1.binary"
@@ -110,11 +111,7 @@ class ProcessStream:
         if self._route != "/exec/ws":
             yield from self.control({"type": "signal", "signal": name})
             return
-        try:
-            yield from send_signal(self._plane, self.id, name)
-        except BoxofficeError as error:
-            if error.code != "PROCESS_NOT_RUNNING":
-                raise
+        yield from send_signal(self._plane, self.id, name)
 
     def detach(self) -> Op[None]:
         """Leaves the process."""
