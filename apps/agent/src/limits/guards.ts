@@ -1,6 +1,6 @@
 import type { Logger } from 'pino'
 import type { UploadQuotas } from '../http/upload-limit.ts'
-import type { LiveSandbox } from '../sandboxes/live-sandbox.ts'
+import type { LiveSandbox } from '../sandboxes/live/live-sandbox.ts'
 import type { SandboxManager } from '../sandboxes/manager.ts'
 import { createDiskGuard } from './disk-guard.ts'
 import { openHeldFile } from './held-file.ts'

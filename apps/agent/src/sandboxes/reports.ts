@@ -1,5 +1,5 @@
 import type { SandboxRecord, SandboxReport } from '@boxoffice/protocol'
-import type { LiveSandbox } from './live-sandbox.ts'
+import type { LiveSandbox } from './live/live-sandbox.ts'
 
 /** What heartbeats and the control API say of a sandbox. */
 export const reportOf = (sandbox: LiveSandbox): SandboxReport => {

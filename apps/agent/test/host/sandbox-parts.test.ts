@@ -8,7 +8,7 @@ import { createOptions } from '../../src/providers/docker/create-options.ts'
 import { createProviderSelector } from '../../src/providers/provider-selector.ts'
 import { createActivity } from '../../src/sandbox/activity.ts'
 import type { Provider } from '../../src/sandbox/provider.ts'
-import { profileHash } from '../../src/sandboxes/profile-hash.ts'
+import { profileHash } from '../../src/sandboxes/provision/profile-hash.ts'
 import { silent } from './support/host.ts'
 
 const profile = (fields: Partial<Profile> = {}): Profile => Profile.parse({ name: 'p', ...fields })

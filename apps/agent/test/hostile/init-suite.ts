@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import type { LiveSandbox } from '../../src/sandboxes/live-sandbox.ts'
+import type { LiveSandbox } from '../../src/sandboxes/live/live-sandbox.ts'
 import { run } from '../host/support/exec.ts'
 import { Host, type OpenProvider } from '../host/support/host.ts'
 

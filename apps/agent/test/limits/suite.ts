@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { toExitFields } from '../../src/exec/exit.ts'
-import type { LiveSandbox } from '../../src/sandboxes/live-sandbox.ts'
+import type { LiveSandbox } from '../../src/sandboxes/live/live-sandbox.ts'
 import type { SupervisorExit } from '../../src/supervisor/link.ts'
 import { type Process, type Ran, run, start } from '../host/support/exec.ts'
 import { Host, type OpenProvider } from '../host/support/host.ts'

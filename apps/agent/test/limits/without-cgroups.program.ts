@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { abilitiesOf } from '../../src/sandbox/provider.ts'
-import type { LiveSandbox } from '../../src/sandboxes/live-sandbox.ts'
+import type { LiveSandbox } from '../../src/sandboxes/live/live-sandbox.ts'
 import { run, start } from '../host/support/exec.ts'
 import { Host } from '../host/support/host.ts'
 import { openLocal } from '../mounts/support.ts'

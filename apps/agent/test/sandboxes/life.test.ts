@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { afterEvent, isAwake, type Life, type LifeEvent, reportedState } from '../../src/sandboxes/life.ts'
+import { afterEvent, isAwake, type Life, type LifeEvent, reportedState } from '../../src/sandboxes/live/life.ts'
 
 const lives: { [Name in Life['name']]: Extract<Life, { name: Name }> } = {
   starting: { name: 'starting' },

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import Docker from 'dockerode'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { dockerCandidates } from '../../../src/providers/docker/candidates.ts'
-import type { LiveSandbox } from '../../../src/sandboxes/live-sandbox.ts'
+import type { LiveSandbox } from '../../../src/sandboxes/live/live-sandbox.ts'
 import { Host, IMAGE, type OpenProvider, silent } from '../../host/support/host.ts'
 import { providerSuite } from './suite.ts'
 

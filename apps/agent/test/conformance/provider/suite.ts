@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { afterEach, describe, expect, test } from 'vitest'
 import type { Provider, SandboxHandle } from '../../../src/sandbox/provider.ts'
-import type { LiveSandbox } from '../../../src/sandboxes/live-sandbox.ts'
+import type { LiveSandbox } from '../../../src/sandboxes/live/live-sandbox.ts'
 import { run, start } from '../../host/support/exec.ts'
 import { Host, type Kind, type OpenProvider, processesOf, request } from '../../host/support/host.ts'
 

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import type { LiveSandbox } from '../../../src/sandboxes/live-sandbox.ts'
+import type { LiveSandbox } from '../../../src/sandboxes/live/live-sandbox.ts'
 import type { SupervisorLink } from '../../../src/supervisor/link.ts'
 import { FRAME } from '../../../src/supervisor/wire.ts'
 

@@ -13,7 +13,7 @@ import { claimOwners, createUids } from '../../../src/data-dir/uids.ts'
 import { createDiskFloor } from '../../../src/host/disk-floor.ts'
 import { createMountPolicy } from '../../../src/mounts/policy.ts'
 import type { Provider } from '../../../src/sandbox/provider.ts'
-import type { LiveSandbox } from '../../../src/sandboxes/live-sandbox.ts'
+import type { LiveSandbox } from '../../../src/sandboxes/live/live-sandbox.ts'
 import { createSandboxManager, type SandboxManager } from '../../../src/sandboxes/manager.ts'
 import { openRecovery, type Recovery } from '../../../src/sandboxes/recovery.ts'
 

@@ -1,9 +1,9 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { createTracker } from '../exec/tracker.ts'
-import { startingError } from '../sandbox/end.ts'
-import type { Gone, ProcessTracker } from '../sandbox/process-tracker.ts'
-import type { Sandbox } from '../sandbox/sandbox.ts'
-import type { SupervisorLink } from '../supervisor/link.ts'
+import { createTracker } from '../../exec/tracker.ts'
+import { startingError } from '../../sandbox/end.ts'
+import type { Gone, ProcessTracker } from '../../sandbox/process-tracker.ts'
+import type { Sandbox } from '../../sandbox/sandbox.ts'
+import type { SupervisorLink } from '../../supervisor/link.ts'
 
 export type SandboxLinkParts = {
   sandbox: Sandbox

@@ -1,4 +1,4 @@
-import type { EndCause } from '../sandbox/end.ts'
+import type { EndCause } from '../../sandbox/end.ts'
 
 /**
  * The life of a sandbox at its agent, without engine, clock or I/O:

@@ -1,6 +1,6 @@
 import { BoxofficeError } from '@boxoffice/protocol'
-import type { SandboxHandle } from '../sandbox/provider.ts'
-import type { SupervisorLink } from '../supervisor/link.ts'
+import type { SandboxHandle } from '../../sandbox/provider.ts'
+import type { SupervisorLink } from '../../supervisor/link.ts'
 
 const LOOK_EVERY_MS = 250
 

@@ -1,6 +1,6 @@
 import type { Profile } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
-import type { LiveSandbox } from './live-sandbox.ts'
+import type { LiveSandbox } from '../live/live-sandbox.ts'
 import { createQuietTimer } from './quiet-timer.ts'
 
 export type PoolOptions = {

@@ -1,11 +1,11 @@
 import { BoxofficeError, type MountSet, type Profile } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
-import { isRoot, type Owner } from '../data-dir/layout.ts'
-import type { Uids } from '../data-dir/uids.ts'
-import { hostOwner } from '../mounts/ownership.ts'
-import { type MountPlan, planMounts } from '../mounts/plan.ts'
-import type { MountPolicy } from '../mounts/policy.ts'
-import type { Provider } from '../sandbox/provider.ts'
+import { isRoot, type Owner } from '../../data-dir/layout.ts'
+import type { Uids } from '../../data-dir/uids.ts'
+import { hostOwner } from '../../mounts/ownership.ts'
+import { type MountPlan, planMounts } from '../../mounts/plan.ts'
+import type { MountPolicy } from '../../mounts/policy.ts'
+import type { Provider } from '../../sandbox/provider.ts'
 
 export type PlannerOptions = {
   /** The provider, or a BACKEND_UNAVAILABLE that says why there is none. */
