@@ -14,7 +14,7 @@ export const e2bPythonSuite = (stack: () => Stack): void => {
     const { code, output } = await runToEnd(PYTHON, [PROGRAM], { env })
     expect(code, output).toBe(0)
     expect(output.trim().split('\n')).toEqual(
-      ['commands', 'background', 'terminal', 'files', 'life', 'async'].map((name) => `passed test_${name}`),
+      ['commands', 'background', 'terminal', 'files', 'watch', 'life', 'async'].map((name) => `passed test_${name}`),
     )
   })
 }

@@ -182,6 +182,40 @@ export const e2bSuite = (provider: ProviderName, { whole }: { whole: boolean }):
     await expect(shared.files.watchDir('none', () => {})).rejects.toBeInstanceOf(FileNotFoundError)
   })
 
+  test('a watcher that is polled tells changes to its own sandbox, until it is removed', async () => {
+    await shared.files.makeDir('polled')
+    const call = async (name: string, message: object, headers = {}) => {
+      const init = { method: 'POST', headers: { 'content-type': 'application/json', ...headers }, body: JSON.stringify(message) }
+      const answer = await envd(`/filesystem.Filesystem/${name}`, init)
+      return { status: answer.status, ...((await answer.json()) as { watcherId?: string; events?: { name: string; type: string }[] }) }
+    }
+    const { watcherId = '' } = await call('CreateWatcher', { path: 'polled' })
+    await shared.commands.run('echo text > polled/file.txt')
+    const told: unknown[] = []
+    await expect
+      .poll(async () => {
+        told.push(...((await call('GetWatcherEvents', { watcherId })).events ?? []))
+        return told
+      })
+      .toContainEqual({ name: 'file.txt', type: 'EVENT_TYPE_WRITE' })
+    const other = await Sandbox.create(at())
+    const theirs = {
+      'e2b-sandbox-id': other.sandboxId,
+      'x-access-token': (other as unknown as { envdAccessToken: string }).envdAccessToken,
+    }
+    for (const name of ['GetWatcherEvents', 'RemoveWatcher'])
+      expect(await call(name, { watcherId }, theirs)).toMatchObject({ status: 404, code: 'not_found' })
+    await other.kill()
+    const more = await Promise.all(Array.from({ length: 20 }, () => call('CreateWatcher', { path: 'polled' })))
+    // 8 at most; a watch of before may not have ended yet.
+    const refused = more.filter(({ status }) => status === 429).length
+    expect(refused).toBeGreaterThanOrEqual(13)
+    expect(more.filter(({ status }) => status === 200)).toHaveLength(20 - refused)
+    for (const made of [{ watcherId }, ...more])
+      if (made.watcherId !== undefined) expect((await call('RemoveWatcher', { watcherId: made.watcherId })).status).toBe(200)
+    expect((await call('GetWatcherEvents', { watcherId })).status).toBe(404)
+  })
+
   test('a lot of stdin arrives whole', async () => {
     const command = await shared.commands.run('head -c 600000 | wc -c; cat', { background: true, stdin: true })
     const piece = 'x'.repeat(150_000)

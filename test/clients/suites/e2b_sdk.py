@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+import time
 import traceback
 from collections.abc import Callable
 
@@ -10,6 +11,7 @@ from e2b import (
     AsyncSandbox,
     CommandExitException,
     FileNotFoundException,
+    FilesystemEventType,
     NotFoundException,
     PtySize,
     Sandbox,
@@ -71,6 +73,24 @@ def test_files(sandbox: Sandbox) -> None:
     files.remove("py")
     try:
         files.read("py/a.txt")
+    except FileNotFoundException:
+        return
+    raise AssertionError("no exception")
+
+
+def test_watch(sandbox: Sandbox) -> None:
+    sandbox.files.make_dir("seen")
+    watch = sandbox.files.watch_dir("seen")
+    sandbox.commands.run("echo text > seen/file.txt")
+    told: list[tuple[FilesystemEventType, str]] = []
+    until = time.monotonic() + 60
+    while (FilesystemEventType.WRITE, "file.txt") not in told:
+        assert time.monotonic() < until, told
+        told += [(event.type, event.name) for event in watch.get_new_events()]
+    assert (FilesystemEventType.CREATE, "file.txt") in told
+    watch.stop()
+    try:
+        sandbox.files.watch_dir("none")
     except FileNotFoundException:
         return
     raise AssertionError("no exception")

@@ -18,6 +18,7 @@ import { Files } from './files.ts'
 import { Filesystem } from './filesystem.ts'
 import { Processes } from './processes.ts'
 import { Sandboxes } from './sandboxes.ts'
+import { Watchers } from './watchers.ts'
 
 export type E2bOptions = Omit<KnownCallers, 'addressOf'> & {
   settings: ResolvedBrokerConfig
@@ -41,7 +42,8 @@ export function createE2b({ settings, store, sessions, writer, dataplane, profil
   const threads = new FacadeSessions({ sessions, surface: 'e2b', prefix: 'e2b/' })
   const sandboxes = new Sandboxes({ store, sessions, threads, writer, tokens, profiles, now })
   const processes = new Processes(dataplane)
-  const calls = envdCalls({ dataplane, processes, filesystem: new Filesystem(dataplane) })
+  const watchers = new Watchers(dataplane)
+  const calls = envdCalls({ dataplane, processes, filesystem: new Filesystem(dataplane), watchers })
   const { authFailures } = callers
   let timer: NodeJS.Timeout | undefined
   let round: Promise<void> = Promise.resolve()
@@ -57,6 +59,7 @@ export function createE2b({ settings, store, sessions, writer, dataplane, profil
     },
     async close() {
       clearInterval(timer)
+      watchers.close()
       await round
     },
   }

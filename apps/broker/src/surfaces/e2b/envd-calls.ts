@@ -16,7 +16,8 @@ import {
 } from './process-requests.ts'
 import type { Processes, StreamCall } from './processes.ts'
 import { unsupported } from './unsupported.ts'
-import { WatchDirRequest, watchDir } from './watches.ts'
+import { WatcherRequest, type Watchers } from './watchers.ts'
+import { WatchRequest, watchDir } from './watches.ts'
 
 /** A call with one message each way: gives the response, as JSON of protobuf. */
 export type UnaryCall = (opened: Opened, message: unknown) => Promise<object>
@@ -29,16 +30,18 @@ export const envdCalls = ({
   dataplane,
   processes,
   filesystem,
+  watchers,
 }: {
   dataplane: DataplaneClient
   processes: Processes
   filesystem: Filesystem
+  watchers: Watchers
 }): EnvdCalls => ({
   streaming: {
     'process.Process/Start': (call, message) => processes.start(call, readMessage(StartRequest, message)),
     'process.Process/Connect': (call, message) => processes.connect(call, selected(readMessage(ConnectRequest, message).process)),
     'process.Process/StreamInput': async () => refuse('StreamInput'),
-    'filesystem.Filesystem/WatchDir': (call, message) => watchDir(dataplane, call, readMessage(WatchDirRequest, message)),
+    'filesystem.Filesystem/WatchDir': (call, message) => watchDir(dataplane, call, readMessage(WatchRequest, message)),
   },
   unary: {
     'process.Process/List': async (opened) => ({ processes: await processes.list(opened) }),
@@ -67,9 +70,14 @@ export const envdCalls = ({
     'filesystem.Filesystem/MakeDir': (opened, message) => filesystem.makeDir(opened, readMessage(PathRequest, message)),
     'filesystem.Filesystem/Move': (opened, message) => filesystem.move(opened, readMessage(MoveRequest, message)),
     'filesystem.Filesystem/Remove': (opened, message) => filesystem.remove(opened, readMessage(PathRequest, message)),
-    'filesystem.Filesystem/CreateWatcher': async () => refuse('CreateWatcher'),
-    'filesystem.Filesystem/GetWatcherEvents': async () => refuse('GetWatcherEvents'),
-    'filesystem.Filesystem/RemoveWatcher': async () => refuse('RemoveWatcher'),
+    'filesystem.Filesystem/CreateWatcher': (opened, message) => watchers.create(opened, readMessage(WatchRequest, message)),
+    async 'filesystem.Filesystem/GetWatcherEvents'(opened, message) {
+      return watchers.events(opened, readMessage(WatcherRequest, message).watcherId)
+    },
+    async 'filesystem.Filesystem/RemoveWatcher'(opened, message) {
+      watchers.remove(opened, readMessage(WatcherRequest, message).watcherId)
+      return {}
+    },
   },
 })
 
