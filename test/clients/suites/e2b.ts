@@ -1,3 +1,4 @@
+import { gzipSync } from 'node:zlib'
 import { connect } from '@boxoffice/client'
 import { AuthenticationError, CommandExitError, FileNotFoundError, NotFoundError, Sandbox, SandboxNotFoundError, TimeoutError } from 'e2b'
 import { afterAll, beforeAll, expect, test } from 'vitest'
@@ -145,6 +146,26 @@ export const e2bSuite = (provider: ProviderName, { whole }: { whole: boolean }):
     await expect(shared.files.write('taken', body(), { gzip: true })).rejects.toThrow(/directory/)
     const range = await envd('/files?path=big.bin', { headers: { range: 'bytes=250-252' } })
     expect([range.status, [...new Uint8Array(await range.arrayBuffer())]]).toEqual([206, [250, 0, 1]])
+  })
+
+  test('an upload that is not valid gzip is refused and writes nothing', async () => {
+    const whole = gzipSync(Buffer.alloc(100_000, 'text'))
+    const form = (bytes: Uint8Array): Buffer =>
+      Buffer.concat([Buffer.from('--b\r\ncontent-disposition: form-data; name="file"; filename="broken"\r\n\r\n'), bytes])
+    const octets = { 'content-type': 'application/octet-stream' }
+    const multipart = { 'content-type': 'multipart/form-data; boundary=b' }
+    for (const [type, body] of [
+      [octets, whole.subarray(0, -20)],
+      [octets, Buffer.from('no gzip at all')],
+      [octets, Buffer.concat([whole.subarray(0, 50), Buffer.from('not gzip'), whole.subarray(50)])],
+      [multipart, gzipSync(form(whole)).subarray(0, -20)],
+      [multipart, form(whole)],
+    ] as const) {
+      const answer = await envd('/files?path=broken', { method: 'POST', headers: { ...type, 'content-encoding': 'gzip' }, body })
+      expect(await answer.json()).toMatchObject({ code: 'invalid_argument' })
+      expect(answer.status).toBe(400)
+    }
+    expect(await shared.files.exists('broken')).toBe(false)
   })
 
   test('output is streamed, in time and whole', async () => {

@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { PassThrough } from 'node:stream'
+import { PassThrough, type Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { createGunzip } from 'node:zlib'
 import { BoxofficeError } from '@boxoffice/protocol'
@@ -15,6 +15,7 @@ const METADATA = 'x-metadata-'
 const MAX_FILES = 1000
 
 export type FileCall = { opened: Opened; path: string | undefined; incoming: IncomingMessage; outgoing: ServerResponse }
+type Busboy = ReturnType<typeof busboy>
 type Written = { name: string; type: 'file'; path: string }
 
 /** `/files` of E2B's in-sandbox API: content of files, as streams (contract 7.3). */
@@ -41,16 +42,22 @@ export class Files {
   /** Writes one file (the body, or the one part of a form) or several (parts of a form, named by their file names). */
   async upload({ opened, path, incoming }: FileCall): Promise<Written[]> {
     if (Object.keys(incoming.headers).some((name) => name.startsWith(METADATA))) throw unsupported('metadata of files')
-    const type = incoming.headers['content-type'] ?? ''
-    if (!/^multipart\/form-data\b/i.test(type)) {
-      if (path === undefined) throw new BoxofficeError('INVALID_REQUEST', 'path: is missing')
-      return [await this.#write(opened, path, bodyOf(incoming))]
+    const isForm = /^multipart\/form-data\b/i.test(incoming.headers['content-type'] ?? '')
+    if (!isForm && path === undefined) throw new BoxofficeError('INVALID_REQUEST', 'path: is missing')
+    const form = isForm ? formOf(incoming) : undefined
+    const body = bodyOf(incoming)
+    try {
+      if (form !== undefined) return await this.#form(opened, path, body, form)
+      return [await this.#write(opened, path ?? '', body)]
+    } catch (thrown) {
+      // The connection to the agent ends with the body and tells another reason.
+      throw isBrokenGzip(body.errored)
+        ? new BoxofficeError('INVALID_REQUEST', 'the body is not valid gzip', { cause: body.errored })
+        : thrown
     }
-    return this.#form(opened, path, incoming)
   }
 
-  async #form(opened: Opened, path: string | undefined, incoming: IncomingMessage): Promise<Written[]> {
-    const form = formOf(incoming)
+  async #form(opened: Opened, path: string | undefined, body: Readable, form: Busboy): Promise<Written[]> {
     const writes: Promise<Written>[] = []
     const failed = Promise.withResolvers<never>()
     form.on('file', (_name, content, { filename }) => {
@@ -63,7 +70,7 @@ export class Files {
       writes.push(write)
     })
     form.on('filesLimit', () => failed.reject(new BoxofficeError('INVALID_REQUEST', `at most ${MAX_FILES} files at once`)))
-    const read = pipeline(bodyOf(incoming), form).catch((cause: unknown) => {
+    const read = pipeline(body, form).catch((cause: unknown) => {
       throw notForm(cause)
     })
     failed.promise.catch(() => {})
@@ -89,7 +96,7 @@ export class Files {
   }
 }
 
-function formOf({ headers }: IncomingMessage): ReturnType<typeof busboy> {
+function formOf({ headers }: IncomingMessage): Busboy {
   try {
     return busboy({ headers, preservePath: true, limits: { files: MAX_FILES, fields: 0 } })
   } catch (cause) {
@@ -100,6 +107,8 @@ function formOf({ headers }: IncomingMessage): ReturnType<typeof busboy> {
 const notForm = (cause: unknown): BoxofficeError =>
   new BoxofficeError('INVALID_REQUEST', 'the form is not valid multipart/form-data', { cause })
 
+const isBrokenGzip = (error: Error | null): boolean => error !== null && 'code' in error && String(error.code).startsWith('Z_')
+
 /**
  * Content can break while nobody reads it: before its connection to the agent is there, or after a refusal. An error of a stream that
  * nobody listens to ends the process; who reads it later hears of it all the same.
@@ -107,7 +116,7 @@ const notForm = (cause: unknown): BoxofficeError =>
 const ignored = (): void => {}
 
 /** Unpacked where it comes compressed; the agent's limit is for what comes out. A refusal ends this stream, not the connection that it goes back on. */
-function bodyOf(incoming: IncomingMessage): NodeJS.ReadableStream {
+function bodyOf(incoming: IncomingMessage): Readable {
   const encoding = incoming.headers['content-encoding'] ?? 'identity'
   if (encoding !== 'identity' && encoding !== 'gzip')
     throw new BoxofficeError('UNSUPPORTED_MEDIA_TYPE', 'Content-Encoding must be gzip or identity')
