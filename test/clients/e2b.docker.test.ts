@@ -1,3 +1,3 @@
-import { e2bSuite } from './suites/e2b.ts'
+import { e2bSuite } from './suites/e2b/suite.ts'
 
 e2bSuite('docker', { whole: false })

@@ -24,6 +24,7 @@ beforeEach(async () => {
     store: {
       sessions: { byId: async (id) => (id === placed.id ? placed : undefined) },
       agents: { byId: async (id) => ({ id, dataplaneUrl: origin }) as AgentRecord },
+      grants: { find: async () => undefined },
     },
     issuer,
     now: Date.now,

@@ -13,6 +13,7 @@ export const matrix: ClientMatrix = {
     ...passed('test_background', 'commands.connect', 'commands.kill'),
     ...passed('test_terminal', 'pty.create', 'pty.resize', 'pty.send_stdin'),
     ...passed('test_files', 'files.read, write', 'files.list', 'files.exists, get_info', 'files.make_dir', 'files.rename', 'files.remove'),
+    ...passed('test_watch', 'files.watch_dir', 'handle.get_new_events, stop'),
     ...passed('test_async', 'AsyncSandbox.create', 'AsyncSandbox.commands.run'),
   ],
 }

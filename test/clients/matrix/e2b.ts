@@ -10,7 +10,7 @@ export const matrix: ClientMatrix = {
   packages: [{ registry: 'npm', name: 'e2b' }],
   page: 'e2b.md',
   runs: 'local and docker, through the broker',
-  suites: ['test/clients/suites/e2b.ts'],
+  suites: ['commands', 'files', 'life', 'access'].map((name) => `test/clients/suites/e2b/${name}.ts`),
   operations: [
     ...passed(LIFE, 'Sandbox.create', 'Sandbox.connect', 'Sandbox.getInfo', 'pause', 'kill', 'isRunning'),
     ...passed('a sandbox ends after its timeout, and moves it', 'timeoutMs, setTimeout', "lifecycle.onTimeout: 'pause'"),

@@ -25,13 +25,13 @@ import { createUpstream, DialFailed, dialing } from '../relay/http1/upstream.ts'
 import { refusalOf } from '../relay/ws/agent-websocket.ts'
 import type { Store } from '../store/store.ts'
 import type { TokenIssuer } from '../tokens/issuer.ts'
-import { type Access, type DataplaneActor, type KnownToken, RENEW_BEFORE_MS } from './access.ts'
+import { type Access, type DataplaneActor, type Held, heldTo, type KnownToken, RENEW_BEFORE_MS } from './access.ts'
 import { type LineSocket, type LineSocketHandlers, openLineSocket } from './line-socket.ts'
 import { openProcessSocket, type ProcessSocket, type ProcessSocketHandlers, type ProcessStart } from './process-socket.ts'
 import { openWatchSocket, type WatchHandlers, type WatchSocket } from './watch-socket.ts'
 
 export type DataplaneClientOptions = {
-  store: { sessions: Pick<Store['sessions'], 'byId'>; agents: Pick<Store['agents'], 'byId'> }
+  store: { sessions: Pick<Store['sessions'], 'byId'>; agents: Pick<Store['agents'], 'byId'>; grants: Pick<Store['grants'], 'find'> }
   issuer: Pick<TokenIssuer, 'session' | 'kid'>
   now: () => number
   /** Milliseconds that never jump. */
@@ -96,7 +96,7 @@ export interface SessionDataplane {
 }
 
 /** For whom the tokens are that the broker makes for itself. */
-const BROKER: DataplaneActor = { actor: 'broker', capabilities: CAPABILITIES }
+const BROKER: Held = { actor: 'broker', capabilities: CAPABILITIES, notBefore: 0 }
 const NOT_MODIFIED = 304
 const MAX_TOKENS = 10_000
 /** Two outputs of 16 MiB, as base64, and what is around them. */
@@ -107,31 +107,38 @@ export function createDataplaneClient({ store, issuer, now, monotonic, agentTls 
   const upstream = createUpstream(agentTls)
   const tokens = new BoundedCache<string, KnownToken>(MAX_TOKENS)
 
-  const tokenFor = (session: PlacedSession, actor: DataplaneActor): KnownToken => {
-    const key = keyOf(session, actor)
+  const tokenFor = (session: PlacedSession, held: Held): KnownToken => {
+    const key = keyOf(session, held)
     const known = tokens.get(key)
     if (known !== undefined && known.kid === issuer.kid && known.expiresAt - RENEW_BEFORE_MS > monotonic()) return known
-    const { token, expiresAt } = issuer.session(session, actor.actor, actor.capabilities, 0)
+    const { token, expiresAt } = issuer.session(session, held.actor, held.capabilities, held.notBefore)
     const made = { token, expiresAt: monotonic() + expiresAt * 1000 - now(), kid: issuer.kid }
     tokens.set(key, made)
     return made
   }
 
-  const access = async (sessionId: string, actor: DataplaneActor): Promise<Access> => {
+  const heldNow = async (session: PlacedSession, actor: DataplaneActor): Promise<Held> => {
+    const held = heldTo(session.hasGrants ? await store.grants.find(session.id, actor.actor) : undefined, actor)
+    if (held.capabilities.length > 0) return held
+    throw new BoxofficeError('FORBIDDEN', 'the caller may not use this session any more')
+  }
+
+  const access = async ({ sessionId, actor }: Used): Promise<Access> => {
     const session = requireThere(await store.sessions.byId(sessionId))
     const agent = await agentOf(store.agents, session)
-    const known = tokenFor(session, actor)
+    const held = actor === undefined ? BROKER : await heldNow(session, actor)
+    const known = tokenFor(session, held)
     const refused = (): void => {
-      if (tokens.get(keyOf(session, actor)) === known) tokens.delete(keyOf(session, actor))
+      if (tokens.get(keyOf(session, held)) === known) tokens.delete(keyOf(session, held))
     }
     return { session, agent, ...known, refused }
   }
 
-  const send = async ({ sessionId, actor }: Used, request: DataplaneRequest): Promise<IncomingMessage> => {
+  const send = async (used: Used, request: DataplaneRequest): Promise<IncomingMessage> => {
     const { method, path, json, body, signal } = request
     // Until the agent takes it, and where it never does, nobody else hears that its sender has left.
     if (body !== undefined && !Buffer.isBuffer(body)) body.on('error', () => {})
-    const { session, agent, token, refused } = await access(sessionId, actor)
+    const { session, agent, token, refused } = await access(used)
     const payload = json === undefined ? body : Buffer.from(JSON.stringify(json))
     const headers = {
       ...request.headers,
@@ -181,7 +188,7 @@ export function createDataplaneClient({ store, issuer, now, monotonic, agentTls 
   }
 
   const dataplaneOf = (used: Used): SessionDataplane => {
-    const accessAgain = () => access(used.sessionId, used.actor)
+    const accessAgain = () => access(used)
     return {
       request: (request) => send(used, request),
       json: (request, schema) => json(used, request, schema),
@@ -220,16 +227,17 @@ export function createDataplaneClient({ store, issuer, now, monotonic, agentTls 
   }
 
   return {
-    session: (sessionId, actor = BROKER) => dataplaneOf({ sessionId, actor }),
+    session: (sessionId, actor) => dataplaneOf({ sessionId, actor }),
     close: () => upstream.close(),
   }
 }
 
-/** Whose session is used, and for whom. */
-type Used = { sessionId: string; actor: DataplaneActor }
+/** Whose session is used, and for whom; undefined is the broker itself. */
+type Used = { sessionId: string; actor: DataplaneActor | undefined }
 
-const keyOf = ({ id, sandboxId, incarnation }: PlacedSession, { actor, capabilities }: DataplaneActor): string =>
-  JSON.stringify([id, sandboxId, incarnation, actor, ...capabilities])
+/** A token of before the last narrowing is another one: its agent would believe it less. */
+const keyOf = ({ id, sandboxId, incarnation }: PlacedSession, { actor, notBefore, capabilities }: Held): string =>
+  JSON.stringify([id, sandboxId, incarnation, actor, notBefore, ...capabilities])
 
 const NEVER = { aborted: false }
 

@@ -1,7 +1,6 @@
 import { createHash, randomBytes, randomInt } from 'node:crypto'
 import { BoxofficeError } from '@boxoffice/protocol'
-import type { DataplaneActor } from '../../dataplane/access.ts'
-import { intersect } from '../../domain/capabilities.ts'
+import { type DataplaneActor, heldTo } from '../../dataplane/access.ts'
 import { isPlaced, type PlacedSession } from '../../domain/session.ts'
 import type { E2bSandbox, E2bStore, E2bToken } from '../../store/e2b-store.ts'
 import type { GrantStore, SessionStore } from '../../store/session-store.ts'
@@ -34,7 +33,7 @@ export class AccessTokens {
   }
 
   /** A new token for a sandbox: 256 random bits. */
-  async give(sandboxId: string, { actor: { actor, capabilities }, allowedAt }: Attached): Promise<string> {
+  async give(sandboxId: string, { actor: { actor, capabilities, allowedAt } }: Attached): Promise<string> {
     const token = randomBytes(32).toString('base64url')
     const record = { hash: hashOf(token), sandboxId, actor, capabilities, madeAt: allowedAt * 1000 }
     await this.#options.store.e2b.addToken(record, MAX_TOKENS)
@@ -58,13 +57,12 @@ export class AccessTokens {
     return { sandbox, session, actor: await this.#holder(session, known.token) }
   }
 
-  /** By the rule of session tokens at their agents: the actor's grant, narrowed since, holds earlier ones [C-57]. */
   async #holder({ id }: PlacedSession, { actor, capabilities, madeAt }: E2bToken): Promise<DataplaneActor> {
-    const { narrowedTo = null, narrowedAt = null } = (await this.#options.store.grants.find(id, actor)) ?? {}
-    if (narrowedTo === null || narrowedAt === null || madeAt > narrowedAt * 1000) return { actor, capabilities }
-    const left = intersect(capabilities, narrowedTo)
-    if (left.length === 0) throw new BoxofficeError('FORBIDDEN', 'the holder of this X-Access-Token may not use the sandbox any more')
-    return { actor, capabilities: left }
+    const allowedAt = madeAt / 1000
+    const held = heldTo(await this.#options.store.grants.find(id, actor), { actor, capabilities, allowedAt })
+    if (held.capabilities.length === 0)
+      throw new BoxofficeError('FORBIDDEN', 'the holder of this X-Access-Token may not use the sandbox any more')
+    return { actor, capabilities: held.capabilities, allowedAt }
   }
 
   async #live(sandbox: E2bSandbox | undefined): Promise<{ sandbox: E2bSandbox; session: PlacedSession }> {

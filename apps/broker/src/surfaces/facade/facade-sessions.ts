@@ -13,11 +13,8 @@ export type FacadeSessionsOptions = {
   prefix: string
 }
 
-/**
- * A session that the caller may use, awake, and for whom its dataplane is used: `dataplane.session(session.id, actor)`. `allowedAt`: whole
- * Unix seconds, as tokens are dated; what has narrowed the actor's grant since holds whatever the caller keeps of it [C-57].
- */
-export type Attached = { session: PlacedSession; actor: DataplaneActor; allowedAt: number }
+/** A session that the caller may use, awake, and for whom its dataplane is used: `dataplane.session(session.id, actor)`. */
+export type Attached = { session: PlacedSession; actor: DataplaneActor }
 
 export type MakeOptions = Pick<NegotiateRequest, 'mode'> &
   Partial<Pick<NegotiateRequest, 'profile' | 'overrides' | 'needsImage'>> & {
@@ -46,7 +43,7 @@ export class FacadeSessions {
   async make({ principal, origin }: Caller, threadId: string, { labels, wait = START_WAIT, ...fields }: MakeOptions): Promise<Attached> {
     const request = internalRequest(threadId, { ...fields, labels: { ...labels, [LABEL]: this.#options.surface }, wait })
     const { session, token } = await this.#options.sessions.negotiate(principal, request, origin)
-    return { session, actor: { actor: principal.id, capabilities: token.capabilities }, allowedAt: token.issuedAt }
+    return { session, actor: { actor: principal.id, capabilities: token.capabilities, allowedAt: token.issuedAt } }
   }
 
   /** The session of a thread that there is, woken; BINDING_NOT_FOUND where there is none. */
