@@ -26,7 +26,11 @@ test('a process_write that is cancelled writes nothing, and leaves the process r
     async attach(_id: string, { signal }: { signal?: AbortSignal }) {
       cancel()
       expect(signal, 'would end the process').toBeUndefined()
-      const stdin = { write: async () => void done.push('write'), end: async () => void done.push('end') }
+      const stdin = {
+        write: async () => void done.push('write'),
+        flush: async () => void done.push('flush'),
+        end: async () => void done.push('end'),
+      }
       return { stdin, exit: Promise.reject(new Error('left')), detach: () => done.push('left') }
     },
   }))

@@ -160,6 +160,19 @@ const define = ({ provider, ways, mode = 'direct', brief = false }: McpSuite): v
       expect(await host.refused('process_status', { process_id: 'none' })).toMatch(/^EXEC_NOT_FOUND: /)
     })
 
+    if (way.transport === 'http' && way.era === 'modern')
+      test('writes to a process more than a pipe holds, and nothing is lost', async () => {
+        const command = 'until [ -e go ]; do sleep 0.05; done; wc -c'
+        const { process_id } = await host.call<{ process_id: string }>('process_start', { command })
+        const input = 'x'.repeat(64 * 1024)
+        for (let i = 0; i < 16; i++) {
+          // The sandbox keeps the first half for a process that does not read yet.
+          if (i === 8) await host.call('write_file', { path: 'go', content: '' })
+          expect(await host.call('process_write', { process_id, input, end: i === 15 })).toMatchObject({ written: input.length })
+        }
+        expect(await host.call('process_output', { process_id, wait_sec: 30 })).toMatchObject({ output: `${1024 * 1024}\n` })
+      })
+
     test('cancels a command, which is dead then', async () => {
       const stop = new AbortController()
       const running = host.client.callTool(

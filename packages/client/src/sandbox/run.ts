@@ -10,6 +10,11 @@ export type RunPosition = { execId: string; stdoutOffset: number; stderrOffset: 
 export type Stdin = {
   /** Resolves when the bytes are on their way; rejects with `STDIN_CLOSED` when the process has ended. */
   write(data: string | Uint8Array): Promise<void>
+  /**
+   * Resolves when the sandbox has all that was written: the process gets it even where this client leaves then. Up to 512 KiB wait
+   * there for a process that does not read. Rejects with `STDIN_CLOSED` when the process has ended before.
+   */
+  flush(): Promise<void>
   /** End of input. */
   end(): Promise<void>
   /** Writes all of `source`, then ends stdin. */
@@ -95,6 +100,7 @@ export class Run {
 
 export const stdinOf = ({ stdin }: Attachment): Stdin => ({
   write: (data) => stdin.write(data),
+  flush: () => stdin.flush(),
   end: () => stdin.end(),
   async from(source) {
     for await (const data of source) await stdin.write(data)

@@ -264,9 +264,9 @@ export class Attachment {
   }
 
   #onPong(stdinOffset: number | undefined): void {
-    if (stdinOffset === undefined) return
+    if (stdinOffset === undefined && !this.stdin.blocked) return
     const before = this.stdin.unconfirmed
-    this.stdin.confirm(stdinOffset)
+    if (stdinOffset !== undefined) this.stdin.confirm(stdinOffset)
     this.#askAgainMs = this.stdin.unconfirmed < before ? ASK_AGAIN_MS.first : Math.min(ASK_AGAIN_MS.most, this.#askAgainMs * 2)
     if (this.stdin.blocked) this.#askTimer ??= setTimeout(() => this.#acknowledge(), this.#askAgainMs)
     else if (this.stdin.unconfirmed > 0) this.#acknowledgeLater()

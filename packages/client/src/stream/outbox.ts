@@ -8,6 +8,8 @@ export const STDIN_IN_FLIGHT_BYTES = 256 * 1024
 const PIECE_BYTES = 64 * 1024
 
 type Piece = { start: number; message: Message }
+/** One who waits for the bytes before `offset`. */
+type Waiting = { offset: number; resolve(): void; reject(error: unknown): void }
 
 /**
  * The input of a process, across reconnections: every byte is kept until the process has it, and goes again from exactly
@@ -26,7 +28,8 @@ export class Outbox {
   #endSent = false
   #closed: { error: unknown } | undefined
   #send: ((message: Message) => void) | undefined
-  #writers: { offset: number; resolve(): void; reject(error: unknown): void }[] = []
+  #writers: Waiting[] = []
+  #flushing: Waiting[] = []
 
   constructor(onSent: () => void) {
     this.#onSent = onSent
@@ -41,9 +44,9 @@ export class Outbox {
     return this.#sent - this.#confirmed
   }
 
-  /** True while the next byte has to wait for a confirmation. */
+  /** True while the next byte, or one who flushes, has to wait for a confirmation. */
   get blocked(): boolean {
-    return this.#sent < this.#queued && this.unconfirmed >= STDIN_IN_FLIGHT_BYTES
+    return this.#flushing.length > 0 || (this.#sent < this.#queued && this.unconfirmed >= STDIN_IN_FLIGHT_BYTES)
   }
 
   /** Resolves when the bytes are on their way; rejects when the process can take no more. */
@@ -63,6 +66,15 @@ export class Outbox {
     return this.#sentUpTo(this.#queued)
   }
 
+  /** Resolves when what was written is confirmed; rejects when that cannot happen any more. */
+  flush(): Promise<void> {
+    if (this.#confirmed >= this.#queued) return Promise.resolve()
+    if (this.#closed) return Promise.reject(this.#closed.error)
+    const flushed = waitIn(this.#flushing, this.#queued)
+    this.#onSent()
+    return flushed
+  }
+
   /** A connection is ready. `offset` is what the process has been given; undefined where the server does not say. */
   connect(send: (message: Message) => void, offset: number | undefined): void {
     if (offset !== undefined) {
@@ -74,6 +86,7 @@ export class Outbox {
       // What went out on the last connection counts as given: repeating keystrokes would be worse.
       this.#confirmed = this.#sent
     }
+    resolveUpTo(this.#confirmed, this.#flushing)
     this.#send = send
     this.#pump()
   }
@@ -92,6 +105,7 @@ export class Outbox {
       done++
     }
     this.#pieces.splice(0, done)
+    resolveUpTo(this.#confirmed, this.#flushing)
     this.#pump()
   }
 
@@ -100,7 +114,7 @@ export class Outbox {
     this.#closed ??= { error }
     this.#send = undefined
     this.#pieces = []
-    for (const writer of this.#writers.splice(0)) writer.reject(this.#closed.error)
+    for (const waiting of [...this.#writers.splice(0), ...this.#flushing.splice(0)]) waiting.reject(this.#closed.error)
   }
 
   #queue(bytes: Uint8Array): void {
@@ -127,18 +141,26 @@ export class Outbox {
       this.#send(new Uint8Array([STREAM_STDIN]))
     }
     if (this.#sent > before) {
-      while (this.#writers[0] !== undefined && this.#writers[0].offset <= this.#sent) this.#writers.shift()?.resolve()
+      resolveUpTo(this.#sent, this.#writers)
       this.#onSent()
     }
   }
 
   #sentUpTo(offset: number): Promise<void> {
-    if (offset <= this.#sent) return Promise.resolve()
-    const sent = new Promise<void>((resolve, reject) => this.#writers.push({ offset, resolve, reject }))
-    // A caller who does not wait must not bring the program down when the process ends first.
-    sent.catch(() => {})
-    return sent
+    return offset <= this.#sent ? Promise.resolve() : waitIn(this.#writers, offset)
   }
+}
+
+const waitIn = (list: Waiting[], offset: number): Promise<void> => {
+  const done = new Promise<void>((resolve, reject) => list.push({ offset, resolve, reject }))
+  // A caller who does not wait must not bring the program down when the process ends first.
+  done.catch(() => {})
+  return done
+}
+
+/** `list` is in the order of its offsets. */
+const resolveUpTo = (offset: number, list: Waiting[]): void => {
+  while (list[0] !== undefined && list[0].offset <= offset) list.shift()?.resolve()
 }
 
 const tail = (message: Message, skip: number): Message => {

@@ -1,4 +1,6 @@
-import type { ExecInfo } from '@boxoffice/client'
+import { type ExecInfo, isCode, type Stdin } from '@boxoffice/client'
+import { KeyedQueue } from '@boxoffice/kit/keyed-queue'
+import { withTimeout } from '@boxoffice/kit/with-timeout'
 import { BoxofficeError, EnvironmentVariables, ExecId, LIMITS, SIGNALS } from '@boxoffice/protocol'
 import { z } from 'zod'
 import { READS, RUNS, toTool, WRITES } from '../base/tool.ts'
@@ -118,26 +120,58 @@ export const processWrite = toTool({
   outputSchema: z.object({ process_id: z.string(), written: z.number(), ended: z.boolean() }),
   annotations: { ...RUNS, openWorldHint: false },
   async run({ process_id, input, end }, { session, signal }) {
-    const { exec } = await session()
-    signal.throwIfAborted()
-    // Without the signal, which would end the process: a call that is cancelled only leaves it.
-    const run = await exec.attach(process_id, { mode: 'mirror', stdoutOffset: 'end', stderrOffset: 'end' })
-    run.exit.catch(() => {})
-    const leave = (): void => void run.detach()
-    signal.addEventListener('abort', leave, { once: true })
-    try {
+    const { id, exec } = await session()
+    const write = async (): Promise<Written> => {
       signal.throwIfAborted()
-      if (input !== '') await run.stdin.write(input)
-      if (end) await run.stdin.end()
-    } finally {
-      signal.removeEventListener('abort', leave)
-      leave()
+      // Without the signal, which would end the process: a call that is cancelled only leaves it.
+      const run = await exec.attach(process_id, { mode: 'mirror', stdoutOffset: 'end', stderrOffset: 'end' })
+      run.exit.catch(() => {})
+      const leave = (): void => void run.detach()
+      signal.addEventListener('abort', leave, { once: true })
+      try {
+        signal.throwIfAborted()
+        if (input !== '') await run.stdin.write(input)
+        const written = await flushed(run.stdin, process_id)
+        if (end && written !== 'exited') await run.stdin.end()
+        return written
+      } finally {
+        signal.removeEventListener('abort', leave)
+        leave()
+      }
     }
+    // The sandbox takes input of one connection at a time.
+    const outcome = await writes.run(`${id}/${process_id}`, write)
     const written = new TextEncoder().encode(input).length
-    const structuredContent = { process_id, written, ended: end }
-    return { text: [`${written} bytes are written to ${process_id}${end ? ', and its input is ended' : ''}.`], structuredContent }
+    const more = outcome === 'exited' ? ', which has ended' : end ? ', and its input is ended' : ''
+    return {
+      text: [`${written} bytes are written to ${process_id}${more}.`],
+      structuredContent: { process_id, written, ended: end || outcome === 'exited' },
+    }
   },
 })
+
+/** Calls of `process_write`, by session and process. */
+const writes = new KeyedQueue()
+
+/** How a write ended: the sandbox has it all, or the process ended first. */
+type Written = 'taken' | 'exited'
+
+/** Waits until the sandbox has what was written, so that leaving loses nothing. Throws RATE_LIMITED for a process that reads too little. */
+const flushed = async (stdin: Stdin, processId: string): Promise<Written> => {
+  const late = (): never => {
+    throw new BoxofficeError(
+      'RATE_LIMITED',
+      `${processId} reads too little of its input: it may get a part of this, and no more is written`,
+    )
+  }
+  try {
+    await withTimeout(stdin.flush(), BOUNDS.waitSeconds * 1000, late)
+    return 'taken'
+  } catch (error) {
+    if (isCode(error, 'STDIN_CLOSED')) return 'exited'
+    throw error
+  }
+}
 
 export const processSignal = toTool({
   name: 'process_signal',
