@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import tarfile
+
 import pytest
 
 from boxoffice import (
@@ -110,6 +113,35 @@ def test_files(session: Session) -> None:
     session.files.delete("deep", recursive=True)
     assert session.files.mkdir("deep") is True
     assert session.files.mkdir("deep") is False
+
+
+def archive_of(name: str, content: bytes) -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        entry = tarfile.TarInfo(name)
+        entry.size, entry.mode = len(content), 0o755
+        archive.addfile(entry, io.BytesIO(content))
+        link = tarfile.TarInfo("link")
+        link.type, link.linkname = tarfile.SYMTYPE, name
+        archive.addfile(link)
+    return packed.getvalue()
+
+
+def test_archives(session: Session) -> None:
+    content = bytes(range(256)) * 4096
+    assert session.files.upload_archive("tree", archive_of("deep/er.bin", content)) == 2
+    assert session.files.read("tree/deep/er.bin") == content
+    with tarfile.open(fileobj=io.BytesIO(session.files.download_archive("tree"))) as archive:
+        packed = archive.extractfile("deep/er.bin")
+        assert packed is not None
+        assert packed.read() == content
+        assert archive.getmember("deep/er.bin").mode == 0o755
+        assert archive.getmember("link").linkname == "deep/er.bin"
+    with pytest.raises(FileError) as outside:
+        session.files.upload_archive("tree", archive_of("../outside", b""))
+    assert outside.value.code == "INVALID_PATH"
+    with pytest.raises(FileError):
+        session.files.download_archive("none")
 
 
 def test_file_errors(session: Session) -> None:

@@ -70,3 +70,14 @@ class Files:
     def delete(self, path: str, *, root: Root = "workspace", recursive: bool = False, request_timeout: float | None = None) -> None:
         """Removes a file, a link, or with `recursive` a directory with all in it."""
         self._driver.within(request_timeout).run(files.delete(self._plane, path, root, recursive))
+
+    def upload_archive(self, path: str, archive: bytes, *, root: Root = "workspace", request_timeout: float | None = None) -> int:
+        """Unpacks a tar archive below `path`, and gives how many entries it had.
+
+        An entry that would leave `path` ends it with a `FileError`; entries before it stay.
+        """
+        return self._driver.within(request_timeout).run(files.unpack(self._plane, path, archive, root))
+
+    def download_archive(self, path: str = ".", *, root: Root = "workspace", request_timeout: float | None = None) -> bytes:
+        """A directory as a tar archive. Links stay links; special files are left out."""
+        return self._driver.within(request_timeout).run(files.pack(self._plane, path, root))

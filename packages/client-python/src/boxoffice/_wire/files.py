@@ -85,6 +85,22 @@ def delete(plane: Plane, path: str, root: Root, recursive: bool) -> Op[None]:
     yield from plane.call("DELETE", "/files", query=query, settled=means("FILE_NOT_FOUND"))
 
 
+def unpack(plane: Plane, path: str, archive: bytes, root: Root) -> Op[int]:
+    """Unpacks a tar archive. The same archive unpacked again is the same files."""
+    query = _query(path, root, archive="tar")
+    headers = {"content-type": "application/x-tar"}
+    answer = (yield from plane.call("POST", "/files/upload", query=query, content=archive, headers=headers)).json()
+    if not isinstance(answer, dict) or not isinstance(answer.get("files"), int):
+        raise InvalidResponseError("the sandbox gave an answer to an archive that is not in the contract")
+    return int(answer["files"])
+
+
+def pack(plane: Plane, path: str, root: Root) -> Op[bytes]:
+    """A directory as a tar archive; after a dropped connection from the beginning."""
+    response: Response = yield from plane.call("GET", "/files/download", query=_query(path, root, archive="tar"))
+    return response.body
+
+
 def _query_root(root: Root) -> dict[str, str]:
     return {"root": root} if root != "workspace" else {}
 
