@@ -75,6 +75,14 @@ async def test_a_start_that_is_cancelled_leaves_no_connection(async_session: Asy
     await driver.http.aclose()
 
 
+async def test_events(async_session: AsyncSession) -> None:
+    await async_session.exec("exit 3")
+    await async_session.release()
+    events = [event async for event in async_session.events()]
+    assert [event.data["exit_code"] for event in events if event.type == "exec.exit"] == [3]
+    assert events[-1].type == "released"
+
+
 async def test_kill(async_session: AsyncSession) -> None:
     run = await async_session.start("sleep 600")
     assert (await run.kill()).exit_code == 137

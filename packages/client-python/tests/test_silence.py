@@ -50,6 +50,10 @@ def test_calls_of_a_session(silent: str, thread_id: str) -> None:
             session.exec("true", timeout=SECONDS, request_timeout=SECONDS)
         with pytest.raises(SilenceError):
             session.start("cat", request_timeout=SECONDS)
+        there, client._broker.url = client._broker.url, f"http://{silent}"
+        with pytest.raises(SilenceError):
+            next(session.events(request_timeout=SECONDS))
+        client._broker.url = there
         session._plane.endpoint = endpoint
         session.release()
 

@@ -9,7 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from boxoffice import Client, OutputGapError, Run, Session
+from boxoffice import Client, OutputGapError, Run, Session, SessionEvent
+from boxoffice._sync.driver import Driver
+from boxoffice._wire.effects import Effect, Hear, Unreachable
 
 Control = Callable[[str], None]
 
@@ -142,6 +144,42 @@ def test_kill_and_signal(session: Session) -> None:
     other = session.start("sleep 600")
     session.commands.signal(other.id, "TERM")
     assert other.wait().signal == "SIGTERM"
+
+
+class Dropping(Driver):
+    """Loses its connection when it listens for the second time."""
+
+    heard = 0
+
+    def _perform(self, effect: Effect) -> object:
+        self.heard += isinstance(effect, Hear)
+        if isinstance(effect, Hear) and self.heard == 2:
+            raise Unreachable("dropped", certain=False)
+        outcome: object = super()._perform(effect)
+        return outcome
+
+
+def exits_of(events: list[SessionEvent]) -> list[tuple[str, int]]:
+    return [(event.data["exec_id"], event.data["exit_code"]) for event in events if event.type == "exec.exit"]
+
+
+def test_events(session: Session) -> None:
+    events = Session(Dropping(), session._plane).events()
+    seen = [next(events)]
+    assert seen[0].type == "state"
+    expected = [("first", 3), ("second", 0)]
+    session.exec("exit 3", exec_id="first")
+    session.exec("true", exec_id="second")
+    while exits_of(seen) != expected:
+        seen.append(next(events))
+    session.release()
+    seen += events
+    assert exits_of(seen) == expected
+    assert seen[-1].type == "released"
+    ids = [event.id for event in seen if event.id is not None]
+    assert ids == sorted(set(ids))
+    assert [event.id for event in session.events(last_event_id=ids[-2])] == ids[-1:]
+    assert list(session.events(last_event_id=ids[-1])) == []
 
 
 def test_shell(session: Session) -> None:

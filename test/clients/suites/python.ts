@@ -12,14 +12,14 @@ export const pythonSuite = (stack: () => Stack, { whole }: { whole: boolean }): 
   if (!whole) return
 
   test('[4-09, 4-150] streams go on after dropped connections, without loss and without running twice', async () => {
-    await pytest(stack(), `${TESTS}/test_stream.py`, { least: 13 })
+    await pytest(stack(), `${TESTS}/test_stream.py`, { least: 14 })
   })
 }
 
 /** What differs from the blocking client in words alone needs one mode. */
 export const asyncPythonSuite = (stack: () => Stack): void => {
   test('the asynchronous client does the same', async () => {
-    await pytest(stack(), `${TESTS}/test_async.py`, { least: 6 })
+    await pytest(stack(), `${TESTS}/test_async.py`, { least: 7 })
   })
   test('a silent network is a typed error in bounded time', async () => {
     await pytest(stack(), `${TESTS}/test_silence.py`, { least: 5 })

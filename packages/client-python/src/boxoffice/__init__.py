@@ -21,7 +21,7 @@ from .errors import (
     UnavailableError,
     UnsupportedError,
 )
-from .types import CommandInfo, CommandOutput, ExecResult, Exit, FileEntry, Listing, Output
+from .types import CommandInfo, CommandOutput, ExecResult, Exit, FileEntry, Listing, Output, SessionEvent
 
 __all__ = [
     "AccessDeniedError",
@@ -55,6 +55,7 @@ __all__ = [
     "ServerError",
     "Session",
     "SessionEndedError",
+    "SessionEvent",
     "SilenceError",
     "UnavailableError",
     "UnsupportedError",

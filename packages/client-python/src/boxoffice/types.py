@@ -157,6 +157,24 @@ class Output:
 
 
 @dataclass(frozen=True)
+class SessionEvent:
+    """Something that happened to a session.
+
+    Attributes:
+        type: `state`, `wake`, `exec.exit`, `process.exit`, `lease`, `released`, or `gap`: the events `data["from"]` to `data["to"]` are
+            kept no longer.
+        id: What `last_event_id` takes; None for a gap.
+        at: When it happened, by the broker's clock; None for a gap.
+        data: What `docs/protocol/events.md` says of the type.
+    """
+
+    type: str
+    id: int | None
+    at: datetime | None
+    data: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
 class FileEntry:
     """One entry of a listing. `mtime` is RFC 3339, `mode` four octal digits."""
 

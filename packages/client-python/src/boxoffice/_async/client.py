@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from datetime import datetime
 from types import TracebackType
 from typing import Any
@@ -11,9 +12,10 @@ from typing_extensions import Self, Unpack
 from .._transport import REQUEST_TIMEOUT
 from .._wire import commands, openings
 from .._wire.broker import Broker
+from .._wire.events import EventStream
 from .._wire.openings import SESSION_NAMES
 from .._wire.plane import Plane
-from ..types import AttachMode, Command, ExecOptions, ExecResult, SessionOptions, StartOptions
+from ..types import AttachMode, Command, ExecOptions, ExecResult, SessionEvent, SessionOptions, StartOptions
 from .commands import AsyncCommands
 from .driver import Driver
 from .files import AsyncFiles
@@ -88,6 +90,21 @@ class AsyncSession:
         """Opens a terminal, or joins the one with this id."""
         stream = openings.shell(self._plane, shell_id, cols, rows, cwd, offset, mode)
         return await AsyncRun(self._driver.within(request_timeout), stream).open()
+
+    async def events(self, *, last_event_id: int | None = None, request_timeout: float | None = None) -> AsyncIterator[SessionEvent]:
+        """Follows what happens to the session, to its end: from the oldest event that is kept, or after `last_event_id`.
+
+        A connection that drops is made again, and no event is lost or repeated.
+        """
+        driver = self._driver.within(request_timeout)
+        stream = EventStream(self._plane.broker, self.id, last_event_id)
+        try:
+            while not stream.over:
+                event = await driver.run(stream.read())
+                if event is not None:
+                    yield event
+        finally:
+            await driver.run(stream.leave())
 
     async def refresh(self, *, request_timeout: float | None = None) -> None:
         """Renews the token now. Not needed for normal use."""

@@ -21,7 +21,7 @@ from .._transport import (
     socket_options,
     unreachable,
 )
-from .._wire.effects import Dial, Dropped, Effect, HangUp, Http, Op, Receive, Send, Sleep, T, Unreachable
+from .._wire.effects import Dial, Dropped, Effect, HangUp, Hear, Http, Leave, Listen, Listened, Op, Receive, Send, Sleep, T, Unreachable
 
 
 class Driver:
@@ -51,9 +51,9 @@ class Driver:
             operation.close()
 
     def _perform(self, effect: Effect) -> Any:
-        if isinstance(effect, Http):
+        if isinstance(effect, (Http, Listen, Hear, Leave)):
             try:
-                return response_of(self.http.request(**http_arguments(effect, self.request_timeout)))
+                return self._exchange(effect)
             except (httpx.HTTPError, httpx.InvalidURL) as error:
                 raise unreachable(error) from error
         if isinstance(effect, Sleep):
@@ -79,3 +79,24 @@ class Driver:
         except (WebSocketException, OSError, TimeoutError) as error:
             raise dropped(error) from error
         raise AssertionError(effect)
+
+    def _exchange(self, effect: Http | Listen | Hear | Leave) -> Any:
+        if isinstance(effect, Http):
+            return response_of(self.http.request(**http_arguments(effect, self.request_timeout)))
+        if isinstance(effect, Hear):
+            return next(effect.listened.chunks, b"")
+        if isinstance(effect, Leave):
+            return effect.listened.answer.close()
+        arguments = http_arguments(effect.request, self.request_timeout)
+        del arguments["follow_redirects"]
+        request = self.http.build_request(**arguments)
+        answer = self.http.send(request, stream=True, follow_redirects=False)
+        if answer.status_code == 200:
+            # The time between two parts of a body is read when the first one is.
+            request.extensions["timeout"]["read"] = effect.silence
+            return Listened(answer, answer.iter_bytes())
+        try:
+            answer.read()
+            return response_of(answer)
+        finally:
+            answer.close()

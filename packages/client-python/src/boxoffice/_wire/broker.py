@@ -78,6 +78,13 @@ class Broker:
         response = yield from self.call("POST", f"{_path(session_id)}/heartbeat", {})
         return _fields(response, "binding", "lease_expires_at")
 
+    def events(self, session_id: str, after: int | None) -> Http:
+        """The stream of a session's events."""
+        sent = {"authorization": f"Bearer {self._api_key}", "accept": "text/event-stream"}
+        if after is not None:
+            sent["last-event-id"] = str(after)
+        return Http("GET", f"{self.url}{_path(session_id)}/events", sent)
+
     def release(self, session_id: str, keep_workspace: bool) -> Op[None]:
         """Ends the session. One that is gone is fine [C-54]."""
         try:

@@ -45,6 +45,37 @@ class Response:
 
 
 @dataclass(frozen=True)
+class Listen:
+    """One request whose answer lasts: gives a `Listened` for 200, and for all else the whole `Response`."""
+
+    request: Http
+    silence: float
+    """Seconds without a byte while the answer is read."""
+
+
+@dataclass(frozen=True)
+class Listened:
+    """An answer that is being read. `answer` and `chunks` are the driver's own."""
+
+    answer: Any
+    chunks: Any
+
+
+@dataclass(frozen=True)
+class Hear:
+    """Gives the next bytes of a `Listened`; none at its end."""
+
+    listened: Listened
+
+
+@dataclass(frozen=True)
+class Leave:
+    """Ends a `Listened`."""
+
+    listened: Listened
+
+
+@dataclass(frozen=True)
 class Sleep:
     """Waits for `seconds`."""
 
@@ -82,12 +113,15 @@ class HangUp:
     socket: Any
 
 
-Effect = Http | Sleep | Dial | Send | Receive | HangUp
+Effect = Http | Listen | Hear | Leave | Sleep | Dial | Send | Receive | HangUp
 Op = Generator[Effect, Any, T]
 
 
 class Unreachable(Exception):
-    """Outcome of `Http`: nobody answered. `certain`: not even a connection was made. `silent`: nothing came for too long."""
+    """Outcome of `Http`, `Listen` and `Hear`: nobody answered.
+
+    `certain`: not even a connection was made. `silent`: nothing came for too long.
+    """
 
     def __init__(self, why: str, *, certain: bool, silent: bool = False) -> None:
         super().__init__(why)
