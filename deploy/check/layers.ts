@@ -66,7 +66,12 @@ export const TREES: readonly Tree[] = [
     packages: ['@boxoffice/broker', '@boxoffice/agent', '@boxoffice/client', '@boxoffice/kit', '@boxoffice/mcp', '@boxoffice/protocol'],
     tiers: [['network', 'settings'], ['doctor', 'terminal'], ['sbs', 'transfer'], ['commands'], ['.']],
   },
-  { root: 'packages/kit/src', packages: [], tiers: [['.']], portable: ['.'] },
+  {
+    root: 'packages/kit/src',
+    packages: [],
+    tiers: [['addresses', 'bounds', 'waiting'], ['.']],
+    portable: ['addresses', 'bounds', 'waiting', '.'],
+  },
   {
     root: 'packages/protocol/src',
     packages: [],
@@ -98,7 +103,7 @@ export const TREES: readonly Tree[] = [
 export const MODULES: Readonly<Record<string, { only: readonly string[]; why: string }>> = {
   dockerode: { only: ['apps/agent/src/providers/docker'], why: 'the engine is touched there alone' },
   'better-sqlite3': { only: ['apps/broker/src/store/sqlite', 'apps/broker/src/host/lock.ts'], why: 'SQL stays there' },
-  'lru-cache': { only: ['packages/kit/src/bounded-cache.ts'], why: 'every bounded cache is a BoundedCache' },
+  'lru-cache': { only: ['packages/kit/src/bounds/bounded-cache.ts'], why: 'every bounded cache is a BoundedCache' },
   jose: {
     only: ['apps/broker/src/tokens', 'apps/broker/src/access', 'apps/agent/src/auth'],
     why: 'tokens are signed and verified there',

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { backoffMs } from '../src/backoff.ts'
+import { backoffMs } from '../src/waiting/backoff.ts'
 
 test('waits double up to the longest, less a random part of up to a half', () => {
   const backoff = { firstMs: 100, mostMs: 1000 }

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { BoundedCache } from '../src/bounded-cache.ts'
+import { BoundedCache } from '../src/bounds/bounded-cache.ts'
 
 test('one entry too many takes the place of the one that was used the longest ago, and no other', () => {
   const gone: [string, number][] = []

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { parseEndpoint } from '../src/endpoint.ts'
+import { parseEndpoint } from '../src/addresses/endpoint.ts'
 
 test.each([
   ['http://agent.example', false, { host: 'agent.example', port: 80 }, 'agent.example', ''],

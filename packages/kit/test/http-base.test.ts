@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
-import { httpBase } from '../src/http-base.ts'
-import { withoutSlash } from '../src/without-slash.ts'
+import { httpBase } from '../src/addresses/http-base.ts'
+import { withoutSlash } from '../src/addresses/without-slash.ts'
 
 test.each([
   ['http://127.0.0.1:7070', 'http://127.0.0.1:7070'],

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { isLoopback } from '../src/is-loopback.ts'
+import { isLoopback } from '../src/addresses/is-loopback.ts'
 
 describe('isLoopback', () => {
   test.each([

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { KeyedQueue } from '../src/keyed-queue.ts'
+import { KeyedQueue } from '../src/waiting/keyed-queue.ts'
 
 test('[3-26] what has one key runs one after the other, in order, also after a failure; another key does not wait', async () => {
   const queue = new KeyedQueue()

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { hostInUrl, localUrl, parseListenAddress } from '../src/listen-address.ts'
+import { hostInUrl, localUrl, parseListenAddress } from '../src/addresses/listen-address.ts'
 
 test.each([
   ['127.0.0.1:0', '127.0.0.1', 0],

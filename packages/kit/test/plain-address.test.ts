@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { plainAddress } from '../src/plain-address.ts'
+import { plainAddress } from '../src/addresses/plain-address.ts'
 
 test.each([
   ['::ffff:10.0.0.1', '10.0.0.1'],

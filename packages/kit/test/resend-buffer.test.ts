@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { ResendBuffer } from '../src/resend-buffer.ts'
+import { ResendBuffer } from '../src/bounds/resend-buffer.ts'
 
 const text = (pieces: Uint8Array[]): string => pieces.map((piece) => new TextDecoder().decode(piece)).join('')
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { SerialQueue } from '../src/serial-queue.ts'
+import { SerialQueue } from '../src/waiting/serial-queue.ts'
 
 test('work runs one at a time, and a failure holds up nothing', async () => {
   const queue = new SerialQueue()

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { TokenBuckets } from '../src/token-buckets.ts'
+import { TokenBuckets } from '../src/bounds/token-buckets.ts'
 
 describe('[C-58] a token bucket', () => {
   const limitAt = (rate: { perSecond: number; burst: number }) => {
