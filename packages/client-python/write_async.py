@@ -47,7 +47,7 @@ WORDS = [
     (r"(self\.read\(.*\))\.decode", r"(await \1).decode"),
     (r"(self\.(signal|wait|detach|release|close)\()(?=\)|\"KILL\")", r"await \1"),
     (r"(Run\(self\._driver.*\)\.open\(\))", r"await \1"),
-    (r"(?<![A-Za-z_.])(Run|Files|Commands|Session|Client)(?![A-Za-z_])(?=[:(\",\n\]]| is)", r"Async\1"),
+    (r"(?<![A-Za-z_.])(Run|Files|Commands|Processes|Session|Client)(?![A-Za-z_])(?=[:(\",\n\]]| is)", r"Async\1"),
 ]
 PLAIN = r"__init__|within|id|pid|exit|sandbox_id|info|mode|expires_at"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import tarfile
+import time
 
 import pytest
 
@@ -12,6 +13,7 @@ from boxoffice import (
     AuthenticationError,
     Client,
     CommandError,
+    ConflictError,
     ConnectionFailedError,
     FileError,
     InvalidRequestError,
@@ -91,6 +93,26 @@ def test_commands_are_killed_by_their_ids(session: Session) -> None:
     assert session.commands.kill(run.id) is True
     assert session.attach(run.id).wait().signal == "SIGTERM"
     assert session.commands.kill(run.id) is False
+
+
+def test_processes(session: Session) -> None:
+    started = session.processes.start(
+        "sh", ["-c", "echo $NAME >&2; exec sleep 600"], process_id="server", env={"NAME": "value"}, cwd="/tmp"
+    )
+    assert (started.process_id, started.status, started.cwd, list(started.env_keys)) == ("server", "running", "/tmp", ["NAME"])
+    with pytest.raises(ConflictError):
+        session.processes.start("sleep", ["600"], process_id="server")
+    assert [info.process_id for info in session.processes.list()] == ["server"]
+    while session.processes.get("server").stderr_preview != "value\n":
+        time.sleep(0.05)
+    session.processes.stop("server")
+    ended = session.processes.get("server")
+    assert (ended.status, ended.signal, ended.stderr_preview) == ("exited", "SIGTERM", "value\n")
+    assert ended.exited_at is not None
+    assert session.processes.start("/no/such/program").status == "exited"
+    session.processes.stop("unknown")
+    with pytest.raises(NotFoundError):
+        session.processes.get("unknown")
 
 
 def test_unknown_options_are_refused(client: Client, session: Session) -> None:

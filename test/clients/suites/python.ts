@@ -7,7 +7,7 @@ const TESTS = 'packages/client-python/tests'
 /** The Python client against a stack; `whole` is false for the short list of another engine. */
 export const pythonSuite = (stack: () => Stack, { whole }: { whole: boolean }): void => {
   test('[4-09, 4-150] the blocking client negotiates, runs commands and works on files', async () => {
-    await pytest(stack(), `${TESTS}/test_sync.py`, { least: 17 })
+    await pytest(stack(), `${TESTS}/test_sync.py`, { least: 18 })
   })
   if (!whole) return
 

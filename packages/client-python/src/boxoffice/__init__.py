@@ -1,7 +1,7 @@
 """Client of Boxoffice: one sandbox for each thread of an agent."""
 
-from ._async import AsyncClient, AsyncCommands, AsyncFiles, AsyncRun, AsyncSession
-from ._sync import Client, Commands, Files, Run, Session
+from ._async import AsyncClient, AsyncCommands, AsyncFiles, AsyncProcesses, AsyncRun, AsyncSession
+from ._sync import Client, Commands, Files, Processes, Run, Session
 from .errors import (
     AccessDeniedError,
     AuthenticationError,
@@ -21,13 +21,14 @@ from .errors import (
     UnavailableError,
     UnsupportedError,
 )
-from .types import CommandInfo, CommandOutput, ExecResult, Exit, FileEntry, Listing, Output, SessionEvent
+from .types import CommandInfo, CommandOutput, ExecResult, Exit, FileEntry, Listing, Output, ProcessInfo, SessionEvent
 
 __all__ = [
     "AccessDeniedError",
     "AsyncClient",
     "AsyncCommands",
     "AsyncFiles",
+    "AsyncProcesses",
     "AsyncRun",
     "AsyncSession",
     "AuthenticationError",
@@ -51,6 +52,8 @@ __all__ = [
     "NotFoundError",
     "Output",
     "OutputGapError",
+    "ProcessInfo",
+    "Processes",
     "Run",
     "ServerError",
     "Session",

@@ -14,6 +14,7 @@ Command = str | Sequence[str]
 Root = Literal["workspace", "sandbox"]
 """`workspace`: paths are relative to `/workspace`. `sandbox`: they are absolute in the sandbox's own file system."""
 Stream = Literal["stdout", "stderr"]
+Restart = Literal["never", "on_failure", "always"]
 Keep = Literal["head_tail", "head", "tail"]
 AttachMode = Literal["takeover", "mirror", "viewer"]
 
@@ -140,6 +141,34 @@ class CommandOutput:
     def text(self) -> str:
         """The piece as UTF-8; a character that a piece cuts in two becomes U+FFFD."""
         return self.data.decode("utf-8", "replace")
+
+
+@dataclass(frozen=True)
+class ProcessInfo:
+    """What is known of a managed process.
+
+    Attributes:
+        env_keys: Names of its environment; values are never told again.
+        exit_code: Of the last run; None while it runs, and where nobody saw the end.
+        stderr_preview: The last 4,000 characters; also why it could not be started.
+        restarting: It has ended and is about to be started again.
+    """
+
+    process_id: str
+    status: Literal["running", "exited"]
+    command: str
+    args: Sequence[str]
+    cwd: str
+    env_keys: Sequence[str]
+    attached: bool
+    started_at: datetime
+    exited_at: datetime | None
+    exit_code: int | None
+    signal: str | None
+    reason: str | None
+    stderr_preview: str
+    restarts: int
+    restarting: bool
 
 
 @dataclass(frozen=True)

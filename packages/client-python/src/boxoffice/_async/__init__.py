@@ -3,6 +3,7 @@
 from .client import AsyncClient, AsyncSession
 from .commands import AsyncCommands
 from .files import AsyncFiles
+from .processes import AsyncProcesses
 from .run import AsyncRun
 
-__all__ = ["AsyncClient", "AsyncCommands", "AsyncFiles", "AsyncRun", "AsyncSession"]
+__all__ = ["AsyncClient", "AsyncCommands", "AsyncFiles", "AsyncProcesses", "AsyncRun", "AsyncSession"]

@@ -19,6 +19,7 @@ from ..types import AttachMode, Command, ExecOptions, ExecResult, SessionEvent, 
 from .commands import AsyncCommands
 from .driver import Driver
 from .files import AsyncFiles
+from .processes import AsyncProcesses
 from .run import AsyncRun
 
 
@@ -29,6 +30,7 @@ class AsyncSession:
         self._driver, self._plane = driver, plane
         self.files = AsyncFiles(driver, plane)
         self.commands = AsyncCommands(driver, plane)
+        self.processes = AsyncProcesses(driver, plane)
 
     @property
     def id(self) -> str:

@@ -3,6 +3,7 @@
 from .client import Client, Session
 from .commands import Commands
 from .files import Files
+from .processes import Processes
 from .run import Run
 
-__all__ = ["Client", "Commands", "Files", "Run", "Session"]
+__all__ = ["Client", "Commands", "Files", "Processes", "Run", "Session"]

@@ -19,6 +19,7 @@ from ..types import AttachMode, Command, ExecOptions, ExecResult, SessionEvent, 
 from .commands import Commands
 from .driver import Driver
 from .files import Files
+from .processes import Processes
 from .run import Run
 
 
@@ -29,6 +30,7 @@ class Session:
         self._driver, self._plane = driver, plane
         self.files = Files(driver, plane)
         self.commands = Commands(driver, plane)
+        self.processes = Processes(driver, plane)
 
     @property
     def id(self) -> str:
