@@ -17,12 +17,15 @@ export const passed = (test: string, ...operations: string[]): Operation[] =>
 export const refused = (test: string, ...operations: string[]): Operation[] =>
   operations.map((operation) => ({ operation, result: '501', test }))
 
-/** What one file in `matrix/` says of one published client. */
+/** What one file in `matrix/` says of one client. */
 export type ClientMatrix = {
   /** As its users call it. */
   client: string
-  /** Its package: in node_modules (an alias of one is fine), or in a file of `deploy/setup/python`. Several lines of one package have one each. */
-  packages: readonly { registry: 'npm' | 'pypi'; name: string }[]
+  /**
+   * Its package: in node_modules (an alias of one is fine), in a file of `deploy/setup/python`, or the checkout's own of this name. Several lines
+   * of one package have one each.
+   */
+  packages: readonly { registry: 'npm' | 'pypi' | 'checkout'; name: string }[]
   /** Its page, in docs/clients. */
   page: string
   /** Where its tests run, in words. */

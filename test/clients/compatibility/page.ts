@@ -12,8 +12,8 @@ export const compatibilityPage = (matrices: readonly ClientMatrix[]): string =>
   [
     '# Compatibility',
     '',
-    'Which calls of which published client work against a Boxoffice. Written by `npm run docs` from `test/clients/matrix`; each line names the',
-    'test that shows it, and that test drives a running Boxoffice with the published package.',
+    'Which calls of which published client, and of our own for Python, work against a Boxoffice. Written by `npm run docs` from',
+    '`test/clients/matrix`; each line names the test that shows it, and that test drives a running Boxoffice with the package.',
     '',
     '- **passed**: does what the documentation of the client says.',
     '- **501**: is refused with an error that names what is missing.',
