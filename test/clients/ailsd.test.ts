@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { WebSocket } from 'ws'
 import { brokerApi, type Grant, request } from '../e2e/support/api.ts'
 import { API_KEY, type Stack, startStack } from '../e2e/support/stack.ts'
+import { programsOf, runProgram } from './support/page-programs.ts'
 
 /** The calls of the reference client of the session-access protocol, one after the other (contract 7.4). */
 describe.each(['direct', 'relay'] as const)('ailsd, %s', (mode) => {
@@ -52,6 +53,12 @@ describe.each(['direct', 'relay'] as const)('ailsd, %s', (mode) => {
       ])
     }
     expect((await broker.release(grant.session_id)).status).toBe(204)
+  })
+  if (mode === 'relay') return
+
+  test('the program of the page runs', async () => {
+    const [program = ''] = programsOf('ailsd.md')
+    expect(await runProgram(program, stack)).toContain("stdout: 'hello from /workspace\\n'")
   })
 })
 
