@@ -68,9 +68,20 @@ export const moreLifeCases = (stand: E2bStand): void => {
     await sandbox.kill()
   })
 
+  test('the environment of a sandbox is that of its commands', async () => {
+    const envs = { SECRET: 'kept-secret', BOTH: 'sandbox' }
+    const sandbox = await Sandbox.create({ ...stand.at(), envs })
+    const shown = 'echo "$SECRET $BOTH"'
+    expect((await sandbox.commands.run(shown, { envs: { BOTH: 'own' } })).stdout).toBe('kept-secret own\n')
+    const again = await Sandbox.connect(sandbox.sandboxId, stand.at())
+    expect((await again.commands.run(shown)).stdout).toBe('kept-secret sandbox\n')
+    expect(JSON.stringify(await Sandbox.getInfo(sandbox.sandboxId, stand.at()))).not.toContain('kept-secret')
+    await expect(Sandbox.create({ ...stand.at(), envs: { 'A=B': 'c' } })).rejects.toThrow(/envVars/)
+    await sandbox.kill()
+  })
+
   test('what is not served is refused by name', async () => {
     const refused = async (call: Promise<unknown>, message: RegExp) => expect(call).rejects.toThrow(message)
-    await refused(Sandbox.create({ ...stand.at(), envs: { A: 'b' } }), /environment of a sandbox/)
     await refused(Sandbox.create({ ...stand.at(), network: { denyOut: ['0.0.0.0/0'] } }), /network rules/)
     await refused(Sandbox.create('unknown-template', stand.at()), /no template "unknown-template"/)
     await refused(stand.shared.commands.run('true', { user: 'root' }), /user "root"/)
@@ -81,6 +92,10 @@ export const moreLifeCases = (stand: E2bStand): void => {
     await refused(stand.shared.files.write('a.txt', 'a', { metadata: { a: 'b' } }), /metadata of files/)
     const watch = stand.shared.files.watchDir('.', () => {}, { includeEntry: true })
     await refused(watch, /includeEntry/)
+    const signed = await fetch(await stand.shared.downloadUrl('a.txt'))
+    expect([signed.status, await signed.json()]).toEqual([501, { code: 'unimplemented', message: expect.stringMatching(/signed URLs/) }])
+    const upload = await stand.shared.uploadUrl('a.txt', { useSignatureExpiration: 60 })
+    expect((await fetch(upload, { method: 'POST', body: 'text' })).status).toBe(501)
   })
 
   test('the program of the page runs', async () => {

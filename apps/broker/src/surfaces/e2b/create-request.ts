@@ -1,5 +1,6 @@
 import { BoxofficeError, describeIssues } from '@boxoffice/protocol'
 import { z } from 'zod'
+import { SandboxEnvironment } from '../facade/sandbox-environments.ts'
 import { unsupported } from './unsupported.ts'
 
 /** Seconds that a sandbox lives where its client names none. */
@@ -17,7 +18,7 @@ const CreateRequest = z.looseObject({
   templateID: z.string().min(1).max(256).default('base'),
   timeout: Timeout.nullish().transform((timeout) => timeout ?? DEFAULT_TIMEOUT),
   metadata: Metadata.nullish().transform((metadata) => metadata ?? {}),
-  envVars: z.record(z.string(), z.string()).nullish(),
+  envVars: SandboxEnvironment.nullish(),
   autoPause: z.boolean().nullish(),
   autoPauseMemory: z.boolean().nullish(),
   autoResume: z.looseObject({ enabled: z.boolean() }).nullish(),
@@ -37,7 +38,6 @@ const NOT_SERVED: Readonly<Record<string, string>> = {
 export function readCreate(body: unknown): CreateRequest {
   const request = parsed(CreateRequest, body)
   for (const [field, feature] of Object.entries(NOT_SERVED)) if (isGiven(request[field])) throw unsupported(feature)
-  if (isGiven(request.envVars)) throw unsupported('environment of a sandbox', 'give envs to each command')
   if (request.autoPauseMemory === false) throw unsupported('pause without memory at the timeout', 'pause it with keepMemory: false')
   if (request.autoResume?.enabled === true) throw unsupported('resume by traffic', 'connect to the sandbox to resume it')
   return request

@@ -10,6 +10,7 @@ import type { SessionWriter } from '../../sessions/session-writer.ts'
 import type { Store } from '../../store/store.ts'
 import { type KnownCallers, knownCallers } from '../facade/callers.ts'
 import { FacadeSessions } from '../facade/facade-sessions.ts'
+import { SandboxEnvironments } from '../facade/sandbox-environments.ts'
 import { AccessTokens } from './access-tokens.ts'
 import { createControlApp } from './control-app.ts'
 import { createEnvd } from './envd.ts'
@@ -40,8 +41,9 @@ export function createE2b({ settings, store, sessions, writer, dataplane, profil
   const addressOf = clientAddress(settings.trustedProxies)
   const tokens = new AccessTokens({ store })
   const threads = new FacadeSessions({ sessions, surface: 'e2b', prefix: 'e2b/' })
-  const sandboxes = new Sandboxes({ store, sessions, threads, writer, tokens, profiles, now })
-  const processes = new Processes(dataplane)
+  const environments = new SandboxEnvironments(store.environments)
+  const sandboxes = new Sandboxes({ store, sessions, threads, writer, tokens, environments, profiles, now })
+  const processes = new Processes(dataplane, environments)
   const watchers = new Watchers(dataplane)
   const calls = envdCalls({ dataplane, processes, filesystem: new Filesystem(dataplane), watchers })
   const { authFailures } = callers

@@ -28,6 +28,7 @@ const MESSAGE_BYTES = 4 * 1024 * 1024
 /** How long a message may take to arrive. Files may take as long as they move; the agent looks after that. */
 const MESSAGE_TIMEOUT_MS = 30_000
 const ROUTES = /^\/(?:files|health|(?:process\.Process|filesystem\.Filesystem)\/\w+)$/
+const SIGNED = /^\/files\?(?:.*&)?signature=v1_/
 const MIN_KEEPALIVE_SECONDS = 1
 /** A longer timer would fire at once. */
 const MAX_TIMER_MS = 2 ** 31 - 1
@@ -43,8 +44,9 @@ export function createEnvd(options: EnvdOptions): Pick<Bytes, 'owns' | 'handle'>
   const { base, tokens, calls, files, addressOf, authFailures, metrics, log } = options
 
   const targetOf = ({ url = '' }: IncomingMessage): { path: string; query: URLSearchParams } | undefined => {
-    if (!url.startsWith(`${base}/`)) return undefined
-    const [path = '', search = ''] = url.slice(base.length).split('?', 2)
+    // The SDK leaves the base out of signed URLs.
+    if (!url.startsWith(`${base}/`) && !SIGNED.test(url)) return undefined
+    const [path = '', search = ''] = url.slice(url.startsWith(`${base}/`) ? base.length : 0).split('?', 2)
     return ROUTES.test(path) ? { path, query: new URLSearchParams(search) } : undefined
   }
 
@@ -61,6 +63,8 @@ export function createEnvd(options: EnvdOptions): Pick<Bytes, 'owns' | 'handle'>
 
   const serve = async (call: Call): Promise<void> => {
     const { incoming, outgoing, path, query } = call
+    // It has no header that names its sandbox.
+    if (query.has('signature')) throw unsupported('signed URLs', 'read and write files by the SDK')
     const opened = await open(incoming)
     requireUser(incoming, query)
     if (path === '/health') return void outgoing.writeHead(204).end()
@@ -87,7 +91,6 @@ export function createEnvd(options: EnvdOptions): Pick<Bytes, 'owns' | 'handle'>
 
   const serveFiles = async ({ incoming, outgoing, query }: Call, opened: Opened): Promise<void> => {
     const call = { opened, incoming, outgoing, path: query.get('path') ?? undefined }
-    if (query.has('signature')) throw unsupported('signed URLs', 'read and write files by the SDK')
     if (incoming.method === 'GET' || incoming.method === 'HEAD') return files.download(call)
     if (incoming.method !== 'POST') throw new BoxofficeError('METHOD_NOT_ALLOWED', `method ${incoming.method} is not allowed here`)
     if (incoming.headers.expect !== undefined) outgoing.writeContinue()

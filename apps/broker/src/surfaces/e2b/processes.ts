@@ -1,6 +1,7 @@
 import { BoxofficeError, type ExitFrame, ListExecsResponse, type SpawnError } from '@boxoffice/protocol'
 import type { DataplaneClient, SessionDataplane } from '../../dataplane/client.ts'
 import type { ProcessSocket, ProcessStart } from '../../dataplane/process-socket.ts'
+import type { SandboxEnvironments } from '../facade/sandbox-environments.ts'
 import type { Opened } from './access-tokens.ts'
 import { toConnectError } from './connect.ts'
 import type { EventStream } from './event-stream.ts'
@@ -20,20 +21,23 @@ const MAX_WAITING = 16
 /** Commands and terminals of E2B's clients: each is an exec or a shell of the dataplane, detached, so that it outlives its client. */
 export class Processes {
   readonly #dataplane: DataplaneClient
+  readonly #environments: SandboxEnvironments
   /** Processes that a client of this broker reads now. */
   readonly #read = new Map<string, ReadProcess>()
 
-  constructor(dataplane: DataplaneClient) {
+  constructor(dataplane: DataplaneClient, environments: SandboxEnvironments) {
     this.#dataplane = dataplane
+    this.#environments = environments
   }
 
   /** `Start`: runs a command, or a terminal where the request has a `pty`, and streams its events. */
   async start(call: StreamCall, { process, pty, stdin, tag }: StartRequest): Promise<void> {
     if (tag !== undefined) throw new BoxofficeError('UNSUPPORTED', 'tag: processes have no tags here; use the pid')
-    const { timeoutMs } = call
+    const { opened, timeoutMs } = call
     const kind = pty === undefined ? 'exec' : 'shell'
     const name = newProcess(kind)
-    const { cmd, args, envs: env, cwd } = process
+    const { cmd, args, envs, cwd } = process
+    const env = await this.#environments.withOwn(opened.session.id, envs)
     const common = { env, detach: true, ...SHARED, ...(cwd === undefined ? {} : { cwd }) }
     const startOf = (program: string): ProcessStart => {
       const argv = [program, ...args]

@@ -9,6 +9,7 @@ import type { E2bSandbox } from '../../store/e2b-store.ts'
 import type { Store } from '../../store/store.ts'
 import type { Caller } from '../facade/callers.ts'
 import type { Attached, FacadeSessions } from '../facade/facade-sessions.ts'
+import type { SandboxEnvironments } from '../facade/sandbox-environments.ts'
 import { type AccessTokens, isSandboxId, newSandboxId } from './access-tokens.ts'
 import type { CreateRequest } from './create-request.ts'
 import { unsupported } from './unsupported.ts'
@@ -19,6 +20,7 @@ export type SandboxesOptions = {
   threads: FacadeSessions
   writer: SessionWriter
   tokens: AccessTokens
+  environments: SandboxEnvironments
   profiles: ReadonlyMap<string, Profile>
   now: () => number
 }
@@ -41,13 +43,14 @@ export class Sandboxes {
 
   /** A new sandbox, or the one of the thread that `metadata.thread_id` names. NOT_FOUND for an unknown template. */
   async create(caller: Caller, request: CreateRequest): Promise<Connected> {
-    const { store, threads, now } = this.#options
+    const { store, threads, environments, now } = this.#options
     const { templateID: template, metadata, timeout } = request
     const profile = this.#profileOf(template, request.allow_internet_access)
     const id = newSandboxId()
     const threadId = metadata.thread_id ?? threads.threadOf(id)
     const wasMissing = metadata.thread_id === undefined || (await threads.find(caller, threadId)) === undefined
     const attached = await threads.make(caller, threadId, { mode: 'ensure', profile })
+    await environments.keep(attached.session.id, request.envVars)
     const known = await store.e2b.bySession(attached.session.id)
     if (known !== undefined) return this.#extend(known, attached, timeout)
     const { principal } = caller

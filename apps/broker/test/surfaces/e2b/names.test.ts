@@ -47,7 +47,7 @@ test('an entry has its mode as number and text, and its size as text', () => {
 test('a request to create has defaults, and what is not served is refused', () => {
   expect(readCreate({})).toMatchObject({ templateID: 'base', timeout: 300, metadata: {} })
   expect(readCreate({ envVars: {}, mcp: null, allow_internet_access: true })).toMatchObject({ timeout: 300 })
-  for (const field of ['mcp', 'network', 'iam', 'volumeMounts', 'secrets', 'envVars'])
+  for (const field of ['mcp', 'network', 'iam', 'volumeMounts', 'secrets'])
     expect(() => readCreate({ [field]: { a: 'b' } })).toThrow(refused('UNSUPPORTED'))
   expect(() => readCreate({ autoResume: { enabled: true } })).toThrow(refused('UNSUPPORTED'))
   for (const bad of [{ timeout: -1 }, { timeout: 'x' }, { metadata: { a: 1 } }, [], null, 'x'])
