@@ -27,6 +27,7 @@ export const TREES: readonly Tree[] = [
       ['http', 'registration', 'relay/ws', 'store/sqlite'],
       ['dataplane', 'relay', 'surfaces/documentation', 'surfaces/mcp/sandbox', 'surfaces/v1/sandbox', 'upkeep'],
       ['surfaces/facade'],
+      ['surfaces/langsmith/commands'],
       [
         'surfaces/box',
         'surfaces/e2b',

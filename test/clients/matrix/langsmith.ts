@@ -10,7 +10,7 @@ const RANGES = 'a part of a file is read, and a file that has not changed is not
 const REFUSED = 'what is not served is refused by name'
 
 export const matrix: ClientMatrix = {
-  client: 'LangSmith',
+  client: 'LangSmith (JavaScript)',
   packages: [
     { registry: 'npm', name: 'langsmith' },
     { registry: 'npm', name: 'langsmith-0.12' },
@@ -31,6 +31,7 @@ export const matrix: ClientMatrix = {
     ...passed('a command goes on when its agent is killed, and runs once', 'run, its agent killed meanwhile'),
     ...passed('execute over HTTP gives the same', 'run, without the package ws'),
     ...passed(FILES, 'write', 'read'),
+    ...passed('a command at a terminal has input and output, a time limit, and is reconnected to', 'run({ pty })'),
     ...passed(RANGES, 'stat (0.12)', 'readRange (0.12)'),
     ...passed('glob and ls find entries', 'glob (0.12)', 'ls (0.12)'),
     ...passed('grep finds lines with a text', 'grep (0.12)'),

@@ -1,12 +1,17 @@
 import { once } from 'node:events'
+import { join } from 'node:path'
 import { LangSmithSandbox } from 'deepagents'
 import * as line9 from 'langsmith/sandbox'
 import * as line12 from 'langsmith-0.12/sandbox'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { WebSocket } from 'ws'
 import { brokerApi, request } from '../../e2e/support/api.ts'
+import { ROOT } from '../../e2e/support/program.ts'
 import { API_KEY, type ProviderName, type Stack, startStack } from '../../e2e/support/stack.ts'
 import { programsOf, runProgram } from '../support/page-programs.ts'
+import { PYTHON, runToEnd } from '../support/pytest.ts'
+
+const PYTHON_SUITE = join(ROOT, 'test/clients/suites/langsmith_sdk.py')
 
 const text = (bytes: Uint8Array): string => new TextDecoder().decode(bytes)
 
@@ -187,6 +192,20 @@ export const langsmithSuite = (provider: ProviderName, { whole }: { whole: boole
       await box.run('mkdir -p src/deep; printf "one\\ntwo a+b\\n" > src/a.py; echo "x a+b" > src/deep/b.py; echo none > src/c.txt')
     })
 
+    test('a command at a terminal has input and output, a time limit, and is reconnected to', async () => {
+      const ask = 'test -t 0 && test -t 1 || exit 9; stty -echo; echo ready; read line; echo "got $line"; read more; exit 5'
+      const first = await box.run(ask, { wait: false, pty: true })
+      await shownBy(first, /ready/)
+      first.sendInput('one\n')
+      expect(await shownBy(first, /got one\r\n/)).not.toContain('ready')
+      await closeSocketOf(first)
+      const again = await box.reconnect(first.commandId ?? '', { pty: true })
+      expect(await shownBy(again, /got one\r\n/)).toBe('ready\r\ngot one\r\n')
+      again.sendInput('two\n')
+      expect(await again.result).toMatchObject({ stderr: '', exit_code: 5 })
+      await expect(box.run('echo begun; sleep 600', { pty: true, timeout: 1 })).rejects.toBeInstanceOf(line12.LangSmithCommandTimeoutError)
+    })
+
     test('a part of a file is read, and a file that has not changed is not sent', async () => {
       await box.write('/workspace/digits', '0123456789')
       const stat = await box.stat('/workspace/digits')
@@ -236,39 +255,39 @@ export const langsmithSuite = (provider: ProviderName, { whole }: { whole: boole
     })
   })
 
-  describe(`${provider}: langsmith 0.12 over restarts`, () => {
-    const clientOf = () =>
-      new line12.SandboxClient({ apiEndpoint: `${stack.brokerUrl}/compat/langsmith/api/v2/sandboxes`, apiKey: API_KEY })
+  if (whole)
+    describe(`${provider}: langsmith 0.12 over restarts`, () => {
+      const clientOf = () =>
+        new line12.SandboxClient({ apiEndpoint: `${stack.brokerUrl}/compat/langsmith/api/v2/sandboxes`, apiKey: API_KEY })
 
-    test('a command goes on when its agent is killed, and runs once', async () => {
-      const box = await clientOf().createSandbox({ name: 'killed-agent', timeout: 60 })
-      const command = 'echo run >> runs.txt; for i in $(seq 20); do echo $i; sleep 0.1; done; wc -l < runs.txt; exit 7'
-      const handle = await box.run(command, { wait: false })
-      for await (const { data } of handle) if (data !== '') break
-      await stack.agent().kill('SIGKILL')
-      await stack.startAgent()
-      const lines = Array.from({ length: 20 }, (_, i) => `${i + 1}\n`).join('')
-      expect(await handle.result).toMatchObject({ stdout: `${lines}1\n`, stderr: '', exit_code: 7 })
-      expect(text(await box.read('/workspace/runs.txt'))).toBe('run\n')
+      test('a command goes on when its agent is killed, and runs once', async () => {
+        const box = await clientOf().createSandbox({ name: 'killed-agent', timeout: 60 })
+        const command = 'echo run >> runs.txt; for i in $(seq 20); do echo $i; sleep 0.1; done; wc -l < runs.txt; exit 7'
+        const handle = await box.run(command, { wait: false })
+        for await (const { data } of handle) if (data !== '') break
+        await stack.agent().kill('SIGKILL')
+        await stack.startAgent()
+        const lines = Array.from({ length: 20 }, (_, i) => `${i + 1}\n`).join('')
+        expect(await handle.result).toMatchObject({ stdout: `${lines}1\n`, stderr: '', exit_code: 7 })
+        expect(text(await box.read('/workspace/runs.txt'))).toBe('run\n')
+      })
+
+      test('the environment of a box is kept over a restart of the broker, and is not shown', async () => {
+        const env_vars = { SECRET: 'kept-secret', BOTH: 'box' }
+        const box = await clientOf().createSandbox({ name: 'environment', timeout: 60, runConfig: { env_vars } })
+        await stack.broker().kill('SIGKILL')
+        await stack.startBroker()
+        const own = { env_vars: { BOTH: 'own' }, work_dir: '/tmp' }
+        await expect.poll(async () => (await box.run('echo "$SECRET $BOTH"')).stdout, { timeout: 60_000 }).toBe('kept-secret box\n')
+        expect((await box.run('echo "$SECRET $BOTH $PWD"', { runConfig: own })).stdout).toBe('kept-secret own /tmp\n')
+        await expect(box.run('true', { runConfig: { user: 'root' } })).rejects.toThrow(/run_config.user is not supported/)
+        const { sandboxes } = (
+          await request(`${stack.brokerUrl}/compat/langsmith/v2/sandboxes/boxes`, { headers: { 'x-api-key': API_KEY } })
+        ).body as { sandboxes: object[] }
+        expect(JSON.stringify(sandboxes)).toContain('environment')
+        expect(JSON.stringify(sandboxes)).not.toContain('kept-secret')
+      })
     })
-
-    if (!whole) return
-
-    test('the environment of a box is kept over a restart of the broker, and is not shown', async () => {
-      const env_vars = { SECRET: 'kept-secret', BOTH: 'box' }
-      const box = await clientOf().createSandbox({ name: 'environment', timeout: 60, runConfig: { env_vars } })
-      await stack.broker().kill('SIGKILL')
-      await stack.startBroker()
-      const own = { env_vars: { BOTH: 'own' }, work_dir: '/tmp' }
-      await expect.poll(async () => (await box.run('echo "$SECRET $BOTH"')).stdout, { timeout: 60_000 }).toBe('kept-secret box\n')
-      expect((await box.run('echo "$SECRET $BOTH $PWD"', { runConfig: own })).stdout).toBe('kept-secret own /tmp\n')
-      await expect(box.run('true', { runConfig: { user: 'root' } })).rejects.toThrow(/run_config.user is not supported/)
-      const { sandboxes } = (await request(`${stack.brokerUrl}/compat/langsmith/v2/sandboxes/boxes`, { headers: { 'x-api-key': API_KEY } }))
-        .body as { sandboxes: object[] }
-      expect(JSON.stringify(sandboxes)).toContain('environment')
-      expect(JSON.stringify(sandboxes)).not.toContain('kept-secret')
-    })
-  })
 
   test('the sandbox of deepagents works on top', async () => {
     const client = new line9.SandboxClient({ apiEndpoint: `${stack.brokerUrl}/compat/langsmith/v2/sandboxes`, apiKey: API_KEY })
@@ -286,11 +305,33 @@ export const langsmithSuite = (provider: ProviderName, { whole }: { whole: boole
     await sandbox.close()
   })
 
+  if (whole)
+    test('the Python client makes a box, runs commands, and reads and writes files', async () => {
+      const env = { BOXOFFICE_URL: stack.brokerUrl, BOXOFFICE_API_KEY: API_KEY }
+      const { code, output } = await runToEnd(PYTHON, [PYTHON_SUITE], { env })
+      expect(code, output).toBe(0)
+      expect(output.trim().split('\n')).toEqual(
+        ['run', 'background', 'reconnect', 'terminal', 'files', 'search', 'life', 'refusals', 'async'].map((name) => `passed test_${name}`),
+      )
+    })
+
   test('the programs of the page run', async () => {
     const outputs: string[] = []
     for (const program of programsOf('langsmith.md')) outputs.push(await runProgram(program, stack))
     expect(outputs).toEqual(['hello from a box\n0\n'])
   })
+}
+
+/** What a command says until it matches. */
+const shownBy = async (handle: line12.CommandHandle, pattern: RegExp): Promise<string> => {
+  const chunks = handle[Symbol.asyncIterator]()
+  let shown = ''
+  while (!pattern.test(shown)) {
+    const { value, done } = await chunks.next()
+    if (done) return expect.fail(`ended after ${JSON.stringify(shown)}`)
+    shown += value.data
+  }
+  return shown
 }
 
 /** The client goes without a word to its command. */

@@ -3,7 +3,7 @@ import { z } from 'zod'
 import { validate } from '../../http/body.ts'
 import type { MakeOptions } from '../facade/facade-sessions.ts'
 import { SandboxEnvironment } from '../facade/sandbox-environments.ts'
-import { RunConfig, refuseUser } from './command-request.ts'
+import { RunConfig, refuseUser } from './commands/command-request.ts'
 
 /** The name of a box is part of a path and of the id of a thread. */
 export const BOX_NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/
@@ -30,6 +30,7 @@ const CreateBox = z.object({
   labels: z.record(z.string().max(64), z.string().max(256)).nullish(),
   env_vars: SandboxEnvironment.nullish(),
   run_config: RunConfig.extend({ env_vars: SandboxEnvironment.nullish() }).nullish(),
+  persistent: z.boolean().nullish(),
   snapshot_id: z.string().nullish(),
   snapshot_name: z.string().nullish(),
   snapshot: z.string().nullish(),
@@ -66,6 +67,8 @@ export function readCreate(body: unknown, profiles: ReadonlyMap<string, Profile>
   const wanted = validate(CreateBox, body)
   const profile = profileOf(wanted.snapshot_name ?? wanted.snapshot_id ?? wanted.snapshot ?? undefined, profiles)
   refuseUser(wanted.run_config)
+  if (wanted.persistent === false)
+    throw new BoxofficeError('UNSUPPORTED', 'persistent: false is not supported by Boxoffice; files outlive a stop')
   if (wanted.run_config?.work_dir)
     throw new BoxofficeError('UNSUPPORTED', 'run_config.work_dir of a box is not supported by Boxoffice; give cwd to each run')
   const waits = wanted.wait_for_ready !== false

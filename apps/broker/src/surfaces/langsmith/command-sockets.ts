@@ -9,9 +9,9 @@ import { refusalHeaders } from '../../http/errors.ts'
 import type { Caller } from '../facade/callers.ts'
 import type { SandboxEnvironments } from '../facade/sandbox-environments.ts'
 import type { Boxes } from './boxes.ts'
-import { CommandSocket } from './command-socket.ts'
+import { CommandSocket } from './commands/command-socket.ts'
+import type { Unattended } from './commands/unattended.ts'
 import { renderOfDataplane } from './errors.ts'
-import type { Unattended } from './unattended.ts'
 
 export type CommandSocketsOptions = {
   boxes: Boxes

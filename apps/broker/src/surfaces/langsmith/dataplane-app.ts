@@ -9,7 +9,7 @@ import type { CallerOf } from '../facade/callers.ts'
 import type { Attached } from '../facade/facade-sessions.ts'
 import type { SandboxEnvironments } from '../facade/sandbox-environments.ts'
 import type { Boxes } from './boxes.ts'
-import { readExecute } from './command-request.ts'
+import { readExecute } from './commands/command-request.ts'
 import { renderOfDataplane } from './errors.ts'
 import { download, upload } from './files.ts'
 import { glob, grep } from './search.ts'
@@ -47,6 +47,16 @@ export const createDataplaneApp = ({ boxes, callerOf, dataplane, environments, m
     const attached = await attach(c)
     return c.json(await grep(await body(c), attached))
   })
+  for (const [path, feature] of UNSUPPORTED)
+    app.all(path, async (c) => {
+      await callerOf(c)
+      throw new BoxofficeError('UNSUPPORTED', `${feature} are not supported by Boxoffice`)
+    })
   app.notFound((c) => refuse(c, new BoxofficeError('NOT_FOUND', 'no such route')))
   return app
 }
+
+const UNSUPPORTED = [
+  ['/:name/execute/stream/*', 'commands over server-sent events'],
+  ['/:name/tunnel', 'tunnels'],
+] as const

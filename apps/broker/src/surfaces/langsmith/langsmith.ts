@@ -14,8 +14,8 @@ import { SandboxEnvironments } from '../facade/sandbox-environments.ts'
 import { Boxes } from './boxes.ts'
 import { createBoxesApp } from './boxes-app.ts'
 import { createCommandSockets } from './command-sockets.ts'
+import { Unattended } from './commands/unattended.ts'
 import { createDataplaneApp } from './dataplane-app.ts'
-import { Unattended } from './unattended.ts'
 
 export type LangSmithOptions = Omit<KnownCallers, 'addressOf'> & {
   settings: ResolvedBrokerConfig

@@ -51,6 +51,7 @@ test('sizes are at most those of the profile', () => {
 test('what has no counterpart is refused by name, and what asks for nothing is not', () => {
   expect(() => read({ run_config: { user: 'root' } })).toThrow('run_config.user is not supported')
   expect(() => read({ run_config: { work_dir: '/srv' } })).toThrow('run_config.work_dir of a box is not supported')
+  expect(() => read({ persistent: false })).toThrow('persistent: false is not supported')
   expect(() => read({ volumes: [1] })).toThrow('volumes is not supported')
   expect(read({ env_vars: {}, preserve_memory_on_stop: false, mount_config: null }).name).toBeUndefined()
   expect(() => read({ name: '../a' })).toThrow('name')

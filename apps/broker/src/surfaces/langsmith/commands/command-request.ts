@@ -1,6 +1,6 @@
 import { BoxofficeError, EnvironmentVariables, type ExecRequest } from '@boxoffice/protocol'
 import { z } from 'zod'
-import { validate } from '../../http/body.ts'
+import { validate } from '../../../http/body.ts'
 
 /** How the newer clients name the environment of a box or a command. */
 export const RunConfig = z.object({

@@ -1,19 +1,12 @@
-import {
-  BoxofficeError,
-  describeIssues,
-  ExecId,
-  type ExecuteServerFrame,
-  type ExitFrame,
-  executeError,
-  fromUnknown,
-} from '@boxoffice/protocol'
+import { BoxofficeError, type ExecuteServerFrame, type ExitFrame, executeError, fromUnknown } from '@boxoffice/protocol'
 import type { RawData, WebSocket } from 'ws'
-import { z } from 'zod'
-import type { SessionDataplane } from '../../dataplane/client.ts'
-import type { ProcessSocket } from '../../dataplane/process-socket.ts'
-import type { Log } from '../../host/log.ts'
-import { Utf8Chunks } from '../facade/utf8-chunks.ts'
-import { commandFields, runFields, type WithBoxEnvironment } from './command-request.ts'
+import type { SessionDataplane } from '../../../dataplane/client.ts'
+import type { ProcessSocket } from '../../../dataplane/process-socket.ts'
+import type { Log } from '../../../host/log.ts'
+import { Utf8Chunks } from '../../facade/utf8-chunks.ts'
+import { type Begin, type ClientFrame, readFrame } from './client-frame.ts'
+import type { WithBoxEnvironment } from './command-request.ts'
+import { type OpenedCommand, openCommand } from './open-command.ts'
 import type { Unattended } from './unattended.ts'
 
 export type CommandSocketOptions = {
@@ -25,33 +18,12 @@ export type CommandSocketOptions = {
   log: Log
 }
 
-const seconds = z.number().nullish()
-const offset = z.number().int().nonnegative().nullish()
-const ClientFrame = z.discriminatedUnion('type', [
-  z.object({
-    type: z.literal('execute'),
-    command: z.string(),
-    command_id: ExecId.nullish(),
-    timeout_seconds: z.number().nonnegative().nullish(),
-    ...runFields,
-    close_stdin: z.boolean().nullish(),
-    kill_on_disconnect: z.boolean().nullish(),
-    idle_timeout_seconds: seconds,
-    ttl_seconds: seconds,
-    pty: z.boolean().nullish(),
-  }),
-  z.object({ type: z.literal('reconnect'), command_id: ExecId, stdout_offset: offset, stderr_offset: offset }),
-  z.object({ type: z.literal('input'), data: z.string() }),
-  z.object({ type: z.literal('close_stdin') }),
-  z.object({ type: z.literal('kill') }),
-])
-type ClientFrame = z.infer<typeof ClientFrame>
-type Begin = Extract<ClientFrame, { type: 'execute' | 'reconnect' }>
-
 /** A client that says nothing is not waited for. */
 const FIRST_FRAME_MS = 30_000
 const HIGH_WATER_BYTES = 1024 * 1024
 const DEFAULT_IDLE_SECONDS = 300
+/** Nothing tells of the end of a command that its client has left: its timer is kept no longer. */
+const MAX_SECONDS = 86_400
 const CLOSE = { done: 1000, unsupported: 1003, policy: 1008 }
 
 /** One command over a socket of a LangSmith client; what it is attached to is a process socket of ours, which outlives agents and tokens. */
@@ -61,7 +33,9 @@ export class CommandSocket {
   readonly #ends = { stdout: 0, stderr: 0 }
   readonly #early: NodeJS.Timeout
   #begun: Begin | undefined
-  #process: ProcessSocket | undefined
+  #opened: OpenedCommand | undefined
+  #timer: NodeJS.Timeout | undefined
+  #timedOut = false
   /** What the client has said before the process was there. */
   #waiting: ClientFrame[] = []
   #started = false
@@ -83,7 +57,7 @@ export class CommandSocket {
     try {
       const frame = readFrame(String(data))
       if (frame.type === 'execute' || frame.type === 'reconnect') void this.#begin(frame)
-      else if (this.#process !== undefined) this.#control(this.#process, frame)
+      else if (this.#opened !== undefined) this.#control(this.#opened, frame)
       else if (this.#begun === undefined) throw new BoxofficeError('INVALID_REQUEST', 'a socket begins with execute or reconnect')
       else {
         this.#waiting.push(frame)
@@ -100,10 +74,11 @@ export class CommandSocket {
     clearTimeout(this.#early)
     this.#begun = frame
     try {
-      const process = await dataplane.openProcess(
-        { kind: 'exec', frame: await startOf(frame, withBoxEnvironment) },
+      const opened = await openCommand(
+        frame,
         {
-          ready: ({ exec_id: id = '', pid }) => {
+          ready: ({ exec_id, shell_id, pid }) => {
+            const id = exec_id ?? shell_id ?? ''
             unattended.attended(sessionId, id)
             if (!this.#started) this.#send({ type: 'started', command_id: id, pid })
             this.#started = true
@@ -116,24 +91,45 @@ export class CommandSocket {
             else if (!this.#over) this.#finish()
           },
         },
+        { dataplane, withBoxEnvironment },
       )
+      const { process, kind } = opened
+      if (kind === 'shell' && frame.type === 'execute' && !this.#ended) this.#endLater(process.id, frame.timeout_seconds)
       // It has ended already, or the client was refused meanwhile.
       if (this.#over) return this.#ended ? process.leave() : this.#leave(process)
-      this.#process = process
+      this.#opened = opened
+      for (const waiting of this.#waiting.splice(0)) this.#control(opened, waiting)
+      if (frame.type === 'execute' && frame.close_stdin === true) this.#control(opened, { type: 'close_stdin' })
+      // A client may leave with its last word.
       if (ws.readyState !== ws.OPEN) return this.#onClientLeft()
       ws.resume()
-      for (const waiting of this.#waiting.splice(0)) this.#control(process, waiting)
-      if (frame.type === 'execute' && frame.close_stdin === true) process.endInput()
     } catch (thrown) {
       this.#fail(thrown)
     }
   }
 
-  #control(process: ProcessSocket, frame: ClientFrame): void {
+  #control({ process, kind }: OpenedCommand, frame: ClientFrame): void {
     if (frame.type === 'input') {
       if (!process.write(Buffer.from(frame.data))) this.#options.ws.pause()
-    } else if (frame.type === 'close_stdin') process.endInput()
-    else if (frame.type === 'kill') process.signal('KILL')
+    } else if (frame.type === 'close_stdin') {
+      // A terminal has one line for both directions: its client ends its input by a character.
+      if (kind === 'exec') process.endInput()
+    } else if (frame.type === 'kill') process.signal('KILL')
+  }
+
+  /** An agent limits the time of commands, not of terminals. */
+  #endLater(id: string, seconds: number | null | undefined): void {
+    const { dataplane, log, sessionId } = this.#options
+    if (!seconds) return
+    const end = (): void => {
+      this.#timedOut = true
+      dataplane
+        .done({ method: 'POST', path: `/execs/${encodeURIComponent(id)}/signal`, json: { signal: 'KILL' } })
+        .catch((err: unknown) => {
+          log.info({ session_id: sessionId, exec_id: id, err }, 'a command at a terminal was not ended by its timeout')
+        })
+    }
+    this.#timer = setTimeout(end, Math.min(seconds, MAX_SECONDS) * 1000).unref()
   }
 
   #onOutput(stream: 'stdout' | 'stderr', bytes: Buffer, at: number): void {
@@ -144,11 +140,12 @@ export class CommandSocket {
 
   #onExit(exit: ExitFrame): void {
     this.#ended = true
+    clearTimeout(this.#timer)
     for (const stream of ['stdout', 'stderr'] as const) {
       const rest = this.#texts[stream].end(this.#ends[stream])
       if (rest !== undefined) this.#send({ type: stream, ...rest })
     }
-    if (exit.timed_out) this.#send(executeError({ code: 'TIMEOUT', message: 'the command was ended by its timeout' }))
+    if (exit.timed_out || this.#timedOut) this.#send(executeError({ code: 'TIMEOUT', message: 'the command was ended by its timeout' }))
     else if (exit.spawn_error !== null) this.#send({ type: 'error', error_type: 'CommandError', error: exit.spawn_error.message })
     else this.#send({ type: 'exit', exit_code: exit.exit_code ?? 255 })
     this.#finish()
@@ -159,7 +156,7 @@ export class CommandSocket {
     const error = fromUnknown(thrown)
     if (error.code === 'INTERNAL') this.#options.log.error({ err: thrown }, 'a command of a LangSmith client failed')
     this.#send(executeError(error))
-    if (this.#process !== undefined) this.#leave(this.#process)
+    if (this.#opened !== undefined) this.#leave(this.#opened.process)
     this.#finish()
   }
 
@@ -167,7 +164,7 @@ export class CommandSocket {
   #finish(): void {
     this.#over = true
     clearTimeout(this.#early)
-    this.#process?.leave()
+    this.#opened?.process.leave()
     const { ws } = this.#options
     // A paused one does not hear the answer to its close.
     ws.resume()
@@ -176,7 +173,7 @@ export class CommandSocket {
 
   #onClientLeft(): void {
     clearTimeout(this.#early)
-    const process = this.#process
+    const process = this.#opened?.process
     if (this.#over || process === undefined) return
     this.#over = true
     this.#leave(process)
@@ -200,36 +197,8 @@ export class CommandSocket {
     const { ws } = this.#options
     if (this.#over || ws.readyState !== ws.OPEN) return
     ws.send(JSON.stringify(frame), () => {
-      if (ws.bufferedAmount < HIGH_WATER_BYTES / 2) this.#process?.resume()
+      if (ws.bufferedAmount < HIGH_WATER_BYTES / 2) this.#opened?.process.resume()
     })
-    if (ws.bufferedAmount > HIGH_WATER_BYTES) this.#process?.pause()
-  }
-}
-
-function readFrame(text: string): ClientFrame {
-  let value: unknown
-  try {
-    value = JSON.parse(text)
-  } catch {
-    throw new BoxofficeError('INVALID_REQUEST', 'a frame must be valid JSON')
-  }
-  const parsed = ClientFrame.safeParse(value)
-  if (!parsed.success) throw new BoxofficeError('INVALID_REQUEST', `frame: ${describeIssues(parsed.error)}`)
-  if (parsed.data.type === 'execute' && parsed.data.pty === true)
-    throw new BoxofficeError('UNSUPPORTED', 'pty is not supported on this socket; open shell/ws of the session')
-  return parsed.data
-}
-
-/** The `start` of a process socket (contract 3.3). A command goes on without its client unless it is to end with it. */
-async function startOf(frame: Begin, withBoxEnvironment: WithBoxEnvironment): Promise<Record<string, unknown>> {
-  if (frame.type === 'reconnect')
-    return { attach: frame.command_id, stdout_offset: frame.stdout_offset ?? 0, stderr_offset: frame.stderr_offset ?? 0 }
-  return {
-    command: frame.command,
-    ...(await commandFields(frame, withBoxEnvironment)),
-    ...(frame.command_id == null ? {} : { exec_id: frame.command_id }),
-    ...(frame.timeout_seconds == null ? {} : { timeout_seconds: frame.timeout_seconds }),
-    detach: frame.kill_on_disconnect !== true,
-    stdin: 'open',
+    if (ws.bufferedAmount > HIGH_WATER_BYTES) this.#opened?.process.pause()
   }
 }

@@ -1,6 +1,6 @@
 import { ExecSummary } from '@boxoffice/protocol'
-import type { SessionDataplane } from '../../dataplane/client.ts'
-import type { Log } from '../../host/log.ts'
+import type { SessionDataplane } from '../../../dataplane/client.ts'
+import type { Log } from '../../../host/log.ts'
 
 /** Nothing tells when a command has ended by itself: its entry is kept no longer. */
 const MAX_SECONDS = 86_400
