@@ -156,6 +156,25 @@ describe('a connection that drops', () => {
     expect(await run.exit).toMatchObject({ exitCode: 0 })
   })
 
+  test('drops what nobody reads also behind lost bytes, so that the process is not held up', async ({ server, session }) => {
+    server.onStart = (process) => process.write('0123456789', 'stderr')
+    const run = await session.exec.start('produce')
+    await run.outputReaches(10, 'stderr')
+    server.onSocketStart = () => {
+      const process = server.processes.get(run.execId)
+      process?.write('lost!', 'stderr')
+      process?.forget(15, 'stderr')
+      process?.write(pattern(2_000_000), 'stderr')
+      process?.write('whole')
+      process?.exit()
+      server.onSocketStart = () => false
+      return false
+    }
+    server.cut()
+    expect(await run.text()).toBe('whole')
+    expect(await run.exit).toMatchObject({ exitCode: 0, stderrBytes: 2_000_015 })
+  })
+
   test('gives up with a ConnectionError after the window', async ({ server }) => {
     const session = await server.client({ reconnectWindowMs: 600 }).session('thread-1')
     const run = await session.exec.start('sleep 60')

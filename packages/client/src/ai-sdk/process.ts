@@ -1,5 +1,6 @@
 import type { Exec } from '../sandbox/exec.ts'
 import type { Output, Run, Stdin } from '../sandbox/run.ts'
+import { drain } from '../stream/drain.ts'
 
 export type AiSandboxProcessOptions = {
   /** For the shell of the sandbox. */
@@ -61,15 +62,11 @@ const readable = (output: Output): ReadableStream<Uint8Array> => {
       },
       cancel() {
         // The process must not wait for a reader who has left, nor that one for the process.
-        drain(pieces ?? output[Symbol.asyncIterator]()).catch(() => {})
+        drain(output, pieces).catch(() => {})
       },
     },
     { highWaterMark: 0 },
   )
-}
-
-const drain = async (pieces: AsyncIterator<Uint8Array>): Promise<void> => {
-  while ((await pieces.next()).done !== true);
 }
 
 const writable = (stdin: Stdin): WritableStream<Uint8Array> =>

@@ -109,14 +109,9 @@ export class Inbox implements AsyncIterable<Uint8Array> {
     }
   }
 
-  /** Reads to the end and keeps nothing. */
-  async drain(): Promise<void> {
-    for await (const _ of this);
-  }
-
   /** All that is to come, decoded as UTF-8 (invalid bytes become U+FFFD). */
   async text(): Promise<string> {
-    const decoder = new TextDecoder()
+    const decoder = new TextDecoder('utf-8', { ignoreBOM: true })
     let text = ''
     for await (const bytes of this) text += decoder.decode(bytes, { stream: true })
     return text + decoder.decode()

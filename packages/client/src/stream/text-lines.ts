@@ -3,7 +3,7 @@ const LONGEST_LINE = 1024 * 1024
 
 /** The lines of UTF-8 output, without their ends (`\n` or `\r\n`). Bytes after the last end are a line as well. */
 export async function* linesOf(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<string, void, undefined> {
-  const decoder = new TextDecoder()
+  const decoder = new TextDecoder('utf-8', { ignoreBOM: true })
   let begun = ''
   for await (const bytes of chunks) {
     const parts = decoder.decode(bytes, { stream: true }).split('\n')
