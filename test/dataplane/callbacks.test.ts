@@ -31,6 +31,54 @@ for (const way of ['direct', 'relay'] as const) {
   })
 }
 
+for (const way of ['direct', 'relay'] as const) {
+  test(`${way}: exec with callbacks gives each byte once and the result, over connections that break, and takes its input`, async () => {
+    await using on = await startSdkSession(way)
+    const input = `${'äö€'.repeat(200_000)}\n`
+    const seen = { out: '', err: '' }
+    const options = {
+      stdin: input,
+      execId: 'with-callbacks',
+      maxOutputBytes: 4_000_000,
+      async onStdout(text: string) {
+        await new Promise(setImmediate)
+        if (seen.out === '') on.proxy.cut()
+        seen.out += text
+      },
+      onStderr(text: string) {
+        if (seen.err === '') on.proxy.cut()
+        seen.err += text
+      },
+    }
+    const result = await on.session.exec('cat; seq 1 200000 >&2; echo run >> runs; exit 3', options)
+    expect([seen.out === input, seen.err === result.stderr, result.stdout === input]).toEqual([true, true, true])
+    expect(result).toMatchObject({ exitCode: 3, stdoutTruncated: false, stderrTruncated: false, lossy: false, timeoutSeconds: 60 })
+    // Asked for once more by its id it does not run again: its end comes, with what is still kept.
+    seen.out = seen.err = 'x'
+    const again = await on.session.exec('cat; seq 1 200000 >&2; echo run >> runs; exit 3', options)
+    expect(again).toMatchObject({ exitCode: 3, stderrTruncated: true, execId: 'with-callbacks' })
+    expect(result.stderr.endsWith(again.stderr.slice(-1000))).toBe(true)
+    expect(await on.session.files.text('runs')).toBe('run\n')
+  })
+}
+
+test('what a callback of exec throws ends the command and is what exec rejects with', async () => {
+  await using on = await startSdkSession('direct')
+  let calls = 0
+  const running = on.session.exec('while :; do echo line; echo line >&2; done', {
+    execId: 'thrown',
+    onStdout() {
+      calls++
+      throw new Error('from the callback')
+    },
+  })
+  await expect(running).rejects.toThrow('from the callback')
+  await expect.poll(async () => (await on.session.exec.get('thrown')).state, { timeout: 60_000 }).toBe('exited')
+  expect(calls).toBe(1)
+  const none = await on.session.exec(['/no/such/program'], { onStderr: (text) => expect(text).not.toBe('') })
+  expect(none).toMatchObject({ exitCode: 127, reason: 'spawn_failed', stderr: expect.stringContaining('\n') })
+})
+
 test('an attached client has callbacks as well, and a stream without one is dropped', async () => {
   await using on = await startSdkSession('direct')
   const first = await on.session.exec.start('echo begun; seq 1 300000 >&2; cat; echo ended')

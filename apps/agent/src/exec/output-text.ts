@@ -1,6 +1,6 @@
 import { isUtf8 } from 'node:buffer'
 import { randomUUID } from 'node:crypto'
-import { incompleteTail } from './utf8.ts'
+import { incompleteTail } from '@boxoffice/kit/utf8-edges'
 
 export type OutputEncoding = 'utf8' | 'base64'
 

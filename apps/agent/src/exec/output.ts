@@ -1,6 +1,6 @@
 import { isUtf8 } from 'node:buffer'
+import { continuedHead, incompleteTail } from '@boxoffice/kit/utf8-edges'
 import { type OutputEncoding, OutputText } from './output-text.ts'
-import { continuedHead, incompleteTail } from './utf8.ts'
 
 export type OutputKeep = 'head_tail' | 'head' | 'tail'
 

@@ -1,5 +1,5 @@
+import { continuedHead } from '@boxoffice/kit/utf8-edges'
 import { PROCESS_LIMITS } from '@boxoffice/protocol'
-import { continuedHead } from '../exec/utf8.ts'
 import type { Sandbox } from '../sandbox/sandbox.ts'
 import { OutputPage } from '../supervisor/payloads.ts'
 

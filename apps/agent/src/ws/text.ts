@@ -1,5 +1,5 @@
 import { isUtf8 } from 'node:buffer'
-import { incompleteTail } from '../exec/utf8.ts'
+import { incompleteTail } from '@boxoffice/kit/utf8-edges'
 
 export type TextChunk = { data: string; bytes: number; lossy: boolean }
 

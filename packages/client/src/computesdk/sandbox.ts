@@ -67,14 +67,8 @@ export class ComputeSandbox {
     const session = await this.#parts.session()
     const common = { cwd, env: { ...defaults.envs, ...options.env }, timeoutSeconds: secondsOf(timeout) }
     if (background === true) return await startInBackground(session, command, common)
-    if (onStdout === undefined && onStderr === undefined) {
-      const result = await session.exec(command, { ...common, maxOutputBytes: MAX_OUTPUT_BYTES })
-      return { stdout: result.stdout, stderr: result.stderr, exitCode: result.exitCode, durationMs: result.durationMs }
-    }
-    const [stdout, stderr] = [new Collected(onStdout), new Collected(onStderr)]
-    const run = await session.exec.start(command, { ...common, stdin: 'closed', onStdout: stdout.add, onStderr: stderr.add })
-    const { exitCode, durationMs } = await run.exit
-    return { stdout: stdout.text, stderr: stderr.text, exitCode, durationMs }
+    const result = await session.exec(command, { ...common, maxOutputBytes: MAX_OUTPUT_BYTES, onStdout, onStderr })
+    return { stdout: result.stdout, stderr: result.stderr, exitCode: result.exitCode, durationMs: result.durationMs }
   }
 
   /** As it is now; wakes nothing. */
@@ -116,21 +110,6 @@ const startInBackground = async (session: Session, command: string, common: Comm
   run.exit.catch(() => {}) // DETACHED
   run.detach()
   return { stdout: '', stderr: '', exitCode: 0, durationMs: 0 }
-}
-
-/** A stream as text, for its callback and for the result, which holds its beginning. */
-class Collected {
-  text = ''
-  readonly #callback: ((data: string) => void) | undefined
-
-  constructor(callback: ((data: string) => void) | undefined) {
-    this.#callback = callback
-  }
-
-  readonly add = (data: string): void => {
-    if (this.text.length < MAX_OUTPUT_BYTES) this.text += data
-    this.#callback?.(data)
-  }
 }
 
 const secondsOf = (milliseconds: number | undefined): number | undefined => (milliseconds === undefined ? undefined : milliseconds / 1000)

@@ -36,7 +36,7 @@ const give = async (inbox: Inbox, callback: OutputCallbacks['onStdout']): Promis
 }
 
 /** Gives the text of a stream to its end, one piece after the other. Rejects with what the callback throws. */
-const decoded = async (bytes: AsyncIterable<Uint8Array>, callback: (text: string) => void | Promise<void>): Promise<void> => {
+export const decoded = async (bytes: AsyncIterable<Uint8Array>, callback: (text: string) => void | Promise<void>): Promise<void> => {
   // A byte order mark is output like any other.
   const decoder = new TextDecoder('utf-8', { ignoreBOM: true })
   for await (const piece of bytes) {

@@ -12,37 +12,13 @@ import { anySignal } from '../base/signals.ts'
 import type { Dataplane } from '../dataplane/dataplane.ts'
 import { endRemotely } from '../dataplane/end-remotely.ts'
 import { Attachment, type Target } from '../stream/attachment.ts'
+import { CALLBACKS, COMMAND, type Command, type CommandOptions, commandFields, EXEC, type ExecOptions, newExecId } from './command.ts'
 import type { OutputCallbacks } from './deliver.ts'
 import { createExecRecords, type ExecRecords } from './exec-records.ts'
 import { Run, type RunPosition } from './run.ts'
+import { streamedExec } from './streamed-exec.ts'
 
-/** A string is given to the sandbox's shell; an array is run as it is. */
-export type Command = string | readonly string[]
-
-type CommonOptions = {
-  /** Relative to `/workspace` (the default), or absolute in the sandbox. */
-  cwd?: string | undefined
-  env?: Record<string, string> | undefined
-  /** The shell for a string; default bash if the sandbox has it, else sh. */
-  shell?: string | undefined
-  /** When the command is ended, with exit code 124. Default 60; 0 is the longest that the profile allows (3,600), more is cut to it. */
-  timeoutSeconds?: number | undefined
-  /** Names this run: the same id with the same command never runs twice. Default: a new one. */
-  execId?: string | undefined
-  /** Ends the command. The promise rejects with the signal's reason. */
-  signal?: AbortSignal | undefined
-}
-
-export type ExecOptions = CommonOptions & {
-  /** Default: none. */
-  stdin?: string | Uint8Array | undefined
-  /** Per stream; default 1 MiB, at most 16 MiB. */
-  maxOutputBytes?: number | undefined
-  /** What is kept of longer output; default `head_tail`. */
-  outputKeep?: 'head_tail' | 'head' | 'tail' | undefined
-}
-
-export type StartOptions = CommonOptions &
+export type StartOptions = CommandOptions &
   OutputCallbacks & {
     stdin?: 'open' | 'closed' | undefined
     /** Lets the command go on without a client. */
@@ -58,13 +34,7 @@ export type AttachOptions = OutputCallbacks & {
   signal?: AbortSignal | undefined
 }
 
-const COMMON: OptionNames<CommonOptions> = {
-  ...{ cwd: true, env: true, shell: true },
-  ...{ timeoutSeconds: true, execId: true, signal: true },
-}
-const EXEC: OptionNames<ExecOptions> = { ...COMMON, stdin: true, maxOutputBytes: true, outputKeep: true }
-const CALLBACKS: OptionNames<OutputCallbacks> = { onStdout: true, onStderr: true }
-const START: OptionNames<StartOptions> = { ...COMMON, ...CALLBACKS, stdin: true, detach: true }
+const START: OptionNames<StartOptions> = { ...COMMAND, ...CALLBACKS, stdin: true, detach: true }
 /** Where a client left a run is given as it was told, with the id. */
 const ATTACH: OptionNames<AttachOptions & RunPosition> = {
   ...{ execId: true, stdoutOffset: true, stderrOffset: true, mode: true, signal: true },
@@ -75,7 +45,8 @@ const ATTACH: OptionNames<AttachOptions & RunPosition> = {
 export interface Exec extends ExecRecords {
   /**
    * Runs a command to its end. Repeated over dropped connections without running twice; where as many commands run as may, it
-   * waits up to `reconnectWindowMs` for its turn.
+   * waits up to `reconnectWindowMs` for its turn. With `onStdout` or `onStderr` the output is streamed, the process waits for the
+   * callbacks, and what one throws ends the command and rejects.
    */
   (command: Command, options?: ExecOptions): Promise<ExecResult>
   /** The same; rejects with `ExecError` (which has the result's fields) unless it exits with 0. */
@@ -89,6 +60,7 @@ export interface Exec extends ExecRecords {
 export const createExec = (dataplane: Dataplane): Exec => {
   const exec = async (command: Command, options: ExecOptions = {}): Promise<ExecResult> => {
     refuseUnknown('exec', options, EXEC)
+    if (options.onStdout !== undefined || options.onStderr !== undefined) return await streamedExec(dataplane, command, options)
     const { signal } = options
     const execId = options.execId ?? newExecId()
     const json = {
@@ -165,17 +137,6 @@ const open = async (
   const first = await Promise.race([attachment.ready, attachment.exit])
   return new Run(attachment, 'pid' in first ? first.pid : undefined, options)
 }
-
-const newExecId = (): string => crypto.randomUUID()
-
-const commandFields = (command: Command, options: CommonOptions, execId: string) => ({
-  ...(typeof command === 'string' ? { command } : { argv: command }),
-  shell: options.shell,
-  cwd: options.cwd,
-  env: options.env,
-  timeout_seconds: options.timeoutSeconds,
-  exec_id: execId,
-})
 
 const stdinFields = (stdin: string | Uint8Array | undefined) => {
   if (stdin === undefined) return {}

@@ -158,7 +158,10 @@ export class Attachment {
       const step = afterDrop(drop, {
         attempt: attempt++,
         failingForMs: performance.now() - failingSince,
-        windowMs: this.#wasReady ? reconnectWindowMs : Math.min(reconnectWindowMs, FIRST_CONNECTION_WINDOW_MS),
+        windowMs:
+          this.#wasReady || isCode(drop.error, 'RATE_LIMITED')
+            ? reconnectWindowMs
+            : Math.min(reconnectWindowMs, FIRST_CONNECTION_WINDOW_MS),
         renewed,
       })
       if (step.type === 'fail') throw step.error
