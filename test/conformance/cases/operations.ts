@@ -112,7 +112,7 @@ function stream(url: string, key: string): { seen: Event[]; until(found: (event:
     seen,
     async until(found) {
       for (;;) {
-        const guard = AbortSignal.timeout(20_000)
+        const guard = AbortSignal.timeout(60_000)
         const last = seen.at(-1)
         const response = await fetch(url, {
           signal: guard,

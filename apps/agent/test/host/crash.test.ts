@@ -89,7 +89,7 @@ describe('an agent that is killed', () => {
     await broker.heartbeat(
       ({ sandboxes, instance_id }) => sandboxes.length === 0 && instance_id === broker.registrations.at(-1)?.instance_id,
     )
-    expect(await processesOfDataDirectory()).toEqual([])
+    await expect.poll(processesOfDataDirectory).toEqual([])
     for (const name of ['sandboxes', 'workspaces', 'local', 'prepared']) expect(await readdir(join(dataDir, name))).toEqual([])
     await agent.close()
   })

@@ -73,7 +73,7 @@ describe('[2-27] an agent that ends its sandboxes with itself', () => {
       await agent.close()
       const left = await Promise.all(['sandboxes', 'workspaces', 'local'].map((name) => readdir(join(dataDir, name))))
       expect(left).toEqual([[], [], []])
-      expect(await commandsWith(dataDir)).toEqual([])
+      await expect.poll(() => commandsWith(dataDir)).toEqual([])
     }
   })
 })

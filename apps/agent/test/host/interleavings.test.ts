@@ -47,7 +47,7 @@ describe('[C-25] an end beside a start', () => {
     expect(await made).toMatchObject({ code: 'SESSION_EXPIRED', details: { reason: 'released' } })
     expect(await Array.fromAsync(host.provider.sandboxes.list())).toEqual([])
     expect(host.manager.inventory.reports()).toEqual([])
-    expect(await processesOf(uid)).toEqual([])
+    await expect.poll(() => processesOf(uid)).toEqual([])
     held[when] = undefined
     // Neither is the session's name taken.
     expect(await run(await host.ensure('s2'), 'echo up')).toMatchObject({ stdout: 'up\n' })

@@ -34,7 +34,7 @@ test.each(cells)(
 
       host = await host.restart()
       expect(existsSync(fileOf(lost))).toBe(false)
-      expect(marks.map((mark) => processesWith(mark).length)).toEqual([0, 1])
+      await expect.poll(() => marks.map((mark) => processesWith(mark).length)).toEqual([0, 1])
       expect(host.find(lost.id).lost).toBeDefined()
       await host.manager.destroy(lost.id, 'failed')
       expect(await run(host.find(kept.id), 'echo still')).toMatchObject({ stdout: 'still\n' })

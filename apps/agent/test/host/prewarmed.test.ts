@@ -78,9 +78,9 @@ describe.runIf(process.getuid?.() === 0)('what is prewarmed', () => {
     await using host = await begin()
     const sandbox = await host.ensure('one')
     const ids = await filled(host)
-    expect(waitingFor(ids)).toHaveLength(16)
+    await expect.poll(() => waitingFor(ids)).toHaveLength(16)
     await using next = await host.restart()
-    expect(waitingFor(ids)).toEqual([])
+    await expect.poll(() => waitingFor(ids)).toEqual([])
     expect(await run(next.find(sandbox.id), 'echo here')).toMatchObject({ stdout: 'here\n' })
   })
 

@@ -51,7 +51,7 @@ if (limits.includes('pids_limit')) {
   found.bombed = await first.end()
   found.afterwards = await reasonOf(attacker)
   await host.manager.suspend(attacker.id, 'stop')
-  await attacker.ready(AbortSignal.timeout(20_000))
+  await attacker.ready(AbortSignal.timeout(60_000))
   found.bombedAgain = await (await bomb(attacker)).end()
   for (const child of crowd) child.kill('SIGKILL')
 }

@@ -267,7 +267,7 @@ export const mountsSuite = (open: OpenProvider): void => {
       expect(await says(host.find(id), 'cat /data/name')).toBe('a')
       host = await host.restart()
       await host.recovery.settle([{ sandbox_id: id, action: 'keep' }])
-      await host.find(id).ready(AbortSignal.timeout(10_000))
+      await host.find(id).ready(AbortSignal.timeout(60_000))
       expect(await says(await ensure('s', wanted), 'cat /data/name')).toBe('a')
       expect(host.find(id).generation).toBe(1)
     })

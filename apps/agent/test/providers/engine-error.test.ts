@@ -63,7 +63,7 @@ describe("an engine's refusal is told in our own words, and logged in its own", 
   ]
   test.each(cases)('%s', async (_, answer, told) => {
     const { provider, lines } = await providerOf(answer)
-    const error = (await provider.sandboxes.create('sb_x', SPEC, AbortSignal.timeout(10_000)).catch((thrown: unknown) => thrown)) as Error
+    const error = (await provider.sandboxes.create('sb_x', SPEC, AbortSignal.timeout(60_000)).catch((thrown: unknown) => thrown)) as Error
     expect(error).toMatchObject({ code: 'BACKEND_UNAVAILABLE', message: expect.stringMatching(told) })
     expect(error.message).not.toContain(PATH)
     expect(lines.join()).toContain(PATH)
@@ -73,7 +73,7 @@ describe("an engine's refusal is told in our own words, and logged in its own", 
     const { provider } = await providerOf({ status: 200, message: '' })
     server.close()
     server.closeAllConnections()
-    await expect(provider.sandboxes.create('sb_x', SPEC, AbortSignal.timeout(10_000))).rejects.toThrow(
+    await expect(provider.sandboxes.create('sb_x', SPEC, AbortSignal.timeout(60_000))).rejects.toThrow(
       /^the container engine could not start the sandbox: it does not answer$/,
     )
     expect(await provider.probe()).toMatchObject({ available: false, reason: expect.stringContaining('it does not answer; start it') })

@@ -102,7 +102,7 @@ describe('docker provider', () => {
     const created = host.provider.sandboxes.create(
       'sb_broken-one',
       { ...spec, profile: { ...profile, image: IMAGE } },
-      AbortSignal.timeout(10_000),
+      AbortSignal.timeout(60_000),
     )
     await expect(created).rejects.toMatchObject({ code: 'BACKEND_UNAVAILABLE' })
     expect((await ofInstall(host.installId)).map(({ Labels }) => Labels['boxoffice.sandbox_id'])).not.toContain('sb_broken-one')

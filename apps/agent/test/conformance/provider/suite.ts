@@ -40,7 +40,7 @@ export const providerSuite = ({ kind, open, cycles, accident, remains }: Exam): 
   })
 
   /** Waits, because a provider may be making at that moment what the next sandbox will need. */
-  const nothingRemains = (host: Host) => expect.poll(() => remains(host), { timeout: 10_000 }).toEqual([])
+  const nothingRemains = (host: Host) => expect.poll(() => remains(host)).toEqual([])
 
   describe('life of a sandbox', () => {
     test('starts with its supervisor linked, and runs commands in its workspace', async () => {
@@ -86,7 +86,7 @@ export const providerSuite = ({ kind, open, cycles, accident, remains }: Exam): 
       await counter.outputMatches(/^3$/m)
       expect(await manager.suspend(sandbox.id, 'freeze')).toMatchObject({ state: 'frozen' })
       expect(await handleOf(host as Host, sandbox.id)).toMatchObject({ state: 'frozen' })
-      await sandbox.ready(AbortSignal.timeout(10_000))
+      await sandbox.ready(AbortSignal.timeout(60_000))
       expect(sandbox.state).toBe('running')
       expect(await run(sandbox, 'echo awake')).toMatchObject({ stdout: 'awake\n' })
       const { processes } = (await sandbox.link.call('list', {})) as { processes: { id: string; state: string }[] }
@@ -102,7 +102,7 @@ export const providerSuite = ({ kind, open, cycles, accident, remains }: Exam): 
       expect(await manager.suspend(sandbox.id, 'stop')).toMatchObject({ state: 'stopped' })
       expect(await sleeper.ended).toMatchObject({ reason: 'killed' })
       expect(await handleOf(host as Host, sandbox.id)).toMatchObject({ state: 'stopped' })
-      await sandbox.ready(AbortSignal.timeout(10_000))
+      await sandbox.ready(AbortSignal.timeout(60_000))
       expect(await run(sandbox, 'cat note')).toMatchObject({ stdout: 'kept\n' })
     })
 
@@ -217,7 +217,7 @@ export const providerSuite = ({ kind, open, cycles, accident, remains }: Exam): 
       const sleeper = await start(sandbox.link, 'sleep 1000', { detach: true })
       host = await before.restart()
       const found = host.find(sandbox.id)
-      await found.ready(AbortSignal.timeout(10_000))
+      await found.ready(AbortSignal.timeout(60_000))
       expect(found.sessionId).toBe('s1')
       const { processes } = (await found.link.call('list', {})) as { processes: { id: string; state: string }[] }
       expect(processes).toMatchObject([{ id: sleeper.id, state: 'running' }])
@@ -235,7 +235,7 @@ export const providerSuite = ({ kind, open, cycles, accident, remains }: Exam): 
       await before.manager.suspend(sandbox.id, 'freeze')
       host = await before.restart()
       expect(host.manager.inventory.report(sandbox.id)).toMatchObject({ state: 'frozen', activity: unused })
-      await host.find(sandbox.id).ready(AbortSignal.timeout(10_000))
+      await host.find(sandbox.id).ready(AbortSignal.timeout(60_000))
       expect(await run(host.find(sandbox.id), 'cat note')).toMatchObject({ stdout: 'kept\n' })
     })
 
@@ -246,7 +246,7 @@ export const providerSuite = ({ kind, open, cycles, accident, remains }: Exam): 
       await before.manager.suspend(sandbox.id, 'stop')
       host = await before.restart()
       expect(host.manager.inventory.report(sandbox.id)).toMatchObject({ state: 'stopped', activity: unused })
-      await host.find(sandbox.id).ready(AbortSignal.timeout(10_000))
+      await host.find(sandbox.id).ready(AbortSignal.timeout(60_000))
       expect(await run(host.find(sandbox.id), 'cat note')).toMatchObject({ stdout: 'kept\n' })
     })
 

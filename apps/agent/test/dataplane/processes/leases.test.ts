@@ -24,8 +24,7 @@ const runOf = async (client: LineClient): Promise<string> => {
   return ready?.type === 'ready' ? ready.run : ''
 }
 /** The process says so by a file. */
-const written = (name: string): Promise<void> =>
-  until(`${name} is there`, () => existsSync(join(plane.sandbox.workspacePath, name)), 20_000)
+const written = (name: string): Promise<void> => until(`${name} is there`, () => existsSync(join(plane.sandbox.workspacePath, name)))
 
 test('a client that is refused sends nobody away, also when it would take over', { tags: ['2-64'] }, async () => {
   await start('exec cat')
