@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { isCode, type Session } from '@boxoffice/client'
+import { forCommands } from '@boxoffice/kit/file-root'
 import { KeyedQueue } from '@boxoffice/kit/keyed-queue'
 import {
   BaseSandbox,
@@ -19,7 +20,7 @@ import { execute, isEnded } from './execute.ts'
 import { deletePath, downloadFiles, listDirectory, uploadFiles } from './files.ts'
 import { type BoxofficeSandboxOptions, type Settings, type ThreadsOptions, toSettings, unknownOptions } from './options.ts'
 import type { Patience } from './patience.ts'
-import { asAsked, forCommands, fromCommands, rebase } from './rebase.ts'
+import { asAsked, fromCommands, rebase } from './rebase.ts'
 import { runConfig } from './run-config.ts'
 import { ThreadSessions } from './thread-sessions.ts'
 import { Turns } from './turns.ts'
@@ -167,7 +168,7 @@ export class BoxofficeSandbox extends BaseSandbox {
     const back = asAsked(path, rebased)
     return result.matches === undefined
       ? result
-      : { ...result, matches: result.matches.map((match) => ({ ...match, path: back(fromCommands(match.path)) })) }
+      : { ...result, matches: result.matches.map((match) => ({ ...match, path: back(fromCommands(match.path, rebased)) })) }
   }
 
   /** Finds files; paths are relative to `path`. */

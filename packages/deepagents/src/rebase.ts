@@ -17,12 +17,11 @@ export const rebase = (path: string, roots: readonly string[] = []): string => {
   return absolute === '/' ? WORKSPACE : `${WORKSPACE}${absolute}`
 }
 
-/** A path as commands reach it, also where `/workspace` is no mount: what is in the workspace from there, where they start. */
-export const forCommands = (path: string): string =>
-  path === WORKSPACE || path.startsWith(`${WORKSPACE}/`) ? `.${path.slice(WORKSPACE.length)}` : path
-
-/** The path of the sandbox of what a command has called `found`. */
-export const fromCommands = (found: string): string => (found.startsWith('./') ? WORKSPACE + found.slice(1) : found)
+/** The path of the sandbox of what a command has called `found`, below the workspace by the name that `rebased` has for it. */
+export const fromCommands = (found: string, rebased: string): string => {
+  const workspace = /^\/app(?:\/|$)/.test(rebased) ? '/app' : WORKSPACE
+  return found.startsWith('./') ? workspace + found.slice(1) : found
+}
 
 /**
  * Gives paths of answers the beginning that was asked for, so that a listing of `/notes` names `/notes/a.txt`. Those of `/` stay paths

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { asAsked, rebase } from '../src/rebase.ts'
+import { asAsked, fromCommands, rebase } from '../src/rebase.ts'
 
 test.for([
   ['/workspace/a', '/workspace/a'],
@@ -25,4 +25,10 @@ test('[7.1] answers have the beginning that was asked for', () => {
   expect(asAsked('/notes', '/workspace/notes')('/workspace/notes-of-others')).toBe('/workspace/notes-of-others')
   expect(asAsked('/', '/workspace')('/workspace/a')).toBe('/workspace/a')
   expect(asAsked('/tmp', '/tmp')('/tmp/a')).toBe('/tmp/a')
+})
+
+test('[7.1] what a command has found below the workspace has the name that was asked for', () => {
+  expect(fromCommands('./a/b', '/app/a')).toBe('/app/a/b')
+  expect(fromCommands('./a/b', '/workspace/a')).toBe('/workspace/a/b')
+  expect(fromCommands('/tmp/a', '/tmp')).toBe('/tmp/a')
 })

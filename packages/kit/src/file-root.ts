@@ -1,4 +1,4 @@
-const WORKSPACE = /^\/+(?:workspace|app)(?:\/|$)/
+const WORKSPACE = /^\/+(?:workspace|app)(?:\/+|$)/
 
 /**
  * The tree that a path of a shell means: `/workspace`, `/app` and what is below them, and relative paths, are the workspace; every
@@ -6,3 +6,13 @@ const WORKSPACE = /^\/+(?:workspace|app)(?:\/|$)/
  */
 export const fileRootOf = (path: string): 'workspace' | 'sandbox' =>
   path.startsWith('/') && !WORKSPACE.test(path) ? 'sandbox' : 'workspace'
+
+/**
+ * A path as a command reaches it that starts in the workspace. What is in the workspace begins with `.`: a sandbox without isolation
+ * has neither `/workspace` nor `/app`, and a name that begins with a hyphen is no option then.
+ */
+export const forCommands = (path: string): string => {
+  if (fileRootOf(path) === 'sandbox') return path
+  const inside = path.replace(WORKSPACE, '')
+  return inside === '' ? '.' : `./${inside}`
+}

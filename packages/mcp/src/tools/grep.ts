@@ -1,3 +1,4 @@
+import { forCommands } from '@boxoffice/kit/file-root'
 import { BoxofficeError } from '@boxoffice/protocol'
 import { z } from 'zod'
 import { READS, toTool } from '../base/tool.ts'
@@ -36,11 +37,9 @@ export const grep = toTool({
   annotations: READS,
   async run({ pattern, path, glob, literal }, { session, signal }) {
     const { exec } = await session()
-    // A path that begins with a hyphen is no option.
-    const from = path.startsWith('/') ? path : `./${path}`
     const names = glob === undefined ? [] : ['-name', glob]
     const search = ['grep', literal ? '-nF' : '-nE', '-e', pattern, '--', '/dev/null', '{}', '+']
-    const result = await exec(['find', from, ...names, '-type', 'f', '-exec', ...search], {
+    const result = await exec(['find', forCommands(path), ...names, '-type', 'f', '-exec', ...search], {
       ...{ timeoutSeconds: SEARCH_SECONDS, maxOutputBytes: OUTPUT_BYTES, outputKeep: 'head', signal },
     })
     if (result.stdout === '' && result.stderr !== '') throw new BoxofficeError('INVALID_REQUEST', result.stderr.trim().slice(0, 500))
