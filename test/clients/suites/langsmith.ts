@@ -153,7 +153,7 @@ export const langsmithSuite = (provider: ProviderName, { whole }: { whole: boole
     })
 
     test('a socket that does not begin with a command, or begins with two, is refused', async () => {
-      const begin = { type: 'execute', command: 'cat -u -u -u', kill_on_disconnect: true }
+      const begin = { type: 'execute', command: 'cat -u -u -u', kill_on_disconnect: true, ttl_seconds: -1 }
       const input = { type: 'input', data: 'early\n' }
       expect(await answersTo(box, [input])).toEqual([
         { type: 'error', error_type: 'CommandError', error: expect.stringMatching(/begins with/) },
@@ -161,6 +161,7 @@ export const langsmithSuite = (provider: ProviderName, { whole }: { whole: boole
       expect((await answersTo(box, [begin, begin])).at(-1)).toMatchObject({ type: 'error', error: expect.stringMatching(/one command/) })
       const lines = Array.from({ length: 100 }, (_, i) => `${i}\n`)
       const answers = await answersTo(box, [begin, ...lines.map((data) => ({ ...input, data })), { type: 'close_stdin' }])
+      expect(answers[0]).toMatchObject({ type: 'started', ttl_seconds: 600 })
       expect(answers.map(({ data }) => data ?? '').join('')).toBe(lines.join(''))
       expect(answers.at(-1)).toEqual({ type: 'exit', exit_code: 0 })
       await expect.poll(async () => (await box.run(`pgrep -f '[c]at -u -u -u' || true`)).stdout, { timeout: 60_000 }).toBe('')

@@ -22,6 +22,8 @@ export type CommandSocketOptions = {
 const FIRST_FRAME_MS = 30_000
 const HIGH_WATER_BYTES = 1024 * 1024
 const DEFAULT_IDLE_SECONDS = 300
+/** How long a sandbox keeps what an ended process has said; no client can ask for another time. */
+const KEPT_SECONDS = 600
 /** Nothing tells of the end of a command that its client has left: its timer is kept no longer. */
 const MAX_SECONDS = 86_400
 const CLOSE = { done: 1000, unsupported: 1003, policy: 1008 }
@@ -80,7 +82,8 @@ export class CommandSocket {
           ready: ({ exec_id, shell_id, pid }) => {
             const id = exec_id ?? shell_id ?? ''
             unattended.attended(sessionId, id)
-            if (!this.#started) this.#send({ type: 'started', command_id: id, pid })
+            const kept = frame.type === 'execute' && frame.ttl_seconds != null ? { ttl_seconds: KEPT_SECONDS } : {}
+            if (!this.#started) this.#send({ type: 'started', command_id: id, pid, ...kept })
             this.#started = true
           },
           output: (stream, bytes, at) => this.#onOutput(stream, bytes, at),
