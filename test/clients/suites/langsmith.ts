@@ -265,7 +265,7 @@ export const langsmithSuite = (provider: ProviderName, { whole }: { whole: boole
         const box = await clientOf().createSandbox({ name: 'killed-agent', timeout: 60 })
         const command = 'echo run >> runs.txt; for i in $(seq 20); do echo $i; sleep 0.1; done; wc -l < runs.txt; exit 7'
         const handle = await box.run(command, { wait: false })
-        for await (const { data } of handle) if (data !== '') break
+        await shownBy(handle, /^1\n/)
         await stack.agent().kill('SIGKILL')
         await stack.startAgent()
         const lines = Array.from({ length: 20 }, (_, i) => `${i + 1}\n`).join('')
