@@ -1,6 +1,6 @@
 import { parseEndpoint } from '@boxoffice/kit/endpoint'
 import { retry } from '@boxoffice/kit/retry'
-import { BoxofficeError, newRequestId } from '@boxoffice/protocol'
+import { BoxofficeError, errorCodeFrom, newRequestId } from '@boxoffice/protocol'
 import { type RawData, WebSocket } from 'ws'
 import type { z } from 'zod'
 import { sandboxPath } from '../agents/endpoint.ts'
@@ -84,6 +84,21 @@ export function renewLater(
 
 export const unreachable = (cause: unknown): BoxofficeError =>
   new BoxofficeError('BACKEND_UNAVAILABLE', 'the connection to the process was lost; attach again', { retryAfter: 1, cause })
+
+export const errorOf = (thrown: unknown): BoxofficeError => (thrown instanceof BoxofficeError ? thrown : unreachable(thrown))
+
+/** The error that a frame of an agent's has. */
+export function frameError({
+  code,
+  message,
+  details,
+}: {
+  code: string
+  message: string
+  details?: Record<string, unknown> | undefined
+}): BoxofficeError {
+  return new BoxofficeError(errorCodeFrom(code) ?? 'BACKEND_UNAVAILABLE', message, details === undefined ? {} : { details })
+}
 
 /** The URL of a path at an agent, as `ws` wants it. */
 function urlOf(dataplaneUrl: string, path: string): string {

@@ -1,8 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import {
-  BoxofficeError,
+  type BoxofficeError,
   type ExitFrame,
-  errorCodeFrom,
   type ReadyFrame,
   ServerFrame,
   type SIGNALS,
@@ -11,10 +10,9 @@ import {
   STREAM_STDOUT,
   SUBPROTOCOL_BINARY,
 } from '@boxoffice/protocol'
-import { WebSocket } from 'ws'
-import type { AgentTls } from '../relay/http1/agent-tls.ts'
-import type { Access } from './access.ts'
-import { dialAgent, mend, readFrame, renewLater, SOCKET_CLOSE, unreachable } from './agent-socket.ts'
+import type { WebSocket } from 'ws'
+import { type DialOptions, frameError, readFrame } from './agent-socket.ts'
+import { MendedSocket, type MendedSocketOptions, type MendedTraffic } from './mended-socket.ts'
 import { StdinBuffer } from './stdin-buffer.ts'
 
 /**
@@ -55,15 +53,7 @@ export interface ProcessSocket {
   leave(): void
 }
 
-export type ProcessSocketOptions = {
-  access: () => Promise<Access>
-  start: ProcessStart
-  handlers: ProcessSocketHandlers
-  signal: AbortSignal | undefined
-  /** Milliseconds that never jump. */
-  monotonic: () => number
-  agentTls?: AgentTls
-}
+export type ProcessSocketOptions = MendedSocketOptions & { start: ProcessStart; handlers: ProcessSocketHandlers }
 
 const MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 /** The agent is told what has arrived this often: what a drop takes with it is then kept for the next connection. */
@@ -79,42 +69,36 @@ export async function openProcessSocket(options: ProcessSocketOptions): Promise<
   return connection
 }
 
-class MendingProcessSocket implements ProcessSocket {
+class MendingProcessSocket implements ProcessSocket, MendedTraffic {
   readonly id: string
-  readonly #options: ProcessSocketOptions
+  readonly #start: ProcessStart
+  readonly #handlers: ProcessSocketHandlers
+  readonly #socket: MendedSocket
   readonly #idField: 'exec_id' | 'shell_id'
   readonly #stdin = new StdinBuffer()
   readonly #received = { stdout: 0, stderr: 0 }
   #reported = 0
-  #ws: WebSocket | undefined
   #wasReady = false
-  /** The present connection is: before, what is written waits for it. */
-  #isReady = false
-  #ended = false
-  #error: BoxofficeError | undefined
-  #closed = false
-  #paused = false
   #full = false
   /** Control frames that wait for a connection; above `MAX_WAITING` they are dropped. */
   #waiting: object[] = []
   #report: NodeJS.Timeout | undefined
-  #renew: NodeJS.Timeout | undefined
 
-  constructor(options: ProcessSocketOptions) {
-    this.#options = options
-    const { kind, frame } = options.start
+  constructor({ start, handlers, ...options }: ProcessSocketOptions) {
+    this.#start = start
+    this.#handlers = handlers
+    const { kind, frame } = start
     this.#idField = kind === 'exec' ? 'exec_id' : 'shell_id'
     this.id = String(frame.attach ?? frame[this.#idField] ?? randomUUID())
-    options.signal?.addEventListener('abort', () => this.leave(), { once: true })
+    this.#socket = new MendedSocket(options, this)
   }
 
   open(): Promise<void> {
-    this.#options.signal?.throwIfAborted()
-    return this.#connect()
+    return this.#socket.open()
   }
 
   write(bytes: Uint8Array): boolean {
-    if (this.#closed || bytes.length === 0) return true
+    if (this.#socket.isClosed || bytes.length === 0) return true
     for (const piece of this.#stdin.add(bytes)) this.#sendInput(piece)
     this.#full = this.#stdin.unconfirmedBytes >= HIGH_WATER_BYTES
     this.#reportLater()
@@ -136,62 +120,52 @@ class MendingProcessSocket implements ProcessSocket {
   }
 
   pause(): void {
-    this.#paused = true
-    this.#ws?.pause()
+    this.#socket.pause()
   }
 
   resume(): void {
-    this.#paused = false
-    this.#ws?.resume()
+    this.#socket.resume()
   }
 
   leave(): void {
-    this.#ws?.resume()
-    this.#ws?.close(SOCKET_CLOSE.done)
-    this.#end()
+    this.#socket.leave()
   }
 
-  async #connect(): Promise<void> {
-    const { access, start, agentTls } = this.#options
-    const known = await access()
-    const ready = Promise.withResolvers<void>()
-    const ws = dialAgent(known, {
-      path: `/${start.kind}/ws`,
-      protocol: SUBPROTOCOL_BINARY,
-      maxPayload: MAX_MESSAGE_BYTES,
-      agentTls,
-      refused: ready.reject,
-    })
-    this.#error = undefined
-    ws.on('message', (data: Buffer, isBinary) => {
-      if (this.#closed) return
-      if (isBinary) return this.#onOutput(data)
-      const frame = readFrame(ws, ServerFrame, data)
-      if (frame?.type === 'auth_ok') {
-        if (this.#ws !== ws) ws.send(JSON.stringify(this.#startFrame()))
-        this.#ws = ws
-      } else if (frame?.type === 'ready') {
-        this.#onReady(ws, frame)
-        ready.resolve()
-      } else if (frame?.type === 'pong') this.#onConfirmed(frame.stdin_offset)
-      else if (frame?.type === 'exit') {
-        this.#ended = true
-        ready.resolve()
-        this.#options.handlers.exit(frame)
-      } else if (frame?.type === 'error') this.#onError(frame.error)
-    })
-    ws.on('close', (code) => {
-      ready.reject(this.#error ?? unreachable(code))
-      if (this.#ws === ws) this.#onClose(code)
-    })
-    await ready.promise
-    if (this.#closed) return ws.close(SOCKET_CLOSE.done)
-    this.#renewLater(known.expiresAt)
+  // What the socket asks for.
+
+  dial(): Pick<DialOptions, 'path' | 'protocol' | 'maxPayload'> {
+    return { path: `/${this.#start.kind}/ws`, protocol: SUBPROTOCOL_BINARY, maxPayload: MAX_MESSAGE_BYTES }
+  }
+
+  message(ws: WebSocket, data: Buffer, isBinary: boolean): void {
+    if (isBinary) return this.#onOutput(data)
+    const frame = readFrame(ws, ServerFrame, data)
+    if (frame?.type === 'auth_ok') {
+      if (this.#socket.begin(ws)) ws.send(JSON.stringify(this.#startFrame()))
+    } else if (frame?.type === 'ready') this.#onReady(frame)
+    else if (frame?.type === 'pong') this.#onConfirmed(frame.stdin_offset)
+    else if (frame?.type === 'exit') {
+      this.#socket.done()
+      this.#handlers.exit(frame)
+    } else if (frame?.type === 'error') this.#onError(frameError(frame.error))
+  }
+
+  renewed(token: string): void {
+    this.#socket.readyWs?.send(JSON.stringify({ type: 'auth', token }))
+  }
+
+  givenUp(error: BoxofficeError): BoxofficeError {
+    return error
+  }
+
+  closed(error?: BoxofficeError): void {
+    clearInterval(this.#report)
+    this.#handlers.closed(error)
   }
 
   /** After the first `ready` only ever an attach: were the record gone, starting again would run the command twice. */
   #startFrame(): object {
-    const { frame } = this.#options.start
+    const { frame } = this.#start
     if (!this.#wasReady) return { type: 'start', [this.#idField]: this.id, ...frame, ack: true }
     const { stdout, stderr } = this.#received
     const { mode } = frame
@@ -205,19 +179,18 @@ class MendingProcessSocket implements ProcessSocket {
     }
   }
 
-  #onReady(ws: WebSocket, frame: ReadyFrame): void {
+  #onReady(frame: ReadyFrame): void {
     this.#received.stdout = frame.stdout.offset
     this.#received.stderr = frame.stderr.offset
-    if (this.#paused) ws.pause()
     const stdin = frame.stdin?.offset ?? 0
-    this.#isReady = true
+    this.#socket.ready()
     // Others may have written to a process that was there before.
     if (!this.#wasReady) this.#stdin.begin(stdin)
     for (const bytes of this.#stdin.missingFrom(stdin)) this.#sendInput(bytes)
     if (this.#stdin.isEnded) this.#sendInput(new Uint8Array())
     this.#wasReady = true
     for (const waiting of this.#waiting.splice(0)) this.#control(waiting)
-    this.#options.handlers.ready(frame)
+    this.#handlers.ready(frame)
     this.#onConfirmed(stdin)
   }
 
@@ -228,43 +201,19 @@ class MendingProcessSocket implements ProcessSocket {
     this.#received[stream] += data.length - 1
     this.#reported += data.length - 1
     if (this.#reported >= REPORT_BYTES) this.#ping()
-    this.#options.handlers.output(stream, data.subarray(1), offset)
+    this.#handlers.output(stream, data.subarray(1), offset)
   }
 
   #onConfirmed(offset: number | undefined): void {
     if (offset !== undefined) this.#stdin.confirm(offset)
     if (!this.#full || this.#stdin.unconfirmedBytes >= HIGH_WATER_BYTES / 2) return
     this.#full = false
-    this.#options.handlers.drain?.()
+    this.#handlers.drain?.()
   }
 
-  #onError({ code, message, details }: { code: string; message: string; details?: Record<string, unknown> | undefined }): void {
-    this.#error = new BoxofficeError(errorCodeFrom(code) ?? 'BACKEND_UNAVAILABLE', message, details === undefined ? {} : { details })
-    this.#options.handlers.told?.(this.#error)
-  }
-
-  #onClose(code: number): void {
-    this.#ws = undefined
-    this.#isReady = false
-    if (this.#closed) return
-    if (this.#ended || code === SOCKET_CLOSE.done) return this.#end()
-    if (!this.#wasReady) return
-    const comesBack = code === SOCKET_CLOSE.lost || code === SOCKET_CLOSE.goingAway || this.#error?.code === 'TOKEN_EXPIRED'
-    if (!comesBack) return this.#end(this.#error ?? unreachable(code))
-    void mend(
-      () => this.#connect(),
-      () => this.#closed,
-    ).catch((thrown: unknown) => this.#end(thrown instanceof BoxofficeError ? thrown : unreachable(thrown)))
-  }
-
-  #renewLater(expiresAt: number): void {
-    clearTimeout(this.#renew)
-    if (this.#closed || this.#ended) return
-    this.#renew = renewLater(this.#options, expiresAt, ({ token, expiresAt: next }) => {
-      if (this.#closed) return
-      if (this.#ws?.readyState === WebSocket.OPEN) this.#ws.send(JSON.stringify({ type: 'auth', token }))
-      this.#renewLater(next)
-    })
+  #onError(error: BoxofficeError): void {
+    this.#socket.told(error)
+    this.#handlers.told?.(error)
   }
 
   #reportLater(): void {
@@ -278,25 +227,17 @@ class MendingProcessSocket implements ProcessSocket {
   #ping(): void {
     this.#reported = 0
     const { stdout, stderr } = this.#received
-    if (this.#ws?.readyState === WebSocket.OPEN)
-      this.#ws.send(JSON.stringify({ type: 'ping', stdout_offset: stdout, stderr_offset: stderr }))
+    this.#socket.readyWs?.send(JSON.stringify({ type: 'ping', stdout_offset: stdout, stderr_offset: stderr }))
   }
 
   #sendInput(bytes: Uint8Array): void {
-    if (this.#isReady && this.#ws?.readyState === WebSocket.OPEN) this.#ws.send(Buffer.concat([Buffer.of(STREAM_STDIN), bytes]))
+    this.#socket.readyWs?.send(Buffer.concat([Buffer.of(STREAM_STDIN), bytes]))
   }
 
   #control(frame: object): void {
-    if (this.#closed || this.#ended) return
-    if (this.#isReady && this.#ws?.readyState === WebSocket.OPEN) this.#ws.send(JSON.stringify(frame))
+    if (this.#socket.isClosed || this.#socket.isDone) return
+    const ws = this.#socket.readyWs
+    if (ws !== undefined) ws.send(JSON.stringify(frame))
     else if (this.#waiting.length < MAX_WAITING) this.#waiting.push(frame)
-  }
-
-  #end(error?: BoxofficeError): void {
-    if (this.#closed) return
-    this.#closed = true
-    clearInterval(this.#report)
-    clearTimeout(this.#renew)
-    this.#options.handlers.closed(error)
   }
 }

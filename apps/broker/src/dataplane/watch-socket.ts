@@ -1,8 +1,8 @@
-import { BoxofficeError, errorCodeFrom, WatchServerFrame as Frame, SUBPROTOCOL, type WatchServerFrame } from '@boxoffice/protocol'
+import { type BoxofficeError, WatchServerFrame as Frame, SUBPROTOCOL, type WatchServerFrame } from '@boxoffice/protocol'
 import { WebSocket } from 'ws'
 import type { AgentTls } from '../relay/http1/agent-tls.ts'
 import type { Access } from './access.ts'
-import { dialAgent, readFrame, renewLater, SOCKET_CLOSE, unreachable } from './agent-socket.ts'
+import { dialAgent, frameError, readFrame, renewLater, SOCKET_CLOSE, unreachable } from './agent-socket.ts'
 
 export type WatchChange = Extract<WatchServerFrame, { type: 'change' }>
 
@@ -63,8 +63,7 @@ export async function openWatchSocket({ access, query, handlers, monotonic, agen
       ready.resolve()
     } else if (frame?.type === 'change') handlers.change(frame)
     else if (frame?.type === 'overflow') handlers.overflow()
-    else if (frame?.type === 'error')
-      error = new BoxofficeError(errorCodeFrom(frame.error.code) ?? 'BACKEND_UNAVAILABLE', frame.error.message)
+    else if (frame?.type === 'error') error = frameError(frame.error)
   })
   ws.on('close', (code) => {
     clearTimeout(renewal)
