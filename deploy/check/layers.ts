@@ -87,8 +87,20 @@ export const TREES: readonly Tree[] = [
   {
     root: 'packages/client/src',
     packages: ['@boxoffice/kit', '@boxoffice/protocol'],
-    tiers: [['base'], ['control', 'dataplane'], ['stream'], ['sandbox'], ['.'], ['ai-sdk', 'computesdk', 'workspaces']],
-    portable: ['base', 'control', 'dataplane', 'stream', 'sandbox', 'ai-sdk', 'computesdk', 'index.ts', 'client.ts', 'session.ts'],
+    tiers: [['base'], ['network'], ['control', 'dataplane'], ['stream'], ['sandbox'], ['.'], ['ai-sdk', 'computesdk', 'workspaces']],
+    portable: [
+      'base',
+      'network',
+      'control',
+      'dataplane',
+      'stream',
+      'sandbox',
+      'ai-sdk',
+      'computesdk',
+      'index.ts',
+      'client.ts',
+      'session.ts',
+    ],
   },
   {
     root: 'packages/mcp/src',

@@ -6,18 +6,18 @@ import {
   type RelayPreference,
   type Scope,
 } from '@boxoffice/protocol'
-import { RECONNECT_WINDOW_MS, retrying } from './base/backoff.ts'
 import { BoxofficeError } from './base/errors.ts'
-import type { Fetch } from './base/http.ts'
 import { type OptionNames, refuseUnknown } from './base/known-options.ts'
-import { SILENT_MS } from './base/liveness.ts'
 import { anySignal } from './base/signals.ts'
-import { RuntimeWebSocket, type WebSocketConstructor } from './base/socket.ts'
 import { acceptBootstrap, isBrokerUnavailable } from './bootstrap.ts'
 import { Agents } from './control/agents.ts'
 import { type ControlPlane, createControlPlane, type ServerCredential } from './control/control-plane.ts'
 import { EnrollTokens } from './control/enroll-tokens.ts'
 import { Keys } from './control/keys.ts'
+import { RECONNECT_WINDOW_MS, retrying } from './network/backoff.ts'
+import type { Fetch } from './network/http.ts'
+import { SILENT_MS } from './network/liveness.ts'
+import { RuntimeWebSocket, type WebSocketConstructor } from './network/socket.ts'
 import { type Session, type SessionRuntime, sessionFrom } from './session.ts'
 import { Sessions } from './sessions.ts'
 

@@ -1,4 +1,4 @@
-import { setDefaultWebSocket, type WebSocketConstructor } from './base/socket.ts'
+import { setDefaultWebSocket, type WebSocketConstructor } from './network/socket.ts'
 
 // Published as the condition `node` of the package: Node 20 has no WebSocket of its own. Later ones do not load `ws`.
 if (globalThis.WebSocket === undefined) setDefaultWebSocket((await import('ws')).WebSocket as unknown as WebSocketConstructor)

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
-import { createEndpoints, type Endpoint, isDeadEnd, neverConnected } from '../src/base/endpoints.ts'
 import { BoxofficeError, ConnectionError } from '../src/base/errors.ts'
+import { createEndpoints, type Endpoint, isDeadEnd, neverConnected } from '../src/network/endpoints.ts'
 
 const DIRECT: Endpoint = { httpBaseUrl: 'http://agent', wsBaseUrl: 'ws://agent', mode: 'direct' }
 const RELAY: Endpoint = { httpBaseUrl: 'http://broker', wsBaseUrl: 'ws://broker', mode: 'relay' }

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
-import { backoffMs } from '../src/base/backoff.ts'
 import { BoxofficeError } from '../src/base/errors.ts'
+import { backoffMs } from '../src/network/backoff.ts'
 import { afterDrop, type Drop, type DropHistory } from '../src/stream/reconnect.ts'
 
 const url = 'ws://sandbox.example/v1/exec/ws'

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
-import { createSessionToken } from '../src/base/session-token.ts'
+import { createSessionToken } from '../src/network/session-token.ts'
 
 const T0 = Date.parse('2026-11-22T00:00:00Z')
 

@@ -1,10 +1,10 @@
 import { httpBase } from '@boxoffice/kit/http-base'
 import type { z } from 'zod'
-import { retrying } from '../base/backoff.ts'
 import { BoxofficeError } from '../base/errors.ts'
-import { type Fetch, type HttpRequest, readJson, send } from '../base/http.ts'
-import { whileAlive } from '../base/liveness.ts'
 import { anySignal } from '../base/signals.ts'
+import { retrying } from '../network/backoff.ts'
+import { type Fetch, type HttpRequest, readJson, send } from '../network/http.ts'
+import { whileAlive } from '../network/liveness.ts'
 
 /** An API key, or the bearer token of an identity provider (a function is asked for each request). */
 export type ServerCredential = { apiKey: string } | { token: string | (() => string | Promise<string>) }

@@ -11,10 +11,10 @@ import {
   type SessionState,
 } from '@boxoffice/protocol'
 import { createParser, type EventSourceMessage } from 'eventsource-parser'
-import { backoffMs, retrying } from '../base/backoff.ts'
 import { BoxofficeError, ConnectionError } from '../base/errors.ts'
 import { type OptionNames, refuseUnknown } from '../base/known-options.ts'
 import { anySignal } from '../base/signals.ts'
+import { backoffMs, retrying } from '../network/backoff.ts'
 import type { ControlPlane } from './control-plane.ts'
 
 /** `id` is what `lastEventId` takes, `at` when it happened. */

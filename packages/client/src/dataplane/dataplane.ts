@@ -1,11 +1,11 @@
-import { type Endpoint, type Endpoints, isDeadEnd, neverConnected } from '../base/endpoints.ts'
 import { BoxofficeError, isCode, SilenceError } from '../base/errors.ts'
-import { type Fetch, type HttpRequest, send } from '../base/http.ts'
-import { whileAlive } from '../base/liveness.ts'
-import type { SessionToken } from '../base/session-token.ts'
 import { anySignal } from '../base/signals.ts'
-import type { WebSocketConstructor } from '../base/socket.ts'
-import { StreamBody } from '../base/stream-body.ts'
+import { type Endpoint, type Endpoints, isDeadEnd, neverConnected } from '../network/endpoints.ts'
+import { type Fetch, type HttpRequest, send } from '../network/http.ts'
+import { whileAlive } from '../network/liveness.ts'
+import type { SessionToken } from '../network/session-token.ts'
+import type { WebSocketConstructor } from '../network/socket.ts'
+import { StreamBody } from '../network/stream-body.ts'
 
 export type DataplaneRequest = HttpRequest & {
   /** The caller finds out by itself whether the connection is dead. */

@@ -6,14 +6,14 @@ import {
   ExecResult as WireExecResult,
 } from '@boxoffice/protocol'
 import { z } from 'zod'
-import { retrying } from '../base/backoff.ts'
 import { isCode } from '../base/errors.ts'
 import { type ExecResult, toExecResult } from '../base/exec-result.ts'
-import { type HttpRequest, readBytes, readJson } from '../base/http.ts'
 import { type OptionNames, refuseUnknown } from '../base/known-options.ts'
 import { query } from '../base/query.ts'
 import { anySignal } from '../base/signals.ts'
 import type { Dataplane } from '../dataplane/dataplane.ts'
+import { retrying } from '../network/backoff.ts'
+import { type HttpRequest, readBytes, readJson } from '../network/http.ts'
 
 /** What the sandbox knows of a command or a shell: of one that runs, or ended less than 10 minutes ago (contract 3.2). */
 export type ExecInfo = {

@@ -1,9 +1,9 @@
 import { ListProcessesResponse, ManagedProcess } from '@boxoffice/protocol'
-import { retrying } from '../base/backoff.ts'
-import { type HttpRequest, readJson } from '../base/http.ts'
 import { type OptionNames, refuseUnknown } from '../base/known-options.ts'
 import { anySignal } from '../base/signals.ts'
 import type { Dataplane } from '../dataplane/dataplane.ts'
+import { retrying } from '../network/backoff.ts'
+import { type HttpRequest, readJson } from '../network/http.ts'
 import { attachLines, type Lines, type LinesOptions } from '../stream/lines.ts'
 
 export type ProcessOptions = {

@@ -1,7 +1,7 @@
 import { CLOSE, type ExitFrame, type ReadyFrame, ServerFrame, STREAM_STDERR, STREAM_STDOUT, SUBPROTOCOL_BINARY } from '@boxoffice/protocol'
 import { BoxofficeError, errorFromWire } from '../base/errors.ts'
-import { openSocket, type WebSocketConstructor } from '../base/socket.ts'
-import { Watchdog } from '../base/watchdog.ts'
+import { openSocket, type WebSocketConstructor } from '../network/socket.ts'
+import { Watchdog } from '../network/watchdog.ts'
 import type { Drop } from './reconnect.ts'
 
 /** From dialling to `ready`; a suspended sandbox may take 10 s to wake. */

@@ -1,8 +1,8 @@
 import { LinesServerFrame, SUBPROTOCOL_BEARER_PREFIX, SUBPROTOCOL_LINES } from '@boxoffice/protocol'
 import { toBase64 } from '../base/base64.ts'
 import { type BoxofficeError, errorFromWire } from '../base/errors.ts'
-import { openSocket } from '../base/socket.ts'
 import type { Dataplane } from '../dataplane/dataplane.ts'
+import { openSocket } from '../network/socket.ts'
 import type { Drop } from './reconnect.ts'
 
 const PROBE_EVERY_MS = 15_000

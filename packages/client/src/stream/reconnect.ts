@@ -1,7 +1,7 @@
 import { CLOSE, type ErrorCode } from '@boxoffice/protocol'
-import { backoffMs } from '../base/backoff.ts'
-import { type Endpoint, isAgentAway } from '../base/endpoints.ts'
 import { BoxofficeError, ConnectionError, isCode } from '../base/errors.ts'
+import { backoffMs } from '../network/backoff.ts'
+import { type Endpoint, isAgentAway } from '../network/endpoints.ts'
 
 /** How a connection ended without the process's exit. */
 export type Drop = {

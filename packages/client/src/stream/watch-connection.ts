@@ -1,9 +1,9 @@
 import { deferred } from '@boxoffice/kit/deferred'
 import { CLOSE, SUBPROTOCOL, SUBPROTOCOL_BEARER_PREFIX, WatchServerFrame } from '@boxoffice/protocol'
 import { type BoxofficeError, errorFromWire } from '../base/errors.ts'
-import { openSocket } from '../base/socket.ts'
-import { Watchdog } from '../base/watchdog.ts'
 import type { Dataplane } from '../dataplane/dataplane.ts'
+import { openSocket } from '../network/socket.ts'
+import { Watchdog } from '../network/watchdog.ts'
 import type { Drop } from './reconnect.ts'
 
 const PROBE_EVERY_MS = 15_000

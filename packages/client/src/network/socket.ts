@@ -1,4 +1,4 @@
-import { BoxofficeError } from './errors.ts'
+import { BoxofficeError } from '../base/errors.ts'
 
 /** What the core needs of a WebSocket: the browser's and Node's global one have it. */
 export type WebSocketLike = {

@@ -1,7 +1,7 @@
 import { backoffMs as doublingMs } from '@boxoffice/kit/backoff'
 import { retry } from '@boxoffice/kit/retry'
+import { type BoxofficeError, isCode, SilenceError } from '../base/errors.ts'
 import { neverConnected } from './endpoints.ts'
-import { type BoxofficeError, isCode, SilenceError } from './errors.ts'
 
 /** How long a client tries to come back to a connection that dropped, by default. */
 export const RECONNECT_WINDOW_MS = 30_000

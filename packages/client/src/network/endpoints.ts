@@ -1,4 +1,4 @@
-import { BoxofficeError, ConnectionError, isCode } from './errors.ts'
+import { BoxofficeError, ConnectionError, isCode } from '../base/errors.ts'
 
 /** Where the dataplane of a session can be reached; the URLs are opaque, only suffixes are appended [C-42]. */
 export type Endpoint = {

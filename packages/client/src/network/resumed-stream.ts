@@ -1,9 +1,9 @@
 import { sleep } from '@boxoffice/kit/sleep'
+import { BoxofficeError } from '../base/errors.ts'
+import { anySignal } from '../base/signals.ts'
 import { backoffMs } from './backoff.ts'
 import { BodyReader } from './body-reader.ts'
-import { BoxofficeError } from './errors.ts'
 import { failed } from './http.ts'
-import { anySignal } from './signals.ts'
 
 /** Asks for the bytes from `start` on, of the version with this ETag only. */
 export type AskForPart = (start: number, etag: string, signal: AbortSignal | undefined) => Promise<Response>

@@ -1,5 +1,5 @@
-import { SilenceError } from './errors.ts'
-import { anySignal } from './signals.ts'
+import { SilenceError } from '../base/errors.ts'
+import { anySignal } from '../base/signals.ts'
 import { Watchdog } from './watchdog.ts'
 
 const ASK_AFTER_MS = 2_500

@@ -1,5 +1,5 @@
 import { deferred } from '@boxoffice/kit/deferred'
-import { SilenceError } from './errors.ts'
+import { SilenceError } from '../base/errors.ts'
 import { Watchdog } from './watchdog.ts'
 
 const longest = new WeakMap<Response, number>()

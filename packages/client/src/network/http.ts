@@ -1,7 +1,7 @@
 import { ErrorEnvelope } from '@boxoffice/protocol'
 import type { z } from 'zod'
+import { BoxofficeError, ConnectionError, errorFromWire, SilenceError } from '../base/errors.ts'
 import { BodyReader, limitSilence } from './body-reader.ts'
-import { BoxofficeError, ConnectionError, errorFromWire, SilenceError } from './errors.ts'
 import { StreamBody } from './stream-body.ts'
 
 export type Fetch = typeof globalThis.fetch
