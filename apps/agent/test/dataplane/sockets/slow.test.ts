@@ -14,6 +14,9 @@ beforeAll(async () => {
 })
 afterAll(() => dp[Symbol.asyncDispose]())
 
+/** An `exp` that leaves a busy machine time for the first frames, in seconds. */
+const soon = (): number => Math.floor(Date.now() / 1000) + 10
+
 const connect = (encoding: 'json' | 'binary' = 'json', token = dp.token): Promise<TestSocket> =>
   new TestSocket(`${dp.wsBase}/exec/ws`, encoding, { token }).opened()
 
@@ -22,8 +25,7 @@ describe.concurrent('times of the contract', () => {
     tags: ['C-27'],
     timeout: 120_000,
   }, async ({ expect }) => {
-    // Long enough for a busy machine to begin.
-    const exp = Math.floor(Date.now() / 1000) + 10
+    const exp = soon()
     const socket = await connect('json', await dp.sign({ exp }))
     socket.start({ argv: ['sleep', '300'], exec_id: 'expires' })
     await socket.frame('ready')
@@ -99,18 +101,17 @@ describe.concurrent('a socket and the end of its token', { tags: ['C-27'] }, () 
   test('outlives three tokens; without another one it is closed 30 s after `exp`, and its process can be attached to', async ({
     expect,
   }) => {
-    /** Out of date, and good for another two seconds at agents [C-48]. */
-    const late = () => dp.sign({ exp: Math.floor(Date.now() / 1000) - 2 })
+    const short = () => dp.sign({ exp: soon() })
     const [renewed, idle, left] = await Promise.all([
-      connect('binary', await late()),
-      connect('binary', await late()),
-      connect('binary', await late()),
+      connect('binary', await short()),
+      connect('binary', await short()),
+      connect('binary', await short()),
     ])
     renewed.start({ command: 'cat', exec_id: 'renewed' })
     left.start({ command: 'cat', exec_id: 'left' })
     await Promise.all([renewed.frame('ready'), left.frame('ready')])
     for (let tokens = 2; tokens <= 4; tokens++) {
-      renewed.send({ type: 'auth', token: await dp.sign({ exp: Math.floor(Date.now() / 1000) + (tokens === 4 ? 600 : -2) }) })
+      renewed.send({ type: 'auth', token: await dp.sign({ exp: tokens === 4 ? soon() + 600 : soon() }) })
       await renewed.until(() => renewed.frames.filter(({ type }) => type === 'auth_ok').length === tokens)
     }
     const started = performance.now()
@@ -138,7 +139,7 @@ describe.concurrent('the socket of a managed process', () => {
     timeout: 180_000,
   }, async ({ expect }) => {
     for (const id of ['expires', 'renews']) await dp.post('/processes', { process_id: id, command: '/bin/cat' })
-    const token = await dp.sign({ exp: Math.floor(Date.now() / 1000) - 2 })
+    const token = await dp.sign({ exp: soon() })
     const expiring = await LineClient.open(dp, 'expires', { token })
     const renewing = await LineClient.open(dp, 'renews', { token, protocols: [SUBPROTOCOL_LINES] })
     renewing.control({ type: 'auth', token: await dp.sign({}) })
