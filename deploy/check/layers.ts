@@ -26,8 +26,8 @@ export const TREES: readonly Tree[] = [
       ['relay/http1', 'sessions', 'store/sqlite/sessions'],
       ['http', 'registration', 'relay/ws', 'store/sqlite'],
       ['dataplane', 'relay', 'surfaces/documentation', 'surfaces/mcp/sandbox', 'surfaces/v1/sandbox', 'upkeep'],
-      ['surfaces/facade'],
-      ['surfaces/langsmith/commands'],
+      ['surfaces/e2b/call', 'surfaces/facade'],
+      ['surfaces/e2b/control', 'surfaces/e2b/filesystem', 'surfaces/e2b/process', 'surfaces/langsmith/commands'],
       [
         'surfaces/box',
         'surfaces/e2b',

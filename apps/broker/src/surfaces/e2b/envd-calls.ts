@@ -1,10 +1,14 @@
 import type { ServerResponse } from 'node:http'
 import { BoxofficeError } from '@boxoffice/protocol'
 import type { DataplaneClient } from '../../dataplane/client.ts'
-import type { Opened } from './access-tokens.ts'
-import { EventStream } from './event-stream.ts'
-import { type Filesystem, ListDirRequest, MoveRequest, PathRequest } from './filesystem.ts'
-import { selected } from './process-ids.ts'
+import type { Opened } from './call/access-tokens.ts'
+import { EventStream } from './call/event-stream.ts'
+import type { StreamCall } from './call/stream-call.ts'
+import { unsupported } from './call/unsupported.ts'
+import { type Filesystem, ListDirRequest, MoveRequest, PathRequest } from './filesystem/filesystem.ts'
+import { WatcherRequest, type Watchers } from './filesystem/watchers.ts'
+import { WatchRequest, watchDir } from './filesystem/watches.ts'
+import { selected } from './process/process-ids.ts'
 import {
   CloseStdinRequest,
   ConnectRequest,
@@ -13,11 +17,8 @@ import {
   SendSignalRequest,
   StartRequest,
   UpdateRequest,
-} from './process-requests.ts'
-import type { Processes, StreamCall } from './processes.ts'
-import { unsupported } from './unsupported.ts'
-import { WatcherRequest, type Watchers } from './watchers.ts'
-import { WatchRequest, watchDir } from './watches.ts'
+} from './process/process-requests.ts'
+import type { Processes } from './process/processes.ts'
 
 /** A call with one message each way: gives the response, as JSON of protobuf. */
 export type UnaryCall = (opened: Opened, message: unknown) => Promise<object>

@@ -6,11 +6,11 @@ import type { AddressOf } from '../../http/address.ts'
 import { countFailures } from '../../http/auth.ts'
 import type { Metrics } from '../../http/metrics.ts'
 import type { Bytes } from '../../http/server.ts'
-import type { AccessTokens, Opened } from './access-tokens.ts'
-import { endEnvelope, parseJson, readEnvelope, statusOf, toConnectError } from './connect.ts'
+import type { AccessTokens, Opened } from './call/access-tokens.ts'
+import { endEnvelope, parseJson, readEnvelope, statusOf, toConnectError } from './call/connect.ts'
+import { unsupported } from './call/unsupported.ts'
 import { type EnvdCalls, streamTo } from './envd-calls.ts'
-import type { Files } from './files.ts'
-import { unsupported } from './unsupported.ts'
+import type { Files } from './filesystem/files.ts'
 
 export type EnvdOptions = {
   /** The path that it is below. */

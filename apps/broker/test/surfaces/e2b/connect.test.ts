@@ -1,6 +1,6 @@
 import { BoxofficeError } from '@boxoffice/protocol'
 import { expect, test } from 'vitest'
-import { endEnvelope, messageEnvelope, parseJson, readEnvelope, statusOf, toConnectError } from '../../../src/surfaces/e2b/connect.ts'
+import { endEnvelope, messageEnvelope, parseJson, readEnvelope, statusOf, toConnectError } from '../../../src/surfaces/e2b/call/connect.ts'
 
 test('an envelope is a flag, a length and JSON', () => {
   expect([...messageEnvelope({})]).toEqual([0, 0, 0, 0, 2, 0x7b, 0x7d])

@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest'
 import type { E2bSandbox } from '../../../src/store/e2b-store.ts'
-import { isSandboxId, newSandboxId } from '../../../src/surfaces/e2b/access-tokens.ts'
-import { readCreate, readTimeout } from '../../../src/surfaces/e2b/create-request.ts'
-import { toEntry } from '../../../src/surfaces/e2b/entries.ts'
-import { readListing, selects } from '../../../src/surfaces/e2b/listing.ts'
-import { newProcess, processOfExec, selected } from '../../../src/surfaces/e2b/process-ids.ts'
+import { isSandboxId, newSandboxId } from '../../../src/surfaces/e2b/call/access-tokens.ts'
+import { readCreate, readTimeout } from '../../../src/surfaces/e2b/control/create-request.ts'
+import { readListing, selects } from '../../../src/surfaces/e2b/control/listing.ts'
+import { toEntry } from '../../../src/surfaces/e2b/filesystem/entries.ts'
+import { newProcess, processOfExec, selected } from '../../../src/surfaces/e2b/process/process-ids.ts'
 import { filePath, samePlace } from '../../../src/surfaces/facade/paths.ts'
 
 const refused = (code: string) => expect.objectContaining({ code })

@@ -4,10 +4,10 @@ import { pipeline } from 'node:stream/promises'
 import { createGunzip } from 'node:zlib'
 import { BoxofficeError } from '@boxoffice/protocol'
 import busboy from 'busboy'
-import type { DataplaneClient, SessionDataplane } from '../../dataplane/client.ts'
-import { filePath, queryOf } from '../facade/paths.ts'
-import type { Opened } from './access-tokens.ts'
-import { unsupported } from './unsupported.ts'
+import type { DataplaneClient, SessionDataplane } from '../../../dataplane/client.ts'
+import { filePath, queryOf } from '../../facade/paths.ts'
+import type { Opened } from '../call/access-tokens.ts'
+import { unsupported } from '../call/unsupported.ts'
 
 const ASKED = ['range', 'if-range', 'if-none-match'] as const
 const TOLD = ['content-type', 'content-length', 'content-range', 'accept-ranges', 'etag', 'last-modified'] as const

@@ -1,9 +1,9 @@
 import { BoxofficeError, FileEntry, MkdirResponse, MoveResponse } from '@boxoffice/protocol'
 import { z } from 'zod'
-import type { DataplaneClient, SessionDataplane } from '../../dataplane/client.ts'
-import { listBelow } from '../facade/list-below.ts'
-import { absoluteOf, type FilePath, filePath, queryOf, samePlace } from '../facade/paths.ts'
-import type { Opened } from './access-tokens.ts'
+import type { DataplaneClient, SessionDataplane } from '../../../dataplane/client.ts'
+import { listBelow } from '../../facade/list-below.ts'
+import { absoluteOf, type FilePath, filePath, queryOf, samePlace } from '../../facade/paths.ts'
+import type { Opened } from '../call/access-tokens.ts'
 import { type Entry, toEntry } from './entries.ts'
 
 const Path = z.string().default('')

@@ -1,6 +1,6 @@
 import { BoxofficeError, describeIssues } from '@boxoffice/protocol'
 import { z } from 'zod'
-import type { E2bSandbox } from '../../store/e2b-store.ts'
+import type { E2bSandbox } from '../../../store/e2b-store.ts'
 import { stateOf } from './views.ts'
 
 const MAX_PAGE = 100

@@ -1,7 +1,7 @@
 import { BoxofficeError, describeIssues } from '@boxoffice/protocol'
 import { z } from 'zod'
-import { SandboxEnvironment } from '../facade/sandbox-environments.ts'
-import { unsupported } from './unsupported.ts'
+import { SandboxEnvironment } from '../../facade/sandbox-environments.ts'
+import { unsupported } from '../call/unsupported.ts'
 
 /** Seconds that a sandbox lives where its client names none. */
 export const DEFAULT_TIMEOUT = 300

@@ -1,16 +1,12 @@
 import { BoxofficeError, type ExitFrame, ListExecsResponse, type SpawnError } from '@boxoffice/protocol'
-import type { DataplaneClient, SessionDataplane } from '../../dataplane/client.ts'
-import type { ProcessSocket, ProcessStart } from '../../dataplane/process-socket.ts'
-import type { SandboxEnvironments } from '../facade/sandbox-environments.ts'
-import type { Opened } from './access-tokens.ts'
-import { toConnectError } from './connect.ts'
-import type { EventStream } from './event-stream.ts'
+import type { DataplaneClient, SessionDataplane } from '../../../dataplane/client.ts'
+import type { ProcessSocket, ProcessStart } from '../../../dataplane/process-socket.ts'
+import type { SandboxEnvironments } from '../../facade/sandbox-environments.ts'
+import type { Opened } from '../call/access-tokens.ts'
+import { toConnectError } from '../call/connect.ts'
+import type { StreamCall } from '../call/stream-call.ts'
 import { newProcess, type ProcessName, processOfExec } from './process-ids.ts'
 import type { StartRequest } from './process-requests.ts'
-
-/** `timeoutMs`: how long the client waits for the call at most; no longer than a timer can. */
-export type StreamCall = { opened: Opened; timeoutMs: number | undefined; stream(handlers: StreamHandlers): EventStream }
-export type StreamHandlers = { full(): void; drained(): void; left(): void }
 
 const BASH = '/bin/bash'
 /** Several may read and write: who comes to a process takes it from nobody. */

@@ -1,13 +1,13 @@
 import { posix } from 'node:path'
 import { BoxofficeError, type FileChangeKind } from '@boxoffice/protocol'
 import { z } from 'zod'
-import type { DataplaneClient } from '../../dataplane/client.ts'
-import type { WatchSocket } from '../../dataplane/watch-socket.ts'
-import { absoluteOf, filePath } from '../facade/paths.ts'
-import type { Opened } from './access-tokens.ts'
-import { toConnectError } from './connect.ts'
-import type { StreamCall } from './processes.ts'
-import { unsupported } from './unsupported.ts'
+import type { DataplaneClient } from '../../../dataplane/client.ts'
+import type { WatchSocket } from '../../../dataplane/watch-socket.ts'
+import { absoluteOf, filePath } from '../../facade/paths.ts'
+import type { Opened } from '../call/access-tokens.ts'
+import { toConnectError } from '../call/connect.ts'
+import type { StreamCall } from '../call/stream-call.ts'
+import { unsupported } from '../call/unsupported.ts'
 
 /** What `WatchDir` and `CreateWatcher` ask for. */
 export const WatchRequest = z.object({

@@ -1,10 +1,9 @@
 import { createHash, randomBytes, randomInt } from 'node:crypto'
 import { BoxofficeError } from '@boxoffice/protocol'
-import { type DataplaneActor, heldTo } from '../../dataplane/access.ts'
-import { isPlaced, type PlacedSession } from '../../domain/session.ts'
-import type { E2bSandbox, E2bStore, E2bToken } from '../../store/e2b-store.ts'
-import type { GrantStore, SessionStore } from '../../store/session-store.ts'
-import type { Attached } from '../facade/facade-sessions.ts'
+import { type DataplaneActor, heldTo } from '../../../dataplane/access.ts'
+import { isPlaced, type PlacedSession } from '../../../domain/session.ts'
+import type { E2bSandbox, E2bStore, E2bToken } from '../../../store/e2b-store.ts'
+import type { GrantStore, SessionStore } from '../../../store/session-store.ts'
 
 /** Tokens of one sandbox at most: each `connect` gives another one. */
 const MAX_TOKENS = 1000
@@ -33,7 +32,7 @@ export class AccessTokens {
   }
 
   /** A new token for a sandbox: 256 random bits. */
-  async give(sandboxId: string, { actor: { actor, capabilities, allowedAt } }: Attached): Promise<string> {
+  async give(sandboxId: string, { actor, capabilities, allowedAt }: DataplaneActor): Promise<string> {
     const token = randomBytes(32).toString('base64url')
     const record = { hash: hashOf(token), sandboxId, actor, capabilities, madeAt: allowedAt * 1000 }
     await this.#options.store.e2b.addToken(record, MAX_TOKENS)

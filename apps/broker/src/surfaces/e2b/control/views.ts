@@ -1,5 +1,5 @@
-import type { Session } from '../../domain/session.ts'
-import type { E2bSandbox } from '../../store/e2b-store.ts'
+import type { Session } from '../../../domain/session.ts'
+import type { E2bSandbox } from '../../../store/e2b-store.ts'
 
 /** The version of E2B's in-sandbox API that this facade speaks. */
 export const ENVD_VERSION = '0.6.4'

@@ -1,18 +1,18 @@
 import { BoxofficeError, type Profile } from '@boxoffice/protocol'
-import { systemOrigin } from '../../domain/audit-entry.ts'
-import { noSession } from '../../domain/refusals.ts'
-import { isLive, type Session, type SuspendMode } from '../../domain/session.ts'
-import { sessionEntry } from '../../domain/session-entry.ts'
-import type { SessionService } from '../../sessions/service.ts'
-import type { SessionWriter } from '../../sessions/session-writer.ts'
-import type { E2bSandbox } from '../../store/e2b-store.ts'
-import type { Store } from '../../store/store.ts'
-import type { Caller } from '../facade/callers.ts'
-import type { Attached, FacadeSessions } from '../facade/facade-sessions.ts'
-import type { SandboxEnvironments } from '../facade/sandbox-environments.ts'
-import { type AccessTokens, isSandboxId, newSandboxId } from './access-tokens.ts'
+import { systemOrigin } from '../../../domain/audit-entry.ts'
+import { noSession } from '../../../domain/refusals.ts'
+import { isLive, type Session, type SuspendMode } from '../../../domain/session.ts'
+import { sessionEntry } from '../../../domain/session-entry.ts'
+import type { SessionService } from '../../../sessions/service.ts'
+import type { SessionWriter } from '../../../sessions/session-writer.ts'
+import type { E2bSandbox } from '../../../store/e2b-store.ts'
+import type { Store } from '../../../store/store.ts'
+import type { Caller } from '../../facade/callers.ts'
+import type { Attached, FacadeSessions } from '../../facade/facade-sessions.ts'
+import type { SandboxEnvironments } from '../../facade/sandbox-environments.ts'
+import { type AccessTokens, isSandboxId, newSandboxId } from '../call/access-tokens.ts'
+import { unsupported } from '../call/unsupported.ts'
 import type { CreateRequest } from './create-request.ts'
-import { unsupported } from './unsupported.ts'
 
 export type SandboxesOptions = {
   store: Pick<Store, 'e2b' | 'sessions' | 'agents'>
@@ -71,7 +71,7 @@ export class Sandboxes {
       paused: false,
     }
     await store.e2b.insert(sandbox)
-    return { sandbox, token: await this.#options.tokens.give(id, attached), resumed: false }
+    return { sandbox, token: await this.#options.tokens.give(id, attached.actor), resumed: false }
   }
 
   /** A new token for a sandbox, which is resumed where it is paused; its end only moves away. */
@@ -157,7 +157,7 @@ export class Sandboxes {
     const asked = this.#endAt(attached.session, timeout)
     const endAt = sandbox.paused ? asked : Math.max(sandbox.endAt, asked)
     await store.e2b.set(sandbox.id, { endAt, paused: false })
-    return { sandbox: { ...sandbox, endAt, paused: false }, token: await tokens.give(sandbox.id, attached), resumed: sandbox.paused }
+    return { sandbox: { ...sandbox, endAt, paused: false }, token: await tokens.give(sandbox.id, attached.actor), resumed: sandbox.paused }
   }
 
   /** The sandbox with its session; one whose session has ended is forgotten. */

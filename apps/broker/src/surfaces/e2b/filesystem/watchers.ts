@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto'
 import { BoxofficeError } from '@boxoffice/protocol'
 import { z } from 'zod'
-import type { DataplaneClient } from '../../dataplane/client.ts'
-import type { WatchSocket } from '../../dataplane/watch-socket.ts'
-import type { Opened } from './access-tokens.ts'
+import type { DataplaneClient } from '../../../dataplane/client.ts'
+import type { WatchSocket } from '../../../dataplane/watch-socket.ts'
+import type { Opened } from '../call/access-tokens.ts'
 import { changesLost, openWatch, type WatchEvent, type WatchRequest } from './watches.ts'
 
 export const WatcherRequest = z.object({ watcherId: z.string().max(100).default('') })
