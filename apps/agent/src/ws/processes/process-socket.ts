@@ -1,36 +1,29 @@
-import { BoxofficeError, CLOSE, fromUnknown, LinesClientFrame, type SessionTokenClaims } from '@boxoffice/protocol'
-import type { WebSocket } from 'ws'
-import type { Authenticator } from '../../auth/auth.ts'
+import { BoxofficeError, CLOSE, LinesClientFrame } from '@boxoffice/protocol'
 import type { AttachLease, LeaseHolder } from '../../sandbox/managed-processes.ts'
-import type { Sandbox } from '../../sandbox/sandbox.ts'
-import { SocketSession, type SocketTraffic } from '../session/socket-session.ts'
+import { WholeSocket, type WholeSocketOptions } from '../session/whole-socket.ts'
 import { LineStream } from './line-stream.ts'
 
-export type ProcessSocketOptions = {
-  ws: WebSocket
+export type ProcessSocketOptions = WholeSocketOptions & {
   /** Binary messages are control frames (`boxoffice.v1.lines`). */
   control: boolean
   lease: AttachLease
   /** Where its stdout begins for this client, and what is lost before that. */
   from: number | 'end'
   gap: { from: number; to: number } | undefined
-  sandbox: Sandbox
-  claims: SessionTokenClaims
-  requestId: string
-  auth: Authenticator
-  /** Unix seconds by the broker's clock. */
-  now: () => number
 }
 
-/** The lines of one managed process on one socket (packages/protocol/src/dataplane/processes.ts). Its ends are `SocketSession`'s. */
-export class ProcessSocket implements LeaseHolder, SocketTraffic {
-  readonly session: SocketSession
+/**
+ * The lines of one managed process on one socket (packages/protocol/src/dataplane/processes.ts). Its ends are `SocketSession`'s; the process goes on, it is
+ * the sandbox's.
+ */
+export class ProcessSocket extends WholeSocket implements LeaseHolder {
   readonly #options: ProcessSocketOptions
   readonly #lines: LineStream
 
   constructor(options: ProcessSocketOptions) {
+    super(options)
     this.#options = options
-    const { ws, auth, now, claims, sandbox, lease, from } = options
+    const { ws, sandbox, lease, from } = options
     this.#lines = new LineStream({
       ws,
       sandbox,
@@ -41,9 +34,7 @@ export class ProcessSocket implements LeaseHolder, SocketTraffic {
       exited: () => this.session.close(CLOSE.done),
       failed: (error) => this.session.fail(error),
     })
-    this.session = new SocketSession({ ws, auth, now, traffic: this })
-    this.session.require('exec')
-    this.session.admit(claims, sandbox)
+    this.admit('exec')
     this.session.use(sandbox)
     // Lines that come before the process is there wait.
     this.session.enqueue(() => this.#lines.open(this.session.signal))
@@ -55,10 +46,6 @@ export class ProcessSocket implements LeaseHolder, SocketTraffic {
 
   // What the session asks for.
 
-  get backlog(): number {
-    return this.#options.ws.bufferedAmount
-  }
-
   checkProgress(): void {
     this.#lines.checkProgress()
   }
@@ -69,23 +56,8 @@ export class ProcessSocket implements LeaseHolder, SocketTraffic {
     return error.code === 'PAYLOAD_TOO_LARGE' ? CLOSE.tooLarge : error.closeCode
   }
 
-  flush(): void {}
-
   dispose(lost: boolean): void {
     this.#lines.leave(lost)
-  }
-
-  thrown(thrown: unknown): void {
-    this.session.fail(fromUnknown(thrown))
-  }
-
-  /** The process goes on: it is the sandbox's, not the socket's. */
-  ending(error: BoxofficeError): void {
-    this.session.fail(error)
-  }
-
-  lost(error: BoxofficeError): void {
-    this.session.fail(error)
   }
 
   message(data: Buffer, isBinary: boolean): void | Promise<void> {
@@ -116,10 +88,7 @@ export class ProcessSocket implements LeaseHolder, SocketTraffic {
       if (offset !== undefined) this.#control({ type: 'pong', stdin_offset: offset })
       return
     }
-    const { auth, sandbox } = this.#options
-    this.session.admit(await auth.authenticate(frame.token, sandbox.id, this.session.claims), sandbox)
-    this.#control({ type: 'auth_ok' })
-    this.session.recheck()
+    return this.renew(frame.token, () => this.#control({ type: 'auth_ok' }))
   }
 
   #control(frame: object): void {

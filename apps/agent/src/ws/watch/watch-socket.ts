@@ -1,31 +1,11 @@
-import {
-  BoxofficeError,
-  CLOSE,
-  fromUnknown,
-  type SessionTokenClaims,
-  TIMES,
-  WatchClientFrame,
-  type WatchServerFrame,
-} from '@boxoffice/protocol'
-import type { WebSocket } from 'ws'
-import type { Authenticator } from '../../auth/auth.ts'
+import { BoxofficeError, CLOSE, TIMES, WatchClientFrame, type WatchServerFrame } from '@boxoffice/protocol'
 import type { WatchSink } from '../../files/watch.ts'
-import type { Sandbox } from '../../sandbox/sandbox.ts'
 import type { WatchLine } from '../../supervisor/payloads.ts'
 import { authOk } from '../session/auth-ok.ts'
-import { SocketSession, type SocketTraffic } from '../session/socket-session.ts'
+import { WholeSocket, type WholeSocketOptions } from '../session/whole-socket.ts'
 import type { OpenedWatch } from './watch-upgrade.ts'
 
-export type WatchSocketOptions = {
-  ws: WebSocket
-  opened: OpenedWatch
-  sandbox: Sandbox
-  claims: SessionTokenClaims
-  requestId: string
-  auth: Authenticator
-  /** Unix seconds by the broker's clock. */
-  now: () => number
-}
+export type WatchSocketOptions = WholeSocketOptions & { opened: OpenedWatch }
 
 /** Above it the supervisor's connection is not read: what is held there is bounded. */
 const HIGH_WATER_BYTES = 256 * 1024
@@ -34,17 +14,15 @@ const HIGH_WATER_BYTES = 256 * 1024
  * One watch on one socket (packages/protocol/src/dataplane/watch-frames.ts). Its ends are `SocketSession`'s. A watch is no use of the
  * sandbox: it does not keep it from being suspended.
  */
-export class WatchSocket implements WatchSink, SocketTraffic {
-  readonly session: SocketSession
+export class WatchSocket extends WholeSocket implements WatchSink {
   readonly #options: WatchSocketOptions
   #progressAt = performance.now()
 
   constructor(options: WatchSocketOptions) {
+    super(options)
     this.#options = options
-    const { ws, auth, now, claims, sandbox, opened } = options
-    this.session = new SocketSession({ ws, auth, now, traffic: this })
-    this.session.require('fs_read')
-    this.session.admit(claims, sandbox)
+    const { opened } = options
+    this.admit('fs_read')
     this.#send({ type: 'ready', path: opened.shown, recursive: opened.recursive })
     opened.watch.begin(this)
   }
@@ -67,10 +45,6 @@ export class WatchSocket implements WatchSink, SocketTraffic {
 
   // What the session asks for.
 
-  get backlog(): number {
-    return this.#options.ws.bufferedAmount
-  }
-
   checkProgress(): void {
     if (this.backlog > 0 && performance.now() - this.#progressAt > TIMES.stalledReader * 1000)
       this.session.fail(new BoxofficeError('TIMEOUT', `The client has read nothing for ${TIMES.stalledReader} s; watch again`))
@@ -81,39 +55,17 @@ export class WatchSocket implements WatchSink, SocketTraffic {
     return error.closeCode
   }
 
-  flush(): void {}
-
   dispose(): void {
     this.#options.opened.watch.close()
-  }
-
-  thrown(thrown: unknown): void {
-    this.session.fail(fromUnknown(thrown))
-  }
-
-  ending(error: BoxofficeError): void {
-    this.session.fail(error)
-  }
-
-  lost(error: BoxofficeError): void {
-    this.session.fail(error)
   }
 
   message(data: Buffer, isBinary: boolean): void | Promise<void> {
     if (isBinary) return this.session.close(CLOSE.badType, 'frames are text messages')
     const frame = parseFrame(data)
-    if (frame.type === 'auth') return this.#renew(frame.token)
+    if (frame.type === 'auth') return this.renew(frame.token, (claims) => this.#send(authOk(claims, this.#options.auth.granted(claims))))
     // A client that asks and does not read gets no more.
     if (this.backlog > HIGH_WATER_BYTES) return
     this.#send({ ...frame, type: 'pong' })
-  }
-
-  async #renew(token: string): Promise<void> {
-    const { auth, sandbox } = this.#options
-    const claims = await auth.authenticate(token, sandbox.id, this.session.claims)
-    this.session.admit(claims, sandbox)
-    this.#send(authOk(claims, auth.granted(claims)))
-    this.session.recheck()
   }
 
   #send(frame: WatchServerFrame): void {
