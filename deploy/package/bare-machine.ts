@@ -19,10 +19,13 @@ const NETWORK = /^(npm_config_registry|(https?|no)_proxy|NODE_EXTRA_CA_CERTS|SSL
 export class BareMachine {
   /** Where its user works; empty at first. */
   readonly project: string
+  /** Its commands. */
+  readonly bin: string
   readonly #env: Record<string, string>
 
   constructor(directory: string) {
     const bin = join(directory, 'bin')
+    this.bin = bin
     this.project = join(directory, 'project')
     for (const path of [bin, this.project, join(directory, 'home'), join(directory, 'tmp')]) mkdirSync(path)
     for (const tool of TOOLS.split(' ')) {

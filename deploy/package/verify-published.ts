@@ -1,6 +1,7 @@
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { chmodSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { stripTypeScriptTypes } from 'node:module'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
@@ -12,6 +13,8 @@ import { PLATFORMS, ROOT, supervisorPackage } from './stage.ts'
 
 /** From the command to the line that says ready, on a machine that does nothing else. */
 const READY_WITHIN_MS = 15_000
+/** The oldest major version of Node that the client runs on. */
+const OLDEST_NODE = '20'
 
 /** A wrong type has to be found, or nothing has types. */
 const PROGRAM = `import { connect } from '@boxoffice/client'
@@ -35,9 +38,15 @@ const session = await client.session('from-a-plain-program')
 const run = await session.exec.start('cat')
 await run.stdin.write('over a socket')
 await run.stdin.end()
-console.log(await run.text(), isFamily(undefined, 'input'), 'WebSocket' in globalThis)
+const text = await run.text()
+const pieces: string[] = []
+const { stdout } = await session.exec('echo by callback', { onStdout: (piece) => void pieces.push(piece) })
+await session.files.upload('file', text)
+console.log(await session.files.text('file'), isFamily(undefined, 'input'), 'WebSocket' in globalThis, pieces.join('') === stdout)
 await session[Symbol.asyncDispose]()
 `
+
+const PLAIN_OUTPUT = 'over a socket false false true\n'
 
 type Ready = { broker_url: string; api_key: string; isolation: string; pid: number }
 
@@ -107,6 +116,7 @@ const useIt = async (machine: BareMachine): Promise<void> => {
     say('a command ran in a sandbox')
     useLibraries(machine, env)
     usePlainly(machine, env)
+    useOldNode(machine, env)
     process.kill(ready.pid, 'SIGTERM')
     const [code] = await ended
     if (code !== 0) throw new Error(`up ended with ${code}`)
@@ -152,7 +162,7 @@ const usePlainly = (machine: BareMachine, env: Record<string, string>): void => 
   writeFileSync(join(machine.project, 'plain.mts'), PLAIN)
   const flags = ['--disable-warning=ExperimentalWarning', '--no-experimental-websocket']
   const output = machine.run('node', [...flags, 'plain.mts'], env)
-  if (output !== 'over a socket false false\n') throw new Error(`the program without a WebSocket says ${JSON.stringify(output)}`)
+  if (output !== PLAIN_OUTPUT) throw new Error(`the program without a WebSocket says ${JSON.stringify(output)}`)
   const options = ['--noEmit', '--strict', '--module', 'nodenext', '--target', 'es2022', '--types', '']
   for (const lib of ['es2022,dom', 'es2022,dom,dom.iterable,dom.asynciterable'])
     execFileSync(join(ROOT, 'node_modules/.bin/tsc'), [...options, '--lib', lib, 'plain.mts'], {
@@ -160,6 +170,25 @@ const usePlainly = (machine: BareMachine, env: Record<string, string>): void => 
       stdio: ['ignore', 'inherit', 'inherit'],
     })
   say('a program used the client without a WebSocket of its own, and every declaration of it with es2022')
+}
+
+/** The same as plain JavaScript, in the oldest Node, which has no WebSocket. */
+const useOldNode = (machine: BareMachine, env: Record<string, string>): void => {
+  const began = Date.now()
+  const place = join(machine.project, 'old-node')
+  mkdirSync(place)
+  writeFileSync(join(place, 'package.json'), '{ "private": true }')
+  // `node` unpacks in a script.
+  const options = ['--ignore-scripts=false', '--no-audit', '--no-fund', '--loglevel=error']
+  machine.run('npm', ['install', ...options, '--prefix', place, `node@${OLDEST_NODE}`])
+  const node = join(place, 'node_modules/node/bin/node')
+  const version = execFileSync(node, ['--version'], { encoding: 'utf8' }).trim()
+  if (!version.startsWith(`v${OLDEST_NODE}.`)) throw new Error(`node@${OLDEST_NODE} is ${version}`)
+  writeFileSync(join(machine.project, 'plain.mjs'), stripTypeScriptTypes(PLAIN))
+  symlinkSync(node, join(machine.bin, 'old-node'))
+  const output = machine.run('old-node', ['plain.mjs'], env)
+  if (output !== PLAIN_OUTPUT) throw new Error(`the program in Node ${version} says ${JSON.stringify(output)}`)
+  say(`a program in plain JavaScript used the client in Node ${version}, with ws; ${seconds(began)} with its installation`)
 }
 
 const readyOf = async (up: ChildProcess): Promise<Ready> => {
