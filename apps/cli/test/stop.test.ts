@@ -20,7 +20,7 @@ const askForEver = async (url: string, key: string) => {
   return socket
 }
 
-// That two at once are one stop: test/e2e/suites/shutdown.ts.
+// That two at once are one stop: test/e2e/faults/shutdown.ts.
 test('a second signal ends the program at once, with what a request in flight would still have been given', async () => {
   const { up, ready, stop } = await startUp()
   const socket = await askForEver(String(ready.broker_url), String(ready.api_key))

@@ -13,7 +13,7 @@ export const matrix: ClientMatrix = {
   ],
   page: 'mcp.md',
   runs: 'local direct over stdio and HTTP, both revisions; local through the relay and docker over HTTP',
-  suites: ['test/clients/suites/mcp.ts', 'test/clients/mcp-http.test.ts', 'test/clients/mcp-inspector.test.ts', 'test/e2e/mcp.test.ts'],
+  suites: ['test/clients/suites/mcp.ts', 'test/clients/mcp-http.test.ts', 'test/clients/mcp-inspector.test.ts', 'test/e2e/mcp/mcp.test.ts'],
   operations: [
     { operation: 'tools/list', result: 'passed', test: '[C-73] has tools with schemas, whose arguments name no thread and no token' },
     { operation: 'exec', result: 'passed', test: '[2-16] runs commands in the sandbox that others of its thread see' },

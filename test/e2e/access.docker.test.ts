@@ -1,3 +1,0 @@
-import { accessSuite } from './suites/access.ts'
-
-accessSuite('docker')

@@ -1,0 +1,3 @@
+import { scopesSuite } from './scopes.ts'
+
+scopesSuite('local')

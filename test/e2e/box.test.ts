@@ -1,3 +1,0 @@
-import { boxSuite } from './suites/box.ts'
-
-boxSuite('local')

@@ -1,0 +1,3 @@
+import { boxSuite } from './box.ts'
+
+boxSuite('docker')

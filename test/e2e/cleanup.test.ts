@@ -1,3 +1,0 @@
-import { cleanupSuite } from './suites/cleanup.ts'
-
-cleanupSuite('local')

@@ -1,3 +1,0 @@
-import { complaintsSuite } from './suites/complaints.ts'
-
-complaintsSuite('local')

@@ -1,3 +1,0 @@
-import { diskGuardSuite } from './suites/disk-guard.ts'
-
-diskGuardSuite('local')

@@ -1,3 +1,0 @@
-import { eventsSuite } from './suites/events.ts'
-
-eventsSuite('docker')

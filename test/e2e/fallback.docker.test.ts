@@ -1,3 +1,0 @@
-import { fallbackSuite } from './suites/fallback.ts'
-
-fallbackSuite('docker')

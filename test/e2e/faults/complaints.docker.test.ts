@@ -1,0 +1,3 @@
+import { complaintsSuite } from './complaints.ts'
+
+complaintsSuite('docker')

@@ -1,0 +1,3 @@
+import { fallbackSuite } from './fallback.ts'
+
+fallbackSuite('docker')

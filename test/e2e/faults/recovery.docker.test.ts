@@ -1,0 +1,3 @@
+import { recoverySuite } from './recovery.ts'
+
+recoverySuite('docker')

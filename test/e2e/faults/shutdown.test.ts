@@ -1,0 +1,3 @@
+import { shutdownSuite } from './shutdown.ts'
+
+shutdownSuite('local')

@@ -1,0 +1,3 @@
+import { weatherSuite } from './weather.ts'
+
+weatherSuite('docker')

@@ -1,0 +1,3 @@
+import { concurrencySuite } from './concurrency.ts'
+
+concurrencySuite('local')

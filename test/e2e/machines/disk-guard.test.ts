@@ -1,0 +1,3 @@
+import { diskGuardSuite } from './disk-guard.ts'
+
+diskGuardSuite('local')

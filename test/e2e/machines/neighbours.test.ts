@@ -1,0 +1,3 @@
+import { neighboursSuite } from './neighbours.ts'
+
+neighboursSuite('local')

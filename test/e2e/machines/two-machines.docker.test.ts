@@ -1,0 +1,3 @@
+import { twoMachinesSuite } from './two-machines.ts'
+
+twoMachinesSuite('docker', 2)

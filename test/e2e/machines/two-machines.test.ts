@@ -1,0 +1,3 @@
+import { twoMachinesSuite } from './two-machines.ts'
+
+twoMachinesSuite('local', 1)

@@ -1,4 +1,0 @@
-import { mcpFailuresSuite, relayConnectSuite } from './suites/mcp-failures.ts'
-
-mcpFailuresSuite('docker')
-relayConnectSuite('docker')

@@ -1,4 +1,0 @@
-import { mcpFailuresSuite, relayConnectSuite } from './suites/mcp-failures.ts'
-
-mcpFailuresSuite('local')
-relayConnectSuite('local')

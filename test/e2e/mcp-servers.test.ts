@@ -1,3 +1,0 @@
-import { mcpServersSuite } from './suites/mcp-servers.ts'
-
-mcpServersSuite('local')

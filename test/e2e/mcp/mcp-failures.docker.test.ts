@@ -1,0 +1,4 @@
+import { mcpFailuresSuite, relayConnectSuite } from './mcp-failures.ts'
+
+mcpFailuresSuite('docker')
+relayConnectSuite('docker')

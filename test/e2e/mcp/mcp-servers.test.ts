@@ -1,0 +1,3 @@
+import { mcpServersSuite } from './mcp-servers.ts'
+
+mcpServersSuite('local')

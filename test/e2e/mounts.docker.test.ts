@@ -1,3 +1,0 @@
-import { mountsSuite } from './suites/mounts.ts'
-
-mountsSuite('docker')

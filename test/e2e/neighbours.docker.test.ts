@@ -1,3 +1,0 @@
-import { neighboursSuite } from './suites/neighbours.ts'
-
-neighboursSuite('docker', ['direct'])

@@ -1,3 +1,0 @@
-import { processesSuite } from './suites/processes.ts'
-
-processesSuite('docker')

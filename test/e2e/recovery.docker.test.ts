@@ -1,3 +1,0 @@
-import { recoverySuite } from './suites/recovery.ts'
-
-recoverySuite('docker')

@@ -1,3 +1,0 @@
-import { scopesSuite } from './suites/scopes.ts'
-
-scopesSuite('local')

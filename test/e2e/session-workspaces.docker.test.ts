@@ -1,3 +1,0 @@
-import { sessionWorkspacesSuite } from './suites/session-workspaces.ts'
-
-sessionWorkspacesSuite('docker')

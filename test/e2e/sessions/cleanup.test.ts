@@ -1,0 +1,3 @@
+import { cleanupSuite } from './cleanup.ts'
+
+cleanupSuite('local')

@@ -1,0 +1,3 @@
+import { eventsSuite } from './events.ts'
+
+eventsSuite('local')

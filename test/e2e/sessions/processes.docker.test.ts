@@ -1,0 +1,3 @@
+import { processesSuite } from './processes.ts'
+
+processesSuite('docker')

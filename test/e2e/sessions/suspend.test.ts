@@ -1,0 +1,3 @@
+import { suspendSuite } from './suspend.ts'
+
+suspendSuite('local')

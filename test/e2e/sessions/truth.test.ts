@@ -1,0 +1,3 @@
+import { truthSuite } from './truth.ts'
+
+truthSuite('local')

@@ -1,3 +1,0 @@
-import { shutdownSuite } from './suites/shutdown.ts'
-
-shutdownSuite('docker')

@@ -1,3 +1,0 @@
-import { suspendSuite } from './suites/suspend.ts'
-
-suspendSuite('docker')

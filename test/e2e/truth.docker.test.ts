@@ -1,3 +1,0 @@
-import { truthSuite } from './suites/truth.ts'
-
-truthSuite('docker')

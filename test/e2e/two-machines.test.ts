@@ -1,3 +1,0 @@
-import { twoMachinesSuite } from './suites/two-machines.ts'
-
-twoMachinesSuite('local', 1)

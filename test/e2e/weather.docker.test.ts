@@ -1,3 +1,0 @@
-import { weatherSuite } from './suites/weather.ts'
-
-weatherSuite('docker')

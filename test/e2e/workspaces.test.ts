@@ -1,3 +1,0 @@
-import { workspacesSuite } from './suites/workspaces.ts'
-
-workspacesSuite('local')

@@ -1,0 +1,3 @@
+import { mountsSuite } from './mounts.ts'
+
+mountsSuite('docker')

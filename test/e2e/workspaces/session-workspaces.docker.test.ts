@@ -1,0 +1,3 @@
+import { sessionWorkspacesSuite } from './session-workspaces.ts'
+
+sessionWorkspacesSuite('docker')

@@ -1,0 +1,3 @@
+import { workspacesSuite } from './workspaces.ts'
+
+workspacesSuite('docker')
