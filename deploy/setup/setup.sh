@@ -37,14 +37,16 @@ say() { echo "setup: $*" >&2; }
 
 choose_node
 install_packages
-# Pip waits for the network, and the compiler of the supervisor uses one core: they run side by side. A setup that fails ends no
-# earlier than pip, which would otherwise go on after the lock is free.
+# Pip and apt wait for the network, and the compiler of the supervisor uses one core: they run side by side. A setup that fails ends no
+# earlier than both, which would otherwise go on after the lock is free.
 if [ -n "$tests" ]; then
   trap wait EXIT
   install_python &
   python_install=$!
+  install_browser &
+  browser_install=$!
 fi
 install_dependencies
 build_supervisor
 "$root/.tools/node" --disable-warning=ExperimentalWarning deploy/package/bundle.ts
-[ -z "$tests" ] || wait "$python_install"
+[ -z "$tests" ] || { wait "$python_install" && wait "$browser_install"; }

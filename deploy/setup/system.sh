@@ -19,24 +19,42 @@ install_packages() {
   [ -n "$wanted" ] || return 0
   if ! missing apt-get && [ "$(id -u)" -eq 0 ]; then
     say "installing system packages:$wanted"
-    apt_install "$wanted" && return 0
+    apt_install "$wanted" .tools/apt.log && return 0
     say "apt could not install them; the reason is in .tools/apt.log"
   fi
-  if ! missing apt-get; then
-    say "please install:  sudo apt-get install$wanted"
-  else
-    say "please install with your package manager (Debian's names):$wanted"
-  fi
+  ask_for "$wanted"
   case $wanted in *bubblewrap*) say "without bubblewrap the local provider runs sandboxes with isolation \"none\"" ;; esac
 }
 
+# A browser for the tests: 100 MB, which nothing else of the setup waits for.
+install_browser() {
+  [ "$(uname -s)" = Linux ] || return 0
+  for name in chromium-headless-shell chromium google-chrome; do missing "$name" || return 0; done
+  if ! missing apt-get && [ "$(id -u)" -eq 0 ]; then
+    say "installing a browser"
+    apt_install " chromium-headless-shell" .tools/browser.log && return 0
+    say "apt could not install it; the reason is in .tools/browser.log"
+  fi
+  ask_for " chromium-headless-shell"
+}
+
+ask_for() {
+  if ! missing apt-get; then
+    say "please install:  sudo apt-get install$1"
+  else
+    say "please install with your package manager (Debian's names):$1"
+  fi
+}
+
+# Packages, and where apt's words go.
 apt_install() {
   export DEBIAN_FRONTEND=noninteractive
+  log=$2
   {
     apt-get update || true # one unreachable source is no reason to give up; a missing package is
     # Since Debian 13 the docker command is a package of its own.
-    case $1 in *docker.io*) apt-cache show docker-cli >/dev/null 2>&1 && set -- "$1 docker-cli" ;; esac
+    case $1 in *docker.io*) apt-cache show docker-cli >/dev/null 2>&1 && set -- "$1 docker-cli" "$2" ;; esac
     # shellcheck disable=SC2086 # a list of package names
-    apt-get install -y --no-install-recommends $1
-  } >.tools/apt.log 2>&1 </dev/null
+    apt-get install -y --no-install-recommends -o Acquire::Retries=3 $1
+  } >"$log" 2>&1 </dev/null
 }

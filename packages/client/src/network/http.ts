@@ -26,10 +26,10 @@ export type HttpRequest = {
  */
 export const send = async (fetch: Fetch, url: string, request: HttpRequest): Promise<Response> => {
   const { method = 'GET', json, signal, bodySilentMs } = request
-  const body = request.body instanceof StreamBody ? request.body.open() : request.body
   const headers = { ...request.headers, ...(json === undefined ? {} : { 'content-type': 'application/json' }) }
   let response: Response
   try {
+    const body = request.body instanceof StreamBody ? await request.body.open(signal) : request.body
     response = await fetch(url, {
       method,
       headers,

@@ -1,6 +1,7 @@
 import { ExecResult as WireExecResult } from '@boxoffice/protocol'
 import { z } from 'zod'
 import { toBase64 } from '../base/base64.ts'
+import { isBrowser } from '../base/browser.ts'
 import { BoxofficeError, ExecError, isCode, SilenceError } from '../base/errors.ts'
 import { type ExecResult, toExecResult } from '../base/exec-result.ts'
 import { type OptionNames, refuseUnknown } from '../base/known-options.ts'
@@ -60,7 +61,9 @@ export interface Exec extends ExecRecords {
 export const createExec = (dataplane: Dataplane): Exec => {
   const exec = async (command: Command, options: ExecOptions = {}): Promise<ExecResult> => {
     refuseUnknown('exec', options, EXEC)
-    if (options.onStdout !== undefined || options.onStderr !== undefined) return await streamedExec(dataplane, command, options)
+    // Browsers have six connections to a host: requests that wait for six commands would leave none. Sockets do not count there.
+    const streamed = options.onStdout !== undefined || options.onStderr !== undefined || isBrowser()
+    if (streamed) return await streamedExec(dataplane, command, options)
     const { signal } = options
     const execId = options.execId ?? newExecId()
     const json = {

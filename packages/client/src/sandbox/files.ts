@@ -14,7 +14,7 @@ import { type FileWatch, type WatchOptions, watchFiles } from './watch.ts'
 /** `root: 'sandbox'` takes absolute paths of the sandbox's own file system; the default is the workspace. */
 type Common = { signal?: AbortSignal | undefined; root?: FileRoot | undefined }
 
-/** Text, bytes, a Blob, or a stream of bytes (sent as it comes, in constant memory). */
+/** Text, bytes, a Blob, or a stream of bytes: sent as it comes, in constant memory; by browsers once all of it is there. */
 export type FileContent = string | Uint8Array | ArrayBuffer | Blob | ReadableStream<Uint8Array> | AsyncIterable<Uint8Array>
 
 export type UploadOptions = Common & {
