@@ -7,6 +7,7 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { VERSION } from '../../packages/kit/src/version.ts'
 import { BareMachine } from './bare-machine.ts'
+import { bundleForBrowser } from './browser-bundle.ts'
 import { findingsOf } from './contents.ts'
 import { packRelease } from './release.ts'
 import { PLATFORMS, ROOT, supervisorPackage } from './stage.ts'
@@ -117,6 +118,7 @@ const useIt = async (machine: BareMachine): Promise<void> => {
     useLibraries(machine, env)
     usePlainly(machine, env)
     useOldNode(machine, env)
+    await useBundler(machine)
     process.kill(ready.pid, 'SIGTERM')
     const [code] = await ended
     if (code !== 0) throw new Error(`up ended with ${code}`)
@@ -189,6 +191,13 @@ const useOldNode = (machine: BareMachine, env: Record<string, string>): void => 
   const output = machine.run('old-node', ['plain.mjs'], env)
   if (output !== PLAIN_OUTPUT) throw new Error(`the program in Node ${version} says ${JSON.stringify(output)}`)
   say(`a program in plain JavaScript used the client in Node ${version}, with ws; ${seconds(began)} with its installation`)
+}
+
+/** The same for a browser; the condition `node` is not its. */
+const useBundler = async (machine: BareMachine): Promise<void> => {
+  const { moduleIds } = await bundleForBrowser(join(machine.project, 'plain.mjs'))
+  if (!moduleIds.some((id) => id.endsWith('/@boxoffice/client/dist/index.js'))) throw new Error('the bundle for browsers has no client')
+  say('a bundler made a program for browsers of the client')
 }
 
 const readyOf = async (up: ChildProcess): Promise<Ready> => {

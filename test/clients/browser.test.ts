@@ -5,25 +5,11 @@ import type { AddressInfo } from 'node:net'
 import { delimiter, join } from 'node:path'
 import { connect } from '@boxoffice/client'
 import { chromium } from 'playwright-core'
-import { rolldown } from 'rolldown'
 import { expect, onTestFinished, test } from 'vitest'
+import { bundleForBrowser } from '../../deploy/package/browser-bundle.ts'
 import { API_KEY, startStack } from '../e2e/support/stack.ts'
 
 const GUARD_MS = 120_000
-
-/** Made as a browser project makes its own: what a browser does not have, as a module of Node, is an error. */
-const bundlePage = async (): Promise<string> => {
-  const build = await rolldown({
-    input: join(import.meta.dirname, 'browser/page.ts'),
-    platform: 'browser',
-    onLog: (level, log) => {
-      if (level === 'warn') throw new Error(log.message)
-    },
-  })
-  const { output } = await build.generate({ format: 'esm', codeSplitting: false })
-  await build.close()
-  return output[0].code
-}
 
 /** A web server that has the page, and the credential for whoever is logged in there. */
 const startSite = async (script: string, policy: () => string, credential: () => string) => {
@@ -59,8 +45,9 @@ const findChromium = (): string => {
 
 test('a page of another origin uses sandboxes in Chromium, directly and through the relay', async () => {
   let [policy, credential] = ['', '']
+  const { code } = await bundleForBrowser(join(import.meta.dirname, 'browser/page.ts'))
   const site = await startSite(
-    await bundlePage(),
+    code,
     () => policy,
     () => credential,
   )
