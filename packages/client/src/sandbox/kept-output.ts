@@ -13,6 +13,7 @@ export class KeptOutput {
   readonly #tail: ByteBuffer
   readonly #tailLimit: number
   #total = 0
+  #start = 0
 
   constructor(limit: number, keep: OutputKeep) {
     this.#limit = limit
@@ -22,6 +23,11 @@ export class KeptOutput {
     this.#head = new ByteBuffer(headLimit)
     // Twice of what is kept, so that the kept bytes move once for each `tailLimit` that comes, and not with each piece.
     this.#tail = new ByteBuffer(2 * this.#tailLimit)
+  }
+
+  /** The first piece begins here, not at 0: what came before is no longer kept. */
+  startAt(offset: number): void {
+    this.#start = offset
   }
 
   push(piece: Uint8Array): void {
@@ -37,7 +43,7 @@ export class KeptOutput {
     this.#tail.keepLast(this.#tailLimit)
     const [head, tail] = [this.#head.bytes, this.#tail.bytes]
     const pieces = this.#total > head.length + tail.length ? this.#cut(head, tail) : [head, tail]
-    return { ...textOf(pieces), truncated: written > head.length + tail.length }
+    return { ...textOf(this.#start > 0 ? afterMissing(pieces) : pieces), truncated: written > head.length + tail.length }
   }
 
   #cut(head: Uint8Array, tail: Uint8Array): Uint8Array[] {
@@ -95,6 +101,16 @@ class ByteBuffer {
 const withoutIncomplete = (bytes: Uint8Array): Uint8Array => bytes.subarray(0, bytes.length - incompleteTail(bytes))
 
 const withoutContinued = (bytes: Uint8Array): Uint8Array => bytes.subarray(continuedHead(bytes))
+
+/** Without the bytes that continue a character of what is missing before them. A piece may be shorter than a character. */
+const afterMissing = (pieces: readonly Uint8Array[]): Uint8Array[] => {
+  let most = 3
+  return pieces.map((piece) => {
+    const cut = Math.min(most, continuedHead(piece))
+    most = cut < piece.length ? 0 : most - cut
+    return piece.subarray(cut)
+  })
+}
 
 const notice = (bytes: number): string => `\n\n... [${bytes} bytes truncated] ...\n\n`
 

@@ -4,6 +4,7 @@ import type { ExecResult } from '../base/exec-result.ts'
 import { anySignal } from '../base/signals.ts'
 import type { Dataplane } from '../dataplane/dataplane.ts'
 import { Attachment } from '../stream/attachment.ts'
+import type { Inbox } from '../stream/inbox.ts'
 import { type Command, commandFields, type ExecOptions, newExecId } from './command.ts'
 import { decoded, type OutputCallbacks } from './deliver.ts'
 import { KeptOutput } from './kept-output.ts'
@@ -25,7 +26,8 @@ export const streamedExec = async (dataplane: Dataplane, command: Command, optio
   }
   // A run that is joined by its id begins with what is still kept of it.
   const from = { stdout: 'oldest', stderr: 'oldest' } as const
-  const target = { route: '/exec/ws', id, start, reattach: { mode: 'takeover' }, from } as const
+  // Waits as long for its agent as `exec` without callbacks does.
+  const target = { route: '/exec/ws', id, start, reattach: { mode: 'takeover' }, from, patient: true } as const
   const attachment = new Attachment(dataplane, target, anySignal(options.signal, failing.signal))
   const read = async (name: 'stdout' | 'stderr', callback: OutputCallbacks['onStdout']): Promise<KeptOutput> => {
     const kept = new KeptOutput(maxOutputBytes, outputKeep)
@@ -54,8 +56,11 @@ export const streamedExec = async (dataplane: Dataplane, command: Command, optio
   }
 }
 
-async function* keeping(output: AsyncIterable<Uint8Array>, kept: KeptOutput): AsyncGenerator<Uint8Array, void, undefined> {
+async function* keeping(output: Inbox, kept: KeptOutput): AsyncGenerator<Uint8Array, void, undefined> {
+  let isFirst = true
   for await (const bytes of output) {
+    if (isFirst) kept.startAt(output.consumed - bytes.length)
+    isFirst = false
     kept.push(bytes)
     yield bytes
   }

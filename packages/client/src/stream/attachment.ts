@@ -1,7 +1,7 @@
 import { deferred } from '@boxoffice/kit/deferred'
 import { sleep } from '@boxoffice/kit/sleep'
 import type { ReadyFrame } from '@boxoffice/protocol'
-import { BoxofficeError, isCode } from '../base/errors.ts'
+import { BoxofficeError, isCode, SilenceError } from '../base/errors.ts'
 import { type Exit, toExit } from '../base/exec-result.ts'
 import { anySignal } from '../base/signals.ts'
 import type { Dataplane } from '../dataplane/dataplane.ts'
@@ -31,6 +31,8 @@ export type Target = {
   reattach: Record<string, unknown>
   /** Where output begins, when this client was not there from the start. */
   from?: { stdout?: Beginning | undefined; stderr?: Beginning | undefined } | undefined
+  /** The first connection has the whole reconnect window too, unless the network is silent. */
+  patient?: boolean | undefined
 }
 
 /** Where output begins: at an offset, with the first byte that is still kept, or with what comes from now on. */
@@ -159,7 +161,7 @@ export class Attachment {
         attempt: attempt++,
         failingForMs: performance.now() - failingSince,
         windowMs:
-          this.#wasReady || isCode(drop.error, 'RATE_LIMITED')
+          this.#wasReady || (this.#target.patient === true && drop.silent !== true) || isCode(drop.error, 'RATE_LIMITED')
             ? reconnectWindowMs
             : Math.min(reconnectWindowMs, FIRST_CONNECTION_WINDOW_MS),
         renewed,
@@ -181,7 +183,8 @@ export class Attachment {
       token = await (refused === undefined ? tokens.current() : tokens.renew(refused))
     } catch (error) {
       if (!isCode(error, 'CONNECTION_FAILED')) throw error
-      return { drop: { code: 1006, reason: error.message, url: this.#dataplane.endpoints.current.httpBaseUrl }, reachedReady: false }
+      const url = this.#dataplane.endpoints.current.httpBaseUrl
+      return { drop: { code: 1006, reason: error.message, url, silent: error instanceof SilenceError }, reachedReady: false }
     }
     const endpoint = this.#dataplane.endpoints.current
     const ended = await this.#connect(token)

@@ -54,8 +54,13 @@ export const openConnection = ({ WebSocket, url, token, openWithinMs, start, han
   const sendFrame = (frame: Record<string, unknown>) => socket.send(JSON.stringify(frame))
 
   let opened = false
-  const opening = setTimeout(() => socket.drop(), Math.min(OPEN_WITHIN_MS, openWithinMs))
-  const dial = setTimeout(() => socket.drop(), READY_WITHIN_MS)
+  let silent = false
+  const giveUp = (): void => {
+    silent = true
+    socket.drop()
+  }
+  const opening = setTimeout(giveUp, Math.min(OPEN_WITHIN_MS, openWithinMs))
+  const dial = setTimeout(giveUp, READY_WITHIN_MS)
   // Until it is ready, `dial` watches it.
   let watchdog: Watchdog | undefined
   let heardLately = false
@@ -124,7 +129,7 @@ export const openConnection = ({ WebSocket, url, token, openWithinMs, start, han
       clearInterval(probe)
       watchdog?.stop()
       if (code >= FIRST_OWN_CODE || code === CLOSE.internal) error ??= told
-      handlers.ended(exit === undefined ? { drop: { code, reason, error, url, unopened: !opened } } : { exit })
+      handlers.ended(exit === undefined ? { drop: { code, reason, error, url, unopened: !opened, silent } } : { exit })
     },
   })
 

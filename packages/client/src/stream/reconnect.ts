@@ -12,6 +12,8 @@ export type Drop = {
   url: string
   /** Not even a connection was made. */
   unopened?: boolean
+  /** Nobody answered in time, not even with a refusal. */
+  silent?: boolean
 }
 
 export type DropHistory = {
