@@ -44,3 +44,23 @@ test('flush rejects when the process ends first, and not where it had it all', a
   await expect(outbox.flush()).rejects.toThrow('ended')
   await other.flush()
 })
+
+test('end waits until the end is sent, over a connection that was lost', async () => {
+  const { outbox } = connected()
+  outbox.disconnect()
+  const sent: number[] = []
+  const ended = outbox.end().then(() => sent.push(-1))
+  await outbox.flush()
+  expect(sent).toEqual([])
+  outbox.connect((message) => sent.push(message.length), 100)
+  await ended
+  expect(sent).toEqual([1, -1])
+})
+
+test('end rejects when the process ends before the end is sent', async () => {
+  const { outbox } = connected()
+  outbox.disconnect()
+  const ended = outbox.end()
+  outbox.close(new Error('ended'))
+  await expect(ended).rejects.toThrow('ended')
+})

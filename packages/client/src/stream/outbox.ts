@@ -8,6 +8,8 @@ export const STDIN_IN_FLIGHT_BYTES = 256 * 1024
 const PIECE_BYTES = 64 * 1024
 
 type Piece = { start: number; message: Message }
+/** The offset of one who waits for the end of stdin: behind every byte. */
+const END = Number.POSITIVE_INFINITY
 /** One who waits for the bytes before `offset`. */
 type Waiting = { offset: number; resolve(): void; reject(error: unknown): void }
 
@@ -58,12 +60,12 @@ export class Outbox {
     return this.#sentUpTo(this.#queued)
   }
 
-  /** Ends stdin after what was written before. */
+  /** Ends stdin after what was written before. Resolves when the end is on its way; rejects when the process ends before. */
   end(): Promise<void> {
     if (this.#closed) return Promise.reject(this.#closed.error)
     this.#ended = true
     this.#pump()
-    return this.#sentUpTo(this.#queued)
+    return this.#endSent ? Promise.resolve() : waitIn(this.#writers, END)
   }
 
   /** Resolves when what was written is confirmed; rejects when that cannot happen any more. */
@@ -139,6 +141,7 @@ export class Outbox {
     if (this.#ended && !this.#endSent && this.#sent === this.#queued) {
       this.#endSent = true
       this.#send(new Uint8Array([STREAM_STDIN]))
+      resolveUpTo(END, this.#writers)
     }
     if (this.#sent > before) {
       resolveUpTo(this.#sent, this.#writers)

@@ -131,9 +131,7 @@ export const processWrite = toTool({
       try {
         signal.throwIfAborted()
         if (input !== '') await run.stdin.write(input)
-        const written = await flushed(run.stdin, process_id)
-        if (end && written !== 'exited') await run.stdin.end()
-        return written
+        return await flushed(run.stdin, process_id, end)
       } finally {
         signal.removeEventListener('abort', leave)
         leave()
@@ -156,8 +154,11 @@ const writes = new KeyedQueue()
 /** How a write ended: the sandbox has it all, or the process ended first. */
 type Written = 'taken' | 'exited'
 
-/** Waits until the sandbox has what was written, so that leaving loses nothing. Throws RATE_LIMITED for a process that reads too little. */
-const flushed = async (stdin: Stdin, processId: string): Promise<Written> => {
+/**
+ * Waits until the sandbox has what was written, and the `end` is sent, so that leaving loses nothing. Throws RATE_LIMITED for a process
+ * that reads too little.
+ */
+const flushed = async (stdin: Stdin, processId: string, end: boolean): Promise<Written> => {
   const late = (): never => {
     throw new BoxofficeError(
       'RATE_LIMITED',
@@ -166,6 +167,7 @@ const flushed = async (stdin: Stdin, processId: string): Promise<Written> => {
   }
   try {
     await withTimeout(stdin.flush(), BOUNDS.waitSeconds * 1000, late)
+    if (end) await stdin.end()
     return 'taken'
   } catch (error) {
     if (isCode(error, 'STDIN_CLOSED')) return 'exited'
