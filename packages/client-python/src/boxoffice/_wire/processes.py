@@ -13,6 +13,9 @@ from ..types import ProcessInfo, Restart
 from .effects import Op
 from .plane import Plane
 
+STOP_SECONDS = 5
+"""A process that ignores TERM is ended with KILL after so long."""
+
 
 def start(
     plane: Plane,
@@ -37,7 +40,7 @@ def start(
         "max_restarts": max_restarts,
     }
     body = {name: value for name, value in sent.items() if value is not None}
-    return _info((yield from plane.call("POST", "/processes", body=body, busy=False, repeat=False)).json())
+    return _info((yield from plane.call("POST", "/processes", body=body, busy=False, repeat=False, wait=STOP_SECONDS if replace else 0)).json())
 
 
 def listed(plane: Plane) -> Op[list[ProcessInfo]]:
@@ -55,7 +58,7 @@ def known(plane: Plane, process_id: str) -> Op[ProcessInfo]:
 
 def stop(plane: Plane, process_id: str) -> Op[None]:
     """Ends it. One that is not there is fine."""
-    yield from plane.call("DELETE", _path(process_id))
+    yield from plane.call("DELETE", _path(process_id), wait=STOP_SECONDS)
 
 
 def _path(process_id: str) -> str:
