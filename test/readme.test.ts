@@ -31,7 +31,7 @@ describe('README', () => {
 
   const run = async (file: string, args: string[], input = ''): Promise<string> => {
     const env = { ...unconfigured, BOXOFFICE_URL: ready.broker_url, BOXOFFICE_API_KEY: ready.api_key }
-    const running = promisify(execFile)(file, args, { cwd: directory, env, timeout: 50_000 })
+    const running = promisify(execFile)(file, args, { cwd: directory, env, timeout: 110_000 })
     running.child.stdin?.end(input)
     return (await running).stdout
   }

@@ -8,9 +8,10 @@ import { stackOf } from './support/stack-of.ts'
 
 /** Clients whose tests need no stack of their own. */
 const stack = stackOf({ provider: 'docker' })
+// First, because it kills the agent, which then has few containers to find again.
+runsSuite(stack, 'direct', { whole: false })
 aiSdkSuite(stack)
 computesdkSuite(stack)
 e2bPythonSuite(stack)
 togetherSuite(stack)
 langgraphSuite(stack, { whole: false })
-runsSuite(stack, 'direct', { whole: false })

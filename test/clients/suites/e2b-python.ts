@@ -16,5 +16,5 @@ export const e2bPythonSuite = (stack: () => Stack): void => {
     expect(output.trim().split('\n')).toEqual(
       ['commands', 'background', 'terminal', 'files', 'watch', 'life', 'async'].map((name) => `passed test_${name}`),
     )
-  })
+  }, 400_000)
 }

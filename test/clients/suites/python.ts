@@ -8,7 +8,7 @@ const TESTS = 'packages/client-python/tests'
 export const pythonSuite = (stack: () => Stack, { whole }: { whole: boolean }): void => {
   test('[4-09, 4-150] the blocking client negotiates, runs commands and works on files', async () => {
     await pytest(stack(), `${TESTS}/test_sync.py`, { least: 18 })
-  })
+  }, 400_000)
   if (!whole) return
 
   test('[4-09, 4-150] streams go on after dropped connections, without loss and without running twice', async () => {

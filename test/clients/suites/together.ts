@@ -91,5 +91,5 @@ export const togetherSuite = (stack: () => Stack): void => {
     const granted = entries.filter(({ outcome }) => outcome === 'ok')
     expect(new Set(granted.map(({ actor }) => actor))).toEqual(new Set(NAMES))
     expect(new Set(granted.map(({ session_id }) => session_id))).toEqual(new Set([session.id]))
-  })
+  }, 400_000)
 }

@@ -33,7 +33,8 @@ export const shutdownSuite = (provider: ProviderName): void => {
       const installId = await readFile(join(stack.agentDataDir, 'install-id'), 'utf8')
 
       const { child, stderr } = stack.agent()
-      const exited = once(child, 'exit')
+      // Not `exit`: what it wrote last may come after that.
+      const exited = once(child, 'close')
       // As npm and a terminal tell one Ctrl-C.
       child.kill('SIGINT')
       child.kill('SIGTERM')

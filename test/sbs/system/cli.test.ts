@@ -10,7 +10,7 @@ type Ran = { code: number; stdout: string; stderr: string }
 
 const run = async (file: string, args: string[], env: Record<string, string> = {}): Promise<Ran> => {
   try {
-    return { code: 0, ...(await promisify(execFile)(file, args, { env: { ...process.env, ...env }, timeout: 50_000 })) }
+    return { code: 0, ...(await promisify(execFile)(file, args, { env: { ...process.env, ...env }, timeout: 110_000 })) }
   } catch (thrown) {
     return thrown as Ran
   }
@@ -145,9 +145,9 @@ describe('its end', () => {
       const { code } = await server.stop(signal)
       expect(code).toBe(0)
       expect((await running).exit_code).toBe(137)
-      expect(processesWith(time)).toEqual([])
+      await expect.poll(() => processesWith(time)).toEqual([])
       // Every process that it started has its temporary directory in its environment or on its command line.
-      expect(processesWith(server.temporary)).toEqual([])
+      await expect.poll(() => processesWith(server.temporary)).toEqual([])
       expect(await server.leftovers()).toEqual([])
       const closed = server.log().filter(({ event }) => event === 'session_closed')
       expect(closed.map(({ session_id }) => session_id).sort()).toEqual([id, idle].sort())

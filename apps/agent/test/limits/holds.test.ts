@@ -1,5 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
 import { afterEach, expect, test } from 'vitest'
 import { stateOfPid } from '../../src/host/process-table.ts'
 import { Holds, type Stoppable } from '../../src/limits/holds.ts'
@@ -114,11 +115,13 @@ test('a process that had no processor between its hold and the end of it goes on
   const { holds } = holdsOf()
   const sandbox = new Sandbox('one')
   // Both on one processor, and the first has it only when the second leaves it.
-  const starved = spawn('chrt', ['--idle', '0', 'taskset', '-c', '0', 'cat'])
-  const busy = spawn('taskset', ['-c', '0', 'sh', '-c', 'echo; while :; do :; done'])
-  children.push(starved, busy)
+  const cpu = /^Cpus_allowed_list:\s*(\d+)/m.exec(readFileSync('/proc/self/status', 'utf8'))?.[1] as string
+  const starved = spawn('chrt', ['--idle', '0', 'taskset', '-c', cpu, 'cat'])
+  children.push(starved)
   starved.stdin.write('before')
   await once(starved.stdout, 'data')
+  const busy = spawn('taskset', ['-c', cpu, 'sh', '-c', 'echo; while :; do :; done'])
+  children.push(busy)
   await once(busy.stdout, 'data')
   sandbox.pids.push(starved.pid as number)
   await holds.hold(sandbox, 'disk_low')

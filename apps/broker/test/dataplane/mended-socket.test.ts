@@ -43,7 +43,7 @@ function answer(ws: WebSocket, isReady: boolean): void {
   else ws.once('message', () => ws.terminate())
 }
 
-test.concurrent.each(KINDS)('a connection of %s that drops again while it is mended is mended once', async (kind) => {
+test.each(KINDS)('a connection of %s that drops again while it is mended is mended once', async (kind) => {
   const sockets: WebSocket[] = []
   const pinged = Promise.withResolvers<WebSocket>()
   const { options } = await agentOf((ws, number) => {

@@ -38,21 +38,6 @@ const actor = async (claims: Partial<SessionTokenClaims> = {}): Promise<{ sub: s
   return { sub, token: await dp.sign({ sub, ...claims }) }
 }
 
-describe('a socket and the end of its token', { tags: ['C-27'] }, () => {
-  test('work that starts needs a token in date', async () => {
-    const socket = await connect('exec', await dp.sign({ exp: seconds() - 3 }))
-    await new Promise((resolve) => setTimeout(resolve, 3000))
-    socket.start({ command: 'true' })
-    expect((await socket.closed).code).toBe(4401)
-    expect(socket.errorCode).toBe('TOKEN_EXPIRED')
-  })
-
-  test('an HTTP exec is authorised at its start', async () => {
-    const response = await dp.post('/exec', { command: 'sleep 3; echo done' }, { token: await dp.sign({ exp: seconds() - 3 }) })
-    expect([response.status, ((await response.json()) as { stdout: string }).stdout]).toEqual([200, 'done\n'])
-  })
-})
-
 describe('a session that ends', { tags: ['C-28', 'C-30', '4-37'] }, () => {
   test('a process that ignores TERM is killed after 5 s, within 7 s its socket has the exit, the error and 4410', async () => {
     const own = await TestDataplane.start()
