@@ -23,8 +23,15 @@ export type UpstreamRequest = Pick<RequestOptions, 'method' | 'path' | 'headers'
 /** Waits before the second and the third dial: a restarting agent is back within them, more often than not. */
 const DIAL_AGAIN_MS = [50, 250] as const
 
+/**
+ * How long a connection that nobody uses is kept at most, in ms. Only a pool with such a limit minds the shorter one that an agent tells
+ * (`Keep-Alive: timeout`); without it a request may go by a connection that the agent closes at that moment.
+ */
+const KEPT_MS = 60_000
+
 export function createUpstream(tls: AgentTls): Upstream {
-  const pools = { http: new HttpAgent({ keepAlive: true, maxFreeSockets: 256 }), https: new HttpsAgent({ keepAlive: true, ...tls }) }
+  const kept = { keepAlive: true, timeout: KEPT_MS }
+  const pools = { http: new HttpAgent({ ...kept, maxFreeSockets: 256 }), https: new HttpsAgent({ ...kept, ...tls }) }
   const endpoints = new BoundedCache<string, Endpoint>(10_000)
   return {
     request(agent, { path = '', ...rest }) {
