@@ -40,7 +40,8 @@ def start(
         "max_restarts": max_restarts,
     }
     body = {name: value for name, value in sent.items() if value is not None}
-    return _info((yield from plane.call("POST", "/processes", body=body, busy=False, repeat=False, wait=STOP_SECONDS if replace else 0)).json())
+    wait = STOP_SECONDS if replace else 0
+    return _info((yield from plane.call("POST", "/processes", body=body, busy=False, repeat=False, wait=wait)).json())
 
 
 def listed(plane: Plane) -> Op[list[ProcessInfo]]:
