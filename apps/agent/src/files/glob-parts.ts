@@ -13,9 +13,9 @@ export type GlobPart =
 const TIMES = { '@': 'once', '?': 'optional', '*': 'any', '+': 'some', '!': 'not' } as const
 const ANY_CHARACTER: GlobPart = { kind: 'one', isNot: true, ranges: [] }
 
-/** What can a part be: `*`, `?`, `**`, `[…]`, `{a,b}`, `{a..c}`, `(a|b)` with `?`, `*`, `+`, `@` or `!` before it, and `\`. */
-export function globParts(glob: string): GlobPart[][] {
-  return new GlobReader(glob).choices(0, glob.length, '|')
+/** What a part can be: `*`, `?`, `**`, `[…]`, `{a,b}`, `{a..c}`, `(a|b)` with `?`, `*`, `+`, `@` or `!` before it, and `\`. */
+export function globParts(glob: string): GlobPart[] {
+  return new GlobReader(glob).sequence(0, glob.length)
 }
 
 class GlobReader {
@@ -33,10 +33,10 @@ class GlobReader {
     let start = from
     for (let at = from; at < to; at = this.#next(at))
       if (this.#glob[at] === separator) {
-        choices.push(this.#sequence(start, at))
+        choices.push(this.sequence(start, at))
         start = at + 1
       }
-    return [...choices, this.#sequence(start, to)]
+    return [...choices, this.sequence(start, to)]
   }
 
   /** The place after the character, escape or bracket at `at`. */
@@ -44,7 +44,7 @@ class GlobReader {
     return this.#glob[at] === '\\' ? at + 2 : (this.#closes.get(at) ?? at) + 1
   }
 
-  #sequence(from: number, to: number): GlobPart[] {
+  sequence(from: number, to: number): GlobPart[] {
     const parts: GlobPart[] = []
     for (let at = from; at < to; ) {
       const character = this.#glob.charAt(at)

@@ -13,7 +13,7 @@ const MAX_STEPS = 100_000_000
  * expression: `*a*a*a*a*b` would take minutes for one name. Throws INVALID_REQUEST for a glob that is too long or takes too many steps.
  */
 export class Glob {
-  readonly #parts: readonly (readonly GlobPart[])[]
+  readonly #parts: readonly GlobPart[]
   readonly #isNegated: boolean
   readonly #isForNames: boolean
   #path = ''
@@ -37,20 +37,22 @@ export class Glob {
   matches(path: string): boolean {
     this.#path = this.#isForNames ? path.slice(path.lastIndexOf('/') + 1) : path
     this.#stepsOfPath = 0
-    return this.#choose(this.#parts, [0]).at(-1) === this.#path.length ? !this.#isNegated : this.#isNegated
+    return this.#follow(this.#parts, [0]).at(-1) === this.#path.length ? !this.#isNegated : this.#isNegated
   }
 
   /** Where one of the choices may end that begins at one of `places`; in order, as all sets of places are. */
   #choose(choices: readonly (readonly GlobPart[])[], places: readonly number[]): readonly number[] {
-    const ends = choices.map((parts) => {
-      let reached = places
-      for (const part of parts) {
-        if (reached.length === 0) break
-        reached = this.#pass(part, reached)
-      }
-      return reached
-    })
+    const ends = choices.map((parts) => this.#follow(parts, places))
     return ends.length === 1 && ends[0] !== undefined ? ends[0] : this.#union(ends)
+  }
+
+  #follow(parts: readonly GlobPart[], places: readonly number[]): readonly number[] {
+    let reached = places
+    for (const part of parts) {
+      if (reached.length === 0) break
+      reached = this.#pass(part, reached)
+    }
+    return reached
   }
 
   #pass(part: GlobPart, places: readonly number[]): readonly number[] {
@@ -61,8 +63,10 @@ export class Glob {
       this.#spend(places.length * (text.length >> 4))
       return places.filter((place) => path.startsWith(text, place)).map((place) => place + text.length)
     }
-    if (part.kind === 'one')
+    if (part.kind === 'one') {
+      this.#spend(places.length * (part.ranges.length >> 3))
       return places.filter((place) => place < path.length && isOneOf(part, path.charAt(place))).map((place) => place + 1)
+    }
     if (part.kind === 'choice') return this.#repeat(part, places)
     const ends: number[] = []
     let next = 0
