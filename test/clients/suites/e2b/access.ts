@@ -5,13 +5,14 @@ import type { E2bStand } from './stand.ts'
 
 /** Who may use a sandbox of E2B's SDK. */
 export const accessCases = (stand: E2bStand): void => {
-  test('a credential that may not run commands writes to none that another one reads', async () => {
+  test('a credential that may not run commands writes to none that another one reads, and names no variables', async () => {
     const command = await stand.shared.commands.run('cat', { background: true, stdin: true })
     const apiKey = await stand.newKey({ principal: 'reader', role: 'operator', capabilities: ['fs_read'] })
     const reader = await Sandbox.connect(stand.shared.sandboxId, { ...stand.at(), apiKey })
     await reader.files.list('.')
     await expect(reader.commands.sendStdin(command.pid, 'theirs')).rejects.toThrow(/exec not granted/)
     await expect(reader.commands.closeStdin(command.pid)).rejects.toThrow(/exec not granted/)
+    await expect(Sandbox.create({ ...stand.at(), apiKey, envs: { PATH: '/theirs' } })).rejects.toThrow(/envs: .* may run no command/)
     await stand.shared.commands.sendStdin(command.pid, 'own')
     await command.closeStdin()
     expect((await command.wait()).stdout).toBe('own')

@@ -43,14 +43,14 @@ export class Sandboxes {
 
   /** A new sandbox, or the one of the thread that `metadata.thread_id` names. NOT_FOUND for an unknown template. */
   async create(caller: Caller, request: CreateRequest): Promise<Connected> {
-    const { store, threads, environments, now } = this.#options
+    const { store, threads, now } = this.#options
     const { templateID: template, metadata, timeout } = request
     const profile = this.#profileOf(template, request.allow_internet_access)
     const id = newSandboxId()
     const threadId = metadata.thread_id ?? threads.threadOf(id)
     const wasMissing = metadata.thread_id === undefined || (await threads.find(caller, threadId)) === undefined
     const attached = await threads.make(caller, threadId, { mode: 'ensure', profile })
-    await environments.keep(attached.session.id, request.envVars)
+    await this.#keepEnvironment(attached, request)
     const known = await store.e2b.bySession(attached.session.id)
     if (known !== undefined) return this.#extend(known, attached, timeout)
     const { principal } = caller
@@ -167,6 +167,14 @@ export class Sandboxes {
     if (session !== undefined && isLive(session)) return { sandbox, session }
     await store.e2b.remove(sandbox.id)
     return undefined
+  }
+
+  /** They are in each later command of every member, so that only those who may run commands name them. */
+  async #keepEnvironment({ session, actor: { capabilities } }: Attached, { envVars }: CreateRequest): Promise<void> {
+    if (envVars == null || Object.keys(envVars).length === 0) return
+    if (!capabilities.includes('exec') && !capabilities.includes('shell'))
+      throw new BoxofficeError('CAPABILITY_DENIED', 'envs: the caller may run no command in this sandbox')
+    await this.#options.environments.keep(session.id, envVars)
   }
 
   #endAt({ hardExpiresAt }: Session, timeout: number): number {
