@@ -128,12 +128,13 @@ export const langsmithSuite = (provider: ProviderName, { whole }: { whole: boole
       expect(err.join('')).toBe('e\n')
     })
 
-    test('a command without its client ends with it, or after its idle timeout, or not', async () => {
+    test('a command without its client ends with it, after its idle timeout, at its time limit, or not', async () => {
       const alive = async (mark: string) => (await box.run(`pgrep -f '[s]leep ${mark}' || true`)).stdout !== ''
       const ends = [
         { mark: '1001', options: { killOnDisconnect: true }, lives: false },
         { mark: '1002', options: { idleTimeout: 0 }, lives: false },
         { mark: '1003', options: { idleTimeout: 600 }, lives: true },
+        { mark: '1004', options: { idleTimeout: 600, pty: true, timeout: 2 }, lives: false },
       ]
       for (const { mark, options } of ends) {
         const handle = await box.run(`sleep ${mark}`, { wait: false, ...options })

@@ -77,7 +77,7 @@ export function renewLater(
   renewed: (access: Access) => void,
 ): NodeJS.Timeout {
   const wait = Math.max(1000, expiresAt - RENEW_BEFORE_MS - monotonic())
-  // The session has ended, and the agent closes the socket with the reason.
+  // The session has ended, or the actor may use it no more; the agent closes the socket with the reason.
   const timer = setTimeout(() => void access().then(renewed, () => {}), wait)
   return timer.unref()
 }

@@ -24,7 +24,7 @@ const HIGH_WATER_BYTES = 1024 * 1024
 const DEFAULT_IDLE_SECONDS = 300
 /** How long a sandbox keeps what an ended process has said; no client can ask for another time. */
 const KEPT_SECONDS = 600
-/** Nothing tells of the end of a command that its client has left: its timer is kept no longer. */
+/** `setTimeout` takes no longer time. */
 const MAX_SECONDS = 86_400
 const CLOSE = { done: 1000, unsupported: 1003, policy: 1008 }
 
@@ -36,7 +36,8 @@ export class CommandSocket {
   readonly #early: NodeJS.Timeout
   #begun: Begin | undefined
   #opened: OpenedCommand | undefined
-  #timer: NodeJS.Timeout | undefined
+  /** The time limit of a command at a terminal: an agent limits the time of commands only. */
+  #limit: { timer: NodeJS.Timeout; until: number } | undefined
   #timedOut = false
   /** What the client has said before the process was there. */
   #waiting: ClientFrame[] = []
@@ -81,7 +82,8 @@ export class CommandSocket {
         {
           ready: ({ exec_id, shell_id, pid }) => {
             const id = exec_id ?? shell_id ?? ''
-            unattended.attended(sessionId, id)
+            if (frame.type === 'execute' && !this.#started) unattended.begun(sessionId, id)
+            else unattended.attended(sessionId, id)
             const kept = frame.type === 'execute' && frame.ttl_seconds != null ? { ttl_seconds: KEPT_SECONDS } : {}
             if (!this.#started) this.#send({ type: 'started', command_id: id, pid, ...kept })
             this.#started = true
@@ -97,7 +99,7 @@ export class CommandSocket {
         { dataplane, withBoxEnvironment },
       )
       const { process, kind } = opened
-      if (kind === 'shell' && frame.type === 'execute' && !this.#ended) this.#endLater(process.id, frame.timeout_seconds)
+      if (kind === 'shell' && frame.type === 'execute' && !this.#ended) this.#endLater(process, frame.timeout_seconds)
       // It has ended already, or the client was refused meanwhile.
       if (this.#over) return this.#ended ? process.leave() : this.#leave(process)
       this.#opened = opened
@@ -120,19 +122,14 @@ export class CommandSocket {
     } else if (frame.type === 'kill') process.signal('KILL')
   }
 
-  /** An agent limits the time of commands, not of terminals. */
-  #endLater(id: string, seconds: number | null | undefined): void {
-    const { dataplane, log, sessionId } = this.#options
+  #endLater(process: ProcessSocket, seconds: number | null | undefined): void {
     if (!seconds) return
     const end = (): void => {
       this.#timedOut = true
-      dataplane
-        .done({ method: 'POST', path: `/execs/${encodeURIComponent(id)}/signal`, json: { signal: 'KILL' } })
-        .catch((err: unknown) => {
-          log.info({ session_id: sessionId, exec_id: id, err }, 'a command at a terminal was not ended by its timeout')
-        })
+      process.signal('KILL')
     }
-    this.#timer = setTimeout(end, Math.min(seconds, MAX_SECONDS) * 1000).unref()
+    const ms = Math.min(seconds, MAX_SECONDS) * 1000
+    this.#limit = { timer: setTimeout(end, ms).unref(), until: performance.now() + ms }
   }
 
   #onOutput(stream: 'stdout' | 'stderr', bytes: Buffer, at: number): void {
@@ -143,7 +140,7 @@ export class CommandSocket {
 
   #onExit(exit: ExitFrame): void {
     this.#ended = true
-    clearTimeout(this.#timer)
+    clearTimeout(this.#limit?.timer)
     for (const stream of ['stdout', 'stderr'] as const) {
       const rest = this.#texts[stream].end(this.#ends[stream])
       if (rest !== undefined) this.#send({ type: stream, ...rest })
@@ -186,14 +183,17 @@ export class CommandSocket {
   #leave(process: ProcessSocket): void {
     const { dataplane, sessionId, unattended } = this.#options
     const begun = this.#begun
+    clearTimeout(this.#limit?.timer)
     if (begun?.type === 'execute' && begun.kill_on_disconnect === true) {
       process.signal('KILL')
       return process.leave()
     }
     process.leave()
     const idle = (begun?.type === 'execute' ? begun.idle_timeout_seconds : undefined) ?? DEFAULT_IDLE_SECONDS
+    const command = { sessionId, commandId: process.id, dataplane }
+    if (this.#limit !== undefined) unattended.limit(command, Math.max(0, this.#limit.until - performance.now()) / 1000)
     // -1: it may go on for as long as it runs.
-    if (idle >= 0) unattended.left(sessionId, process.id, dataplane, idle)
+    if (idle >= 0) unattended.left(command, idle)
   }
 
   #send(frame: ExecuteServerFrame): void {

@@ -1,56 +1,72 @@
 import { ExecSummary } from '@boxoffice/protocol'
 import type { SessionDataplane } from '../../../dataplane/client.ts'
 import type { Log } from '../../../host/log.ts'
+import { SessionTimers } from './session-timers.ts'
 
-/** Nothing tells when a command has ended by itself: its entry is kept no longer. */
-const MAX_SECONDS = 86_400
 const CHECK_AGAIN_SECONDS = 1
 
-/** Ends commands that no client has been attached to for as long as their `idle_timeout_seconds` (contract 7.2). */
+export type LeftCommand = { sessionId: string; commandId: string; dataplane: SessionDataplane }
+
+/** Ends commands that go on without their client, when the time that it gave them is over (contract 7.2). */
 export class Unattended {
-  readonly #timers = new Map<string, NodeJS.Timeout>()
+  readonly #idle = new SessionTimers()
+  readonly #limits = new SessionTimers()
   readonly #log: Log
 
   constructor(log: Log) {
     this.#log = log
   }
 
-  /** The last client of this broker has left a command that goes on. */
-  left(sessionId: string, commandId: string, dataplane: SessionDataplane, seconds: number): void {
-    const key = `${sessionId} ${commandId}`
-    this.attended(sessionId, commandId)
-    const end = (): void => {
-      this.#timers.delete(key)
-      void this.#end(commandId, dataplane)
-        .then((isAttended) => {
-          if (isAttended) this.left(sessionId, commandId, dataplane, Math.max(seconds, CHECK_AGAIN_SECONDS))
-        })
-        .catch((thrown: unknown) =>
-          this.#log.info({ session_id: sessionId, exec_id: commandId, err: thrown }, 'a command without a client was not ended'),
-        )
+  /** The last client of this broker has left: the command may go on for `seconds` until one comes again, its `idle_timeout_seconds`. */
+  left(command: LeftCommand, seconds: number): void {
+    const { sessionId, commandId } = command
+    const end = async (): Promise<void> => {
+      const { state, attached } = await this.#look(command)
+      if (state !== 'running') return
+      if (attached === 0) return this.#kill(command)
+      // A client has come by another way, which its agent knows, or has just left.
+      this.left(command, Math.max(seconds, CHECK_AGAIN_SECONDS))
     }
-    this.#timers.set(key, setTimeout(end, Math.min(seconds, MAX_SECONDS) * 1000).unref())
+    this.#idle.set(sessionId, commandId, seconds, () => this.#try(command, end))
+  }
+
+  /** The command may run for `seconds` more, with a client or without: an agent limits the time of commands, not of terminals. */
+  limit(command: LeftCommand, seconds: number): void {
+    const end = async (): Promise<void> => {
+      if ((await this.#look(command)).state === 'running') await this.#kill(command)
+    }
+    this.#limits.set(command.sessionId, command.commandId, seconds, () => this.#try(command, end))
   }
 
   /** A client has it again, or it has ended. */
   attended(sessionId: string, commandId: string): void {
-    const key = `${sessionId} ${commandId}`
-    clearTimeout(this.#timers.get(key))
-    this.#timers.delete(key)
+    this.#idle.clear(sessionId, commandId)
+  }
+
+  /** A new command has this id: what an earlier one had left is not its own. */
+  begun(sessionId: string, commandId: string): void {
+    this.attended(sessionId, commandId)
+    this.#limits.clear(sessionId, commandId)
   }
 
   close(): void {
-    for (const timer of this.#timers.values()) clearTimeout(timer)
-    this.#timers.clear()
+    this.#idle.close()
+    this.#limits.close()
   }
 
-  /** True: a client has come by another way, which its agent knows, or has just left. */
-  async #end(commandId: string, dataplane: SessionDataplane): Promise<boolean> {
-    const path = `/execs/${encodeURIComponent(commandId)}`
-    const { state, attached } = await dataplane.json({ method: 'GET', path }, ExecSummary)
-    if (state !== 'running') return false
-    if (attached > 0) return true
-    await dataplane.done({ method: 'POST', path: `${path}/signal`, json: { signal: 'KILL' } })
-    return false
+  #look({ commandId, dataplane }: LeftCommand): Promise<ExecSummary> {
+    return dataplane.json({ method: 'GET', path: pathOf(commandId) }, ExecSummary)
+  }
+
+  async #kill({ commandId, dataplane }: LeftCommand): Promise<void> {
+    await dataplane.done({ method: 'POST', path: `${pathOf(commandId)}/signal`, json: { signal: 'KILL' } })
+  }
+
+  #try({ sessionId, commandId }: LeftCommand, end: () => Promise<void>): void {
+    end().catch((err: unknown) =>
+      this.#log.info({ session_id: sessionId, exec_id: commandId, err }, 'a command without a client was not ended'),
+    )
   }
 }
+
+const pathOf = (commandId: string): string => `/execs/${encodeURIComponent(commandId)}`
