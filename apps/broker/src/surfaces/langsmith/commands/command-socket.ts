@@ -7,6 +7,7 @@ import { Utf8Chunks } from '../../facade/utf8-chunks.ts'
 import { type Begin, type ClientFrame, readFrame } from './client-frame.ts'
 import type { WithBoxEnvironment } from './command-request.ts'
 import { type OpenedCommand, openCommand } from './open-command.ts'
+import { MAX_TIMER_SECONDS } from './session-timers.ts'
 import type { Unattended } from './unattended.ts'
 
 export type CommandSocketOptions = {
@@ -24,8 +25,6 @@ const HIGH_WATER_BYTES = 1024 * 1024
 const DEFAULT_IDLE_SECONDS = 300
 /** How long a sandbox keeps what an ended process has said; no client can ask for another time. */
 const KEPT_SECONDS = 600
-/** `setTimeout` takes no longer time. */
-const MAX_SECONDS = 86_400
 const CLOSE = { done: 1000, unsupported: 1003, policy: 1008 }
 
 /** One command over a socket of a LangSmith client; what it is attached to is a process socket of ours, which outlives agents and tokens. */
@@ -128,7 +127,7 @@ export class CommandSocket {
       this.#timedOut = true
       process.signal('KILL')
     }
-    const ms = Math.min(seconds, MAX_SECONDS) * 1000
+    const ms = Math.min(seconds, MAX_TIMER_SECONDS) * 1000
     this.#limit = { timer: setTimeout(end, ms).unref(), until: performance.now() + ms }
   }
 

@@ -1,5 +1,5 @@
-/** `setTimeout` takes no longer time. */
-const MAX_SECONDS = 86_400
+/** No timer of a command is kept longer than a day. */
+export const MAX_TIMER_SECONDS = 86_400
 const MAX_PER_SESSION = 256
 
 /**
@@ -23,7 +23,7 @@ export class SessionTimers {
       this.clear(sessionId, commandId)
       act()
     }
-    ofSession.set(commandId, setTimeout(onTime, Math.min(seconds, MAX_SECONDS) * 1000).unref())
+    ofSession.set(commandId, setTimeout(onTime, Math.min(seconds, MAX_TIMER_SECONDS) * 1000).unref())
   }
 
   clear(sessionId: string, commandId: string): void {
