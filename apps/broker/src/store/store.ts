@@ -165,6 +165,13 @@ export interface HeldStore {
 
 /** Brokers on this database; one whose `heartbeatAt` is old has lost its right to what it was creating. */
 export interface BrokerStore {
+  /** The database's clock, in Unix milliseconds: brokers compare by it what the others have written. */
+  now(): Promise<number>
+  /**
+   * Whether this broker does what one broker of the database has to do (upkeep, metrics of all sessions). At most one does at any
+   * time, and another takes over from one that has gone.
+   */
+  leads(): Promise<boolean>
   heartbeat(id: string, pid: number, now: number): Promise<void>
   /** Ids of those heard of since `since`. */
   alive(since: number): Promise<string[]>

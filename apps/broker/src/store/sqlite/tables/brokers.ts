@@ -11,6 +11,9 @@ export function sqliteBrokers(db: Db, write: Write): BrokerStore {
   const setting = db.prepare<[string]>('SELECT value FROM settings WHERE key = ?').pluck()
   const set = db.prepare('INSERT INTO settings (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value')
   return {
+    now: async () => Date.now(),
+    // Brokers that share a file share a machine: each does the upkeep, as a compare-and-swap settles who was first.
+    leads: async () => true,
     heartbeat: async (id, pid, now) => write.vital(() => void heartbeat.run(id, pid, now)),
     alive: async (since) => alive.all(since) as string[],
     forget: async (id) => write.vital(() => void forget.run({ id })),
