@@ -31,7 +31,10 @@ const BATCH = 200
 const MAX_BATCHES = 50
 const HOUSEKEEPING_MS = 60_000
 
-/** The only owner of a timer over sessions: what is due gets its `tick`; what a dead broker left is adopted. */
+/**
+ * The only owner of a timer over sessions: what is due gets its `tick`; what a dead broker left is adopted. Of several brokers each
+ * reports itself and adopts; the rest is the leader's.
+ */
 export class Reaper {
   readonly #options: ReaperOptions
   #timer: NodeJS.Timeout | undefined
@@ -63,9 +66,10 @@ export class Reaper {
     const { store, provisioner, lostAgents, keys, brokerId, brokerTimeoutMs, keyRotationMs, log, now, monotonic } = this.#options
     await store.brokers.heartbeat(brokerId, process.pid, now())
     await provisioner.takeOver(new Set(await store.brokers.alive(now() - brokerTimeoutMs)))
-    await lostAgents.run()
     // What another broker has withdrawn must not sign here.
     await keys.reload()
+    if (!(await store.brokers.leads())) return
+    await lostAgents.run()
     for (let batch = 0; batch < MAX_BATCHES; batch++) {
       const due = await store.sessions.due(now(), BATCH)
       for (const session of due) await this.#tick(session)
