@@ -13,6 +13,7 @@ install_packages() {
     if missing debootstrap; then wanted="$wanted debootstrap"; fi
     if missing git; then wanted="$wanted git"; fi
     if missing tmux; then wanted="$wanted tmux"; fi
+    if ! ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1; then wanted="$wanted postgresql"; fi
     # Debian leaves `ensurepip` out of python3, and without it a virtual environment has no pip.
     if ! python3 -c 'import ensurepip, venv' 2>/dev/null; then wanted="$wanted python3 python3-venv"; fi
   fi
@@ -46,10 +47,18 @@ ask_for() {
   fi
 }
 
+keep_cluster_away() {
+  [ -e /etc/postgresql-common/createcluster.conf ] && return 0
+  mkdir -p /etc/postgresql-common
+  echo 'create_main_cluster = false' >/etc/postgresql-common/createcluster.conf
+}
+
 # Packages, and where apt's words go.
 apt_install() {
   export DEBIAN_FRONTEND=noninteractive
   log=$2
+  # Tests start a PostgreSQL of their own: Debian's package would make one of the machine's, and start it.
+  case $1 in *postgresql*) keep_cluster_away ;; esac
   {
     apt-get update || true # one unreachable source is no reason to give up; a missing package is
     # Since Debian 13 the docker command is a package of its own.

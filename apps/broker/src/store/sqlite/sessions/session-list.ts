@@ -1,6 +1,6 @@
+import type { SessionRow } from '../../rows/session-row.ts'
 import type { SessionFilter } from '../../session-store.ts'
 import type { Db } from '../engine/database.ts'
-import type { SessionRow } from './session-row.ts'
 
 /** Live sessions, as the partial indexes have it; a query must say exactly this to use them. */
 export const LIVE = "state IN ('provisioning', 'active', 'idle', 'suspended')"

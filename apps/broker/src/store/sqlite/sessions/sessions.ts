@@ -11,6 +11,7 @@ import {
   type Session,
 } from '../../../domain/session.ts'
 import { diskFull } from '../../../host/disk-error.ts'
+import { type SessionRow, toRow, toSession } from '../../rows/session-row.ts'
 import type { AgentSessionStore, CreateOutcome, SaveOptions, SessionStore, WrittenWithCreation } from '../../session-store.ts'
 import { type Db, isUniqueViolation } from '../engine/database.ts'
 import type { Held, Write } from '../engine/writer.ts'
@@ -22,7 +23,6 @@ import type { PutGrant } from './grants.ts'
 import type { Idempotency } from './idempotency.ts'
 import type { Scopes } from './scopes.ts'
 import { LIVE, listSessions } from './session-list.ts'
-import { type SessionRow, toRow, toSession } from './session-row.ts'
 import type { ForgetWorkspace, SettleWorkspace } from './workspaces.ts'
 
 /** What is written with a session, in its transaction. */

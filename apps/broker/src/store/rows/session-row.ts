@@ -1,13 +1,5 @@
 import { MountSet, type Profile, type RelayPreference, type Scope, type SessionState } from '@boxoffice/protocol'
-import {
-  type EndReason,
-  isLive,
-  type Placed,
-  placedOf,
-  type ReasonDetails,
-  type Session,
-  type SuspendMode,
-} from '../../../domain/session.ts'
+import { type EndReason, isLive, type Placed, placedOf, type ReasonDetails, type Session, type SuspendMode } from '../../domain/session.ts'
 
 /** One row of `sessions`. */
 export type SessionRow = {

@@ -1,0 +1,55 @@
+import { Client, type ClientConfig, types } from 'pg'
+import { StartError } from '../../../host/start-error.ts'
+
+/** A new connection, and one of the pool that is free, come within this. */
+const CONNECT_MS = 5000
+/** The database ends a statement, with its wait for locks, after this. */
+const STATEMENT_MS = 8000
+/** A database that is silent altogether counts as away after this: longer than a statement may take, so that its own word comes first. */
+const SILENCE_MS = 10_000
+/** A broker that is stopped in the middle of a transaction keeps its locks for this long. */
+const IDLE_IN_TRANSACTION_MS = 10_000
+
+const INT8 = 20
+
+/** How each connection of a broker is made. `bigint` arrives as a number: times, counts and row numbers are below 2⁵³. */
+export function connectionConfig(url: string): ClientConfig & { connectionTimeoutMillis: number } {
+  return {
+    connectionString: url,
+    application_name: 'boxoffice',
+    connectionTimeoutMillis: CONNECT_MS,
+    statement_timeout: STATEMENT_MS,
+    query_timeout: SILENCE_MS,
+    idle_in_transaction_session_timeout: IDLE_IN_TRANSACTION_MS,
+    keepAlive: true,
+    keepAliveInitialDelayMillis: 10_000,
+    types: {
+      getTypeParser: (oid: number, format?: 'text' | 'binary') =>
+        oid === INT8 && format !== 'binary' ? Number : types.getTypeParser(oid, format as 'text'),
+    },
+  } as ClientConfig & { connectionTimeoutMillis: number }
+}
+
+/**
+ * A connection outside the pool: to listen, for a lock that a connection holds, or for what takes long (`patient`: no statement is
+ * ended). Its owner ends it; it emits `end` when it is lost.
+ */
+export async function connect(url: string, { patient = false } = {}): Promise<Client> {
+  const config = connectionConfig(url)
+  const client = new Client(patient ? { ...config, statement_timeout: 0, query_timeout: 0 } : config)
+  // A lost connection is told by `end`, and by the query that fails; an `error` that nobody hears would end the process.
+  client.on('error', () => {})
+  await client.connect()
+  return client
+}
+
+/** Where a URL leads, for messages: host and database, never the password. */
+export function placeOf(url: string): string {
+  try {
+    const { host, port, database } = new Client({ connectionString: url })
+    return `${host}:${port}/${database ?? ''}`
+  } catch {
+    // The parser's own error would quote the URL.
+    throw new StartError('the database URL cannot be read; it looks like postgres://USER:PASSWORD@HOST:PORT/DATABASE')
+  }
+}

@@ -1,0 +1,167 @@
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { chownSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import type { AddressInfo } from 'node:net'
+import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import { Client } from 'pg'
+import { migrate } from '../../src/store/postgres/engine/migrate.ts'
+
+/** In URLs, so that a test can see that no log or error has it. */
+export const PASSWORD = 'a-password-of-tests'
+
+const BIN = '/usr/lib/postgresql'
+const START_MS = 60_000
+
+export type Postgres = AsyncDisposable & {
+  /** Of the database `postgres`. */
+  url: string
+  /** The URL of a new database with the schema of Boxoffice, which nobody else has. */
+  database(): Promise<string>
+  /** The URL of a new database without anything. */
+  emptyDatabase(): Promise<string>
+  /** Asks a database something by SQL; by default the database `postgres`. */
+  ask<R extends object>(text: string, values?: unknown[], url?: string): Promise<R[]>
+  /** Ends the server as an operator does: clients are disconnected, what is committed stays. */
+  stop(): Promise<void>
+  start(): Promise<void>
+  restart(): Promise<void>
+  /** Ends the connections of every client but this one's own. */
+  cut(): Promise<void>
+}
+
+/**
+ * A real PostgreSQL of one's own in a new directory, on a port of loopback. It ends with this process, however that ends. As root it runs
+ * as the user `postgres`, since it refuses root.
+ */
+export async function startPostgres(): Promise<Postgres> {
+  const bin = join(BIN, newest(readdirSync(BIN)), 'bin')
+  const directory = mkdtempSync(join(tmpdir(), 'boxoffice-pg-'))
+  const user = process.getuid?.() === 0 ? userIds('postgres') : undefined
+  if (user !== undefined) chownSync(directory, user.uid, user.gid)
+  const data = join(directory, 'data')
+  const passwordFile = join(directory, 'password')
+  writeFileSync(passwordFile, PASSWORD)
+  if (user !== undefined) chownSync(passwordFile, user.uid, user.gid)
+  const as = { ...user, cwd: directory, env: { PATH: process.env.PATH, LC_ALL: 'C.UTF-8', TZ: 'UTC' } } as const
+  execFileSync(
+    join(bin, 'initdb'),
+    [
+      ...['--pgdata', data, '--username', 'postgres', '--pwfile', passwordFile, '--auth-host', 'scram-sha-256', '--auth-local', 'trust'],
+      ...['--encoding', 'UTF8', '--locale', 'C.UTF-8', '--no-sync', '--wal-segsize', '1', '--no-instructions'],
+    ],
+    { ...as, stdio: ['ignore', 'ignore', 'inherit'] },
+  )
+  let port = 0
+  let server: ChildProcess | undefined
+  let databases = 0
+  let template: Promise<string> | undefined
+  /** One database is made at a time: the template may have no other user. */
+  let making: Promise<unknown> = Promise.resolve()
+
+  const urlOf = (database: string) => `postgres://postgres:${PASSWORD}@127.0.0.1:${port}/${database}`
+
+  const ask = async <R extends object>(text: string, values: unknown[] = [], url = urlOf('postgres')): Promise<R[]> => {
+    const client = new Client({ connectionString: url, connectionTimeoutMillis: START_MS })
+    client.on('error', () => {})
+    await client.connect()
+    try {
+      return (await client.query(text, values)).rows as R[]
+    } finally {
+      await client.end()
+    }
+  }
+
+  const start = async (): Promise<void> => {
+    const args = ['-D', data, '-k', directory, '-p', String(port), '-c', 'listen_addresses=127.0.0.1', '-c', 'fsync=off']
+    args.push('-c', 'max_connections=200', '-c', 'shared_buffers=32MB', '-c', 'autovacuum_naptime=5s', '-c', 'log_min_messages=fatal')
+    // The shell stops the server when its input ends, which is at the latest when this process does.
+    const script = '"$@" & server=$!; read -r _; kill -INT $server; wait $server'
+    server = spawn('sh', ['-c', script, 'sh', join(bin, 'postgres'), ...args], { ...as, stdio: ['pipe', 'ignore', 'ignore'] })
+    const started = performance.now()
+    for (;;) {
+      try {
+        await ask('SELECT 1')
+        return
+      } catch (thrown) {
+        if (performance.now() - started > START_MS) throw thrown
+        await delay(20)
+      }
+    }
+  }
+  const stop = async (): Promise<void> => {
+    if (server === undefined) return
+    const ended = once(server, 'exit')
+    server.stdin?.end()
+    await ended
+    server = undefined
+  }
+
+  const make = (from?: string): Promise<string> => {
+    const name = `boxoffice_${++databases}`
+    const made = making.then(async () => {
+      await ask(`CREATE DATABASE ${name}${from === undefined ? '' : ` TEMPLATE ${from}`}`)
+      return name
+    })
+    making = made.catch(() => {})
+    return made
+  }
+  const makeTemplate = async (): Promise<string> => {
+    const name = await make()
+    await migrate(urlOf(name))
+    return name
+  }
+
+  port = await freePort()
+  await start()
+  return {
+    get url() {
+      return urlOf('postgres')
+    },
+    ask,
+    async database() {
+      template ??= makeTemplate()
+      return urlOf(await make(await template))
+    },
+    emptyDatabase: async () => urlOf(await make()),
+    stop,
+    start,
+    async restart() {
+      await stop()
+      await start()
+    },
+    async cut() {
+      await ask("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'")
+    },
+    async [Symbol.asyncDispose]() {
+      await stop()
+      rmSync(directory, { recursive: true, force: true })
+    },
+  }
+}
+
+const newest = (versions: string[]): string => {
+  const sorted = versions
+    .map(Number)
+    .filter(Number.isInteger)
+    .sort((a, b) => b - a)
+  if (sorted[0] === undefined) throw new Error(`there is no PostgreSQL in ${BIN}; npm run setup -- --tests installs it`)
+  return String(sorted[0])
+}
+
+const userIds = (name: string): { uid: number; gid: number } => ({
+  uid: Number(execFileSync('id', ['-u', name], { encoding: 'utf8' })),
+  gid: Number(execFileSync('id', ['-g', name], { encoding: 'utf8' })),
+})
+
+async function freePort(): Promise<number> {
+  const server = createServer()
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  server.close()
+  await once(server, 'close')
+  return port
+}
