@@ -2,6 +2,7 @@ import type { Capability, ProviderReport, RelayPreference } from '@boxoffice/pro
 import type { AuditEntry, AuditFilter, AuditRow } from '../domain/audit-entry.ts'
 import type { E2bStore } from './e2b-store.ts'
 import type { EnvironmentStore } from './environment-store.ts'
+import type { SealedKeyStore } from './sealed-key-store.ts'
 import type {
   AgentSessionStore,
   EndingStore,
@@ -40,6 +41,8 @@ export interface Store extends AsyncDisposable {
   readonly held: HeldStore
   readonly e2b: E2bStore
   readonly environments: EnvironmentStore
+  /** Null where signing keys are files of the data directory. */
+  readonly signingKeys: SealedKeyStore | null
   /** Cheap proof that it answers, for `/readyz`; 503 `disk_full` while nothing new can be written. */
   ping(): Promise<void>
 }

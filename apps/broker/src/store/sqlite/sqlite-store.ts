@@ -69,6 +69,7 @@ export async function openSqliteStore(path: string): Promise<Store> {
     brokers: sqliteBrokers(db, write),
     e2b: sqliteE2b(db, write),
     environments: sqliteEnvironments(db, write),
+    signingKeys: null,
     held: {
       entries: () => held.entries(),
       written: (change) => {
