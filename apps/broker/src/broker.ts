@@ -50,9 +50,10 @@ export async function buildBroker(
   setFastIo(settings.fastIo)
   const brokerId = randomUUID()
   const profiles = profilesOf(settings)
+  const eventTimes = { ...EVENT_TIMES, ...overrides.eventTimes }
   openDataDir(settings.dataDir)
   parts.use(lockDataDir(settings.dataDir, settings.sharedDataDir))
-  const store = parts.use(await openSqliteStore(join(settings.dataDir, 'broker.db')))
+  const store = parts.use(await openSqliteStore(join(settings.dataDir, 'broker.db'), eventTimes))
   const apiKeyCreated = await operatorKey(settings, store, now())
   const enrollToken = settings.enrollToken ?? enrollTokenOf(settings.dataDir)
   const keys = await SigningKeys.open(settings.dataDir, now)
@@ -101,8 +102,7 @@ export async function buildBroker(
   const relay = createRelay({ authorizer, corsOrigins, metrics, log, agentTls, splice: uploadSpliceFrom(settings.relaySplice) })
   parts.defer(() => relay.close())
 
-  const eventTimes = { ...EVENT_TIMES, ...overrides.eventTimes }
-  const feed = new EventFeed(store.events, eventTimes.pollMs)
+  const feed = new EventFeed(store.events)
   const { service, members, threads } = sessions
   const surfaces = createSurfaces({
     ...base,

@@ -12,68 +12,48 @@ export interface Watcher {
 const MOST_PER_PRINCIPAL = 1000
 const MOST = 10_000
 
-/**
- * Tells open streams that there is something to read: at once for what this broker writes, and within `pollMs` for what another
- * broker of the same database does. Nothing is asked while nobody watches.
- */
+/** The streams that are open at this broker: tells them what the store says, limits how many there are, and ends them with it. */
 export class EventFeed {
   readonly #store: EventStore
-  readonly #pollMs: number
-  readonly #watchers = new Map<string, Set<Watcher>>()
+  /** How each of them leaves the store. */
+  readonly #watchers = new Map<Watcher, () => void>()
+  /** How many each principal has. */
   readonly #streams = new Map<string, number>()
-  readonly #off: () => void
-  #open = 0
-  #timer: NodeJS.Timeout | undefined
   #closed = false
 
-  constructor(store: EventStore, pollMs: number) {
+  constructor(store: EventStore) {
     this.#store = store
-    this.#pollMs = pollMs
-    this.#off = store.onAppended((sessionId) => {
-      for (const watcher of this.#watchers.get(sessionId) ?? []) watcher.more()
-    })
   }
 
   /** Calls `watcher` until the returned function is called. Throws RATE_LIMITED, or BACKEND_UNAVAILABLE when the broker ends. */
   watch(sessionId: string, principal: string, watcher: Watcher): () => void {
     if (this.#closed) throw new BoxofficeError('BACKEND_UNAVAILABLE', 'the broker is stopping; try again', { retryAfter: 1 })
     const own = this.#streams.get(principal) ?? 0
-    if (own >= MOST_PER_PRINCIPAL || this.#open >= MOST)
+    if (own >= MOST_PER_PRINCIPAL || this.#watchers.size >= MOST)
       throw new BoxofficeError('RATE_LIMITED', 'too many event streams are open; close some', {
         retryAfter: 10,
         details: { limit: 'event_streams', max: MOST_PER_PRINCIPAL },
       })
-    const watchers = this.#watchers.get(sessionId) ?? new Set()
-    this.#watchers.set(sessionId, watchers.add(watcher))
+    this.#watchers.set(
+      watcher,
+      this.#store.watch(sessionId, () => watcher.more()),
+    )
     this.#streams.set(principal, own + 1)
-    this.#open++
-    this.#timer ??= setInterval(() => void this.#poll(), this.#pollMs)
-    return () => this.#leave(sessionId, principal, watcher)
+    return () => this.#leave(principal, watcher)
   }
 
   close(): void {
     this.#closed = true
-    this.#off()
-    for (const watcher of this.#all()) watcher.end()
+    for (const watcher of [...this.#watchers.keys()]) watcher.end()
   }
 
-  #leave(sessionId: string, principal: string, watcher: Watcher): void {
-    const watchers = this.#watchers.get(sessionId)
-    if (!watchers?.delete(watcher)) return
-    if (watchers.size === 0) this.#watchers.delete(sessionId)
+  #leave(principal: string, watcher: Watcher): void {
+    const leave = this.#watchers.get(watcher)
+    if (leave === undefined) return
+    this.#watchers.delete(watcher)
+    leave()
     const left = (this.#streams.get(principal) ?? 1) - 1
     if (left === 0) this.#streams.delete(principal)
     else this.#streams.set(principal, left)
-    if (--this.#open > 0) return
-    clearInterval(this.#timer)
-    this.#timer = undefined
-  }
-
-  async #poll(): Promise<void> {
-    if (await this.#store.changedElsewhere().catch(() => true)) for (const watcher of this.#all()) watcher.more()
-  }
-
-  #all(): Watcher[] {
-    return [...this.#watchers.values()].flatMap((watchers) => [...watchers])
   }
 }

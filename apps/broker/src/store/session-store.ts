@@ -178,10 +178,11 @@ export interface EventStore {
   after(sessionId: string, id: number, limit: number): Promise<SessionEventRow[]>
   /** The latest id; 0 when there is none. */
   last(sessionId: string): Promise<number>
-  /** Hears of each session that this process has committed events for. */
-  onAppended(listener: (sessionId: string) => void): () => void
-  /** Cheap: whether another process has committed anything since the last call. */
-  changedElsewhere(): Promise<boolean>
+  /**
+   * Calls `more` when there may be events of the session that were not there before, whichever broker of the database has written them,
+   * until the returned function is called. At once for what this broker writes. `more` must not throw.
+   */
+  watch(sessionId: string, more: () => void): () => void
 }
 
 /** One entry of an agent's journal as it is stored; its session is checked to live. */

@@ -123,7 +123,7 @@ test('[2.14] a broker that stops ends its streams, and does not wait for them', 
 test('a reader that takes nothing is dropped, and nothing is kept for it', async () => {
   const directory = tempDir()
   const store = await openSqliteStore(`${directory}/broker.db`)
-  const feed = new EventFeed(store.events, 60_000)
+  const feed = new EventFeed(store.events)
   const dropped = gate()
   const stream = EventStream.open({
     store: store.events,
@@ -149,7 +149,7 @@ test('a reader that takes nothing is dropped, and nothing is kept for it', async
 test('streams are limited per caller, and each that ends makes room', async () => {
   const directory = tempDir()
   const store = await openSqliteStore(`${directory}/broker.db`)
-  const feed = new EventFeed(store.events, 60_000)
+  const feed = new EventFeed(store.events)
   const watcher = { more() {}, end() {} }
   const leave = Array.from({ length: 1000 }, () => feed.watch('ssn_x', 'p', { ...watcher }))
   expect(() => feed.watch('ssn_y', 'p', watcher)).toThrowError(/too many event streams/)

@@ -22,10 +22,13 @@ import { sqliteE2b } from './tables/e2b.ts'
 import { sqliteEnrollTokens } from './tables/enroll-tokens.ts'
 import { sqliteKeys } from './tables/keys.ts'
 
-/** The store in one SQLite file. Throws `StartError` for a file that it must not touch. */
-export async function openSqliteStore(path: string): Promise<Store> {
+/**
+ * The store in one SQLite file. Throws `StartError` for a file that it must not touch. `pollMs`: how often it looks for events that
+ * another broker of the file has written.
+ */
+export async function openSqliteStore(path: string, { pollMs = 200 }: { pollMs?: number } = {}): Promise<Store> {
   const db = await openDatabase(path)
-  const events = sqliteEvents(db)
+  const events = sqliteEvents(db, pollMs)
   const reserve = new Reserve(db, path)
   const held = new HeldLog(path)
   const writer = groupCommit(db, { reserve, held }, events.committed)
@@ -82,6 +85,7 @@ export async function openSqliteStore(path: string): Promise<Store> {
     },
     async [Symbol.asyncDispose]() {
       writer[Symbol.dispose]()
+      events[Symbol.dispose]()
       db.close()
     },
   }

@@ -1,6 +1,7 @@
 import { KEPT_EVENTS } from '@boxoffice/protocol'
 import type { NewSessionEvent } from '../../../domain/session-event.ts'
 import type { EventStore } from '../../session-store.ts'
+import { Watchers } from '../../watchers.ts'
 import type { Db } from '../engine/database.ts'
 
 /**
@@ -16,8 +17,11 @@ export type AppendEvents = (
 /** Two ends of one process, told by two instances of an agent, are no further apart than this; ids are reused after 600 s. */
 const SAME_END_MS = 300_000
 
-/** `committed` is to be called after each commit: it tells the listeners what `append` has added. */
-export function sqliteEvents(db: Db): { store: EventStore; append: AppendEvents; committed: () => void } {
+/**
+ * `committed` is to be called after each commit: it tells those who watch what `append` has added. What another broker has committed is
+ * looked for each `pollMs` while somebody watches.
+ */
+export function sqliteEvents(db: Db, pollMs: number): { store: EventStore; append: AppendEvents; committed: () => void } & Disposable {
   const last = db.prepare<[string]>('SELECT max(id) FROM session_events WHERE session_id = ?').pluck()
   const first = db.prepare<[string], { id: number; ts: number }>(
     'SELECT id, ts FROM session_events WHERE session_id = ? ORDER BY id LIMIT 1',
@@ -31,9 +35,27 @@ export function sqliteEvents(db: Db): { store: EventStore; append: AppendEvents;
     'SELECT id, ts, type, data FROM session_events WHERE session_id = ? AND id > ? ORDER BY id LIMIT ?',
   )
   const dataVersion = db.prepare('PRAGMA data_version').pluck()
-  const listeners = new Set<(sessionId: string) => void>()
+  const watchers = new Watchers()
   const appended = new Set<string>()
-  let seen = dataVersion.get()
+  let seen: unknown
+  let poll: NodeJS.Timeout | undefined
+
+  /** One's own commits do not change the version. Where it cannot be read, those who are woken meet the reason. */
+  const lookElsewhere = (): void => {
+    let now: unknown
+    try {
+      now = dataVersion.get()
+    } catch {
+      return watchers.wakeAll()
+    }
+    if (now === seen) return
+    seen = now
+    watchers.wakeAll()
+  }
+  const rest = (): void => {
+    clearInterval(poll)
+    poll = undefined
+  }
 
   /** The same end told before; or so old that it may have been, and be kept no longer. */
   const isKnown = (sessionId: string, event: NewSessionEvent, data: string): boolean => {
@@ -64,21 +86,22 @@ export function sqliteEvents(db: Db): { store: EventStore; append: AppendEvents;
       if (appended.size === 0) return
       const ids = [...appended]
       appended.clear()
-      for (const id of ids) for (const listener of listeners) listener(id)
+      for (const id of ids) watchers.wake(id)
     },
+    [Symbol.dispose]: rest,
     store: {
       after: async (sessionId, id, limit) => after.all(sessionId, id, limit),
       last: async (sessionId) => (last.get(sessionId) as number | null) ?? 0,
-      onAppended(listener) {
-        listeners.add(listener)
-        return () => listeners.delete(listener)
-      },
-      // Another connection has committed since the last call; one's own commits do not count.
-      changedElsewhere: async () => {
-        const now = dataVersion.get()
-        const changed = now !== seen
-        seen = now
-        return changed
+      watch(sessionId, more) {
+        if (poll === undefined) {
+          seen = dataVersion.get()
+          poll = setInterval(lookElsewhere, pollMs)
+        }
+        const leave = watchers.add(sessionId, more)
+        return () => {
+          leave()
+          if (watchers.isEmpty) rest()
+        }
       },
     },
   }
