@@ -1,0 +1,201 @@
+import { expect, test } from 'vitest'
+import type { AgentRecord, EnrollTokenRecord } from '../../../../src/store/store.ts'
+import type { Stores } from '../exam.ts'
+import { against, audited, auditOf, fresh, howMany, together } from '../parts.ts'
+
+const provider = { name: 'local', isolation: 'bubblewrap', available: true, reason: null, suspend: ['freeze' as const] }
+
+const newAgent = (fields: Partial<AgentRecord> = {}): AgentRecord => ({
+  id: fresh('agt'),
+  installId: fresh('install'),
+  publicKey: fresh('key'),
+  enrollTokenId: null,
+  instanceId: 'i1',
+  tokenHash: fresh('hash'),
+  publicUrl: 'http://public',
+  controlUrl: 'http://control',
+  dataplaneUrl: 'unix:/run/x',
+  relay: 'auto',
+  provider,
+  version: '1',
+  clockDriftMs: -3,
+  registeredAt: 100,
+  lastSeenAt: 100,
+  ...fields,
+})
+
+const newToken = (fields: Partial<EnrollTokenRecord> = {}): EnrollTokenRecord => ({
+  id: fresh('ent'),
+  hash: fresh('hash'),
+  name: 'own "one"',
+  oneUse: false,
+  createdAt: 100,
+  expiresAt: null,
+  usedAt: null,
+  usedBy: null,
+  revokedAt: null,
+  ...fields,
+})
+
+export function agentCases(at: Stores): void {
+  const token = async (fields: Partial<EnrollTokenRecord> = {}) => {
+    const made = newToken(fields)
+    await at.one.enrollTokens.insert(made, [])
+    return made
+  }
+  /** The entry of a registration is found by the install. */
+  const register = (store: Stores['one'], agent: AgentRecord, before?: AgentRecord) =>
+    store.agents.register(agent, before, [audited(agent.installId)])
+  const registrations = async ({ installId }: AgentRecord) => (await auditOf(at.one, installId)).length
+
+  test('an agent reads as it registered, at each store, and its next registration replaces all but its id', async () => {
+    const agent = newAgent()
+    expect(await register(at.one, agent)).toEqual({ outcome: 'registered', id: agent.id })
+    const stores = [at.one, at.other]
+    for (const { agents } of stores) expect([await agents.byId(agent.id), await agents.byInstall(agent.installId)]).toEqual([agent, agent])
+    const { installId, publicKey } = agent
+    const next = newAgent({ installId, publicKey, instanceId: 'i2', version: '2', relay: 'never', registeredAt: 200, clockDriftMs: 5 })
+    expect(await register(at.other, next, agent)).toEqual({ outcome: 'registered', id: agent.id })
+    for (const { agents } of stores) {
+      expect(await agents.byId(agent.id)).toEqual({ ...next, id: agent.id })
+      expect(await agents.byId(next.id)).toBeUndefined()
+    }
+    expect(await registrations(agent)).toBe(2)
+    await at.one.agents.seen(agent.id, 777, { ...provider, available: false, reason: 'x', suspend: [] })
+    for (const { agents } of stores)
+      expect(await agents.byId(agent.id)).toMatchObject({ lastSeenAt: 777, instanceId: 'i2', provider: { available: false, suspend: [] } })
+  })
+
+  test('agents are listed by their registration', async () => {
+    const all = [newAgent({ registeredAt: 3 }), newAgent({ registeredAt: 1 }), newAgent({ registeredAt: 2 })]
+    for (const agent of all) await register(at.one, agent)
+    const own = new Set(all.map(({ id }) => id))
+    const listed = (await at.other.agents.list()).filter(({ id }) => own.has(id))
+    expect(listed).toEqual(all.toSorted((a, b) => a.registeredAt - b.registeredAt))
+  })
+
+  test('[C-50] an install keeps its key until an operator forgets it, and registers by what was known of it', async () => {
+    const agent = newAgent()
+    await register(at.one, agent)
+    const stranger = newAgent({ installId: agent.installId })
+    for (const known of [agent, undefined]) expect(await register(at.other, stranger, known)).toEqual({ outcome: 'another_key' })
+    const again = newAgent({ installId: agent.installId, publicKey: agent.publicKey })
+    expect(await register(at.other, again, undefined)).toEqual({ outcome: 'changed' })
+    expect(await register(at.other, newAgent(), agent)).toEqual({ outcome: 'changed' })
+    expect(await at.one.agents.byId(agent.id)).toEqual(agent)
+    expect(await registrations(agent)).toBe(1)
+    expect(await at.other.agents.forgetKey(agent.id, [audited(agent.installId)])).toBe(true)
+    expect(await at.other.agents.forgetKey(fresh('agt'), [audited(agent.installId)])).toBe(false)
+    expect(await registrations(agent)).toBe(2)
+    expect(await at.one.agents.byId(agent.id)).toEqual({ ...agent, publicKey: null })
+    expect(await register(at.one, stranger, agent)).toEqual({ outcome: 'registered', id: agent.id })
+  })
+
+  test('[C-50] enroll tokens are listed newest first, found by their hash, and revoked once', async () => {
+    const all = [await token({ createdAt: 1, oneUse: true, expiresAt: 9 }), await token({ createdAt: 3 }), await token({ createdAt: 2 })]
+    for (const one of all) expect(await at.other.enrollTokens.byHash(one.hash)).toEqual(one)
+    const own = new Set(all.map(({ id }) => id))
+    expect((await at.other.enrollTokens.list()).filter(({ id }) => own.has(id))).toEqual([all[1], all[2], all[0]])
+    const [first] = all
+    if (first === undefined) return expect.fail()
+    const revoked = await together(at, 8, (store) => store.enrollTokens.revoke(first.id, 50, [audited(first.id)]))
+    expect(howMany(revoked, true)).toBe(1)
+    expect(await at.one.enrollTokens.revoke(fresh('ent'), 50, [audited(first.id)])).toBe(false)
+    expect(await auditOf(at.one, first.id)).toHaveLength(1)
+    expect(await at.other.enrollTokens.byHash(first.hash)).toEqual({ ...first, revokedAt: 50 })
+    expect(await at.one.enrollTokens.byHash(fresh('hash'))).toBeUndefined()
+  })
+
+  test('[C-50] a token that serves no more enrolls nobody, and nothing is written', async () => {
+    const used = await token({ oneUse: true })
+    const agent = newAgent({ enrollTokenId: used.id, registeredAt: 300 })
+    expect(await register(at.one, agent)).toEqual({ outcome: 'registered', id: agent.id })
+    expect(await at.other.enrollTokens.byHash(used.hash)).toEqual({ ...used, usedAt: 300, usedBy: agent.id })
+    const [expired, revoked] = [await token({ expiresAt: 200 }), await token()]
+    await at.one.enrollTokens.revoke(revoked.id, 1, [])
+    const refused = [
+      [used.id, 'spent'],
+      [expired.id, 'expired'],
+      [revoked.id, 'revoked'],
+      [fresh('ent'), 'revoked'],
+    ] as const
+    for (const [enrollTokenId, outcome] of refused) {
+      const other = newAgent({ enrollTokenId, registeredAt: 200 })
+      expect(await register(at.other, other)).toEqual({ outcome })
+      expect(await at.other.agents.byInstall(other.installId)).toBeUndefined()
+      expect(await registrations(other)).toBe(0)
+    }
+    const before = newAgent({ enrollTokenId: expired.id, registeredAt: 199 })
+    expect(await register(at.one, before)).toEqual({ outcome: 'registered', id: before.id })
+    // The install that a token has enrolled comes again by it, until it is revoked.
+    for (const [one, enrolledBy] of [
+      [agent, used],
+      [before, expired],
+    ] as const) {
+      const again = { ...one, tokenHash: fresh('hash'), registeredAt: 400 }
+      expect(await register(at.other, again, one)).toEqual({ outcome: 'registered', id: one.id })
+      expect((await at.one.enrollTokens.byHash(enrolledBy.hash))?.usedAt).toBe(one.registeredAt)
+      await at.other.enrollTokens.revoke(enrolledBy.id, 1, [])
+      expect(await register(at.one, { ...again, tokenHash: fresh('hash') }, again)).toEqual({ outcome: 'revoked' })
+    }
+  })
+
+  test('one install that registers 8 times at once is registered once, and is one agent', async () => {
+    const installId = fresh('install')
+    const publicKey = fresh('key')
+    const all = Array.from({ length: 8 }, () => newAgent({ installId, publicKey }))
+    const outcomes = await together(at, 8, (store, n) => register(store, all[n] ?? expect.fail()))
+    const won = outcomes.findIndex(({ outcome }) => outcome === 'registered')
+    expect(outcomes.filter(({ outcome }) => outcome === 'changed')).toHaveLength(7)
+    expect(outcomes[won]).toEqual({ outcome: 'registered', id: all[won]?.id })
+    expect((await at.one.agents.list()).filter((agent) => agent.installId === installId)).toEqual([all[won]])
+    expect(await auditOf(at.one, installId)).toHaveLength(1)
+  })
+
+  test('[C-50] of 8 keys that claim one install at once one is its key', async () => {
+    const installId = fresh('install')
+    const outcomes = await together(at, 8, (store) => register(store, newAgent({ installId })))
+    expect(outcomes.filter(({ outcome }) => outcome === 'registered')).toHaveLength(1)
+    expect(outcomes.filter(({ outcome }) => outcome === 'another_key')).toHaveLength(7)
+  })
+
+  test('[C-50] a one-use token by which 8 installs register at once enrolls one', async () => {
+    const { id: enrollTokenId, hash } = await token({ oneUse: true })
+    const all = Array.from({ length: 8 }, () => newAgent({ enrollTokenId }))
+    const outcomes = await together(at, 8, (store, n) => register(store, all[n] ?? expect.fail()))
+    const won = all[outcomes.findIndex(({ outcome }) => outcome === 'registered')]
+    expect(outcomes.filter(({ outcome }) => outcome === 'spent')).toHaveLength(7)
+    const enrolled = (await at.one.agents.list()).filter((agent) => agent.enrollTokenId === enrollTokenId)
+    expect(enrolled).toEqual([won])
+    expect(await at.one.enrollTokens.byHash(hash)).toMatchObject({ usedBy: won?.id })
+  })
+
+  test('[C-50] a token that is revoked while an install registers by it: whoever is refused is not there', async () => {
+    await against(at, async (mine, theirs) => {
+      const { id: enrollTokenId } = await token()
+      const agent = newAgent({ enrollTokenId })
+      const [revoked, { outcome }] = await Promise.all([mine.enrollTokens.revoke(enrollTokenId, 1, []), register(theirs, agent)])
+      expect(revoked).toBe(true)
+      expect(['registered', 'revoked']).toContain(outcome)
+      expect(await mine.agents.byInstall(agent.installId)).toEqual(outcome === 'registered' ? agent : undefined)
+    })
+  })
+
+  test('heartbeats beside a registration do not bring back what it replaced', async () => {
+    await against(at, async (mine, theirs) => {
+      const agent = newAgent()
+      await register(mine, agent)
+      const next = { ...agent, tokenHash: fresh('hash'), instanceId: 'i2', registeredAt: 500, lastSeenAt: 500 }
+      await Promise.all([
+        mine.agents.seen(agent.id, 400, provider),
+        register(theirs, next, agent),
+        mine.agents.seen(agent.id, 600, provider),
+      ])
+      for (const { agents } of [mine, theirs]) {
+        const { lastSeenAt, ...rest } = (await agents.byId(agent.id)) ?? expect.fail()
+        expect(rest).toMatchObject({ tokenHash: next.tokenHash, instanceId: 'i2', registeredAt: 500 })
+        expect([400, 500, 600]).toContain(lastSeenAt)
+      }
+    })
+  })
+}

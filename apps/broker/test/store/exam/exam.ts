@@ -1,0 +1,78 @@
+import { afterAll, beforeAll, describe } from 'vitest'
+import type { Store } from '../../../src/store/store.ts'
+import { agentCases } from './cases/agents.ts'
+import { brokerCases } from './cases/brokers.ts'
+import { creationCases } from './cases/creation.ts'
+import { endingCases } from './cases/endings.ts'
+import { eventCases } from './cases/events.ts'
+import { facadeCases } from './cases/facades.ts'
+import { grantCases } from './cases/grants.ts'
+import { idempotencyCases } from './cases/idempotency.ts'
+import { journalCases } from './cases/journal.ts'
+import { listingCases } from './cases/listing.ts'
+import { oddTextCases } from './cases/odd-text.ts'
+import { savingCases } from './cases/saving.ts'
+import { scopeCases } from './cases/scopes.ts'
+import { secretCases } from './cases/secrets.ts'
+import { undoneCases } from './cases/undone.ts'
+import { workspaceCases } from './cases/workspaces.ts'
+
+/** A database of its own. Each store that is opened on it is one that a broker of its own has; they are closed with it. */
+export type ExamDatabase = AsyncDisposable & {
+  open(): Promise<Store>
+  /** Runs one statement by hand. */
+  sql(statement: string): Promise<void>
+}
+
+/** Two stores on one database, as two brokers have them. Tests share them, so each has tenants, agents and ids of its own. */
+export type Stores = {
+  readonly one: Store
+  readonly other: Store
+  readonly database: ExamDatabase
+}
+
+const SUBJECTS: readonly [subject: string, cases: (at: Stores) => void][] = [
+  ['creates sessions', creationCases],
+  ['saves sessions', savingCases],
+  ['lists and counts sessions', listingCases],
+  ['keeps events', eventCases],
+  ["stores agents' journals", journalCases],
+  ['waits with the last events of a session', endingCases],
+  ['keeps grants', grantCases],
+  ['keeps idempotency keys', idempotencyCases],
+  ['keeps whose a scope is', scopeCases],
+  ['keeps who has a workspace', workspaceCases],
+  ['registers agents', agentCases],
+  ['keeps keys, challenges and the audit log', secretCases],
+  ['keeps which brokers there are', brokerCases],
+  ['keeps what facades know', facadeCases],
+  ['is told any text', oddTextCases],
+  ['undoes a change whose audit entry cannot be written', undoneCases],
+]
+
+/** Registers a test for each promise of `Store`, what happens at once on two stores of one database included. */
+export function storeExam(name: string, openDatabase: () => Promise<ExamDatabase>): void {
+  describe.each(SUBJECTS)(`${name} %s`, (_, cases) => {
+    let opened: Stores | undefined
+    const stores = (): Stores => {
+      if (opened === undefined) throw new Error('the database is not open')
+      return opened
+    }
+    beforeAll(async () => {
+      const database = await openDatabase()
+      opened = { one: await database.open(), other: await database.open(), database }
+    })
+    afterAll(() => opened?.database[Symbol.asyncDispose]())
+    cases({
+      get one() {
+        return stores().one
+      },
+      get other() {
+        return stores().other
+      },
+      get database() {
+        return stores().database
+      },
+    })
+  })
+}
