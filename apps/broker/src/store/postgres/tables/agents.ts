@@ -1,0 +1,69 @@
+import { type AgentRow, toAgent, toAgentRow } from '../../rows/agent-row.ts'
+import type { Spent } from '../../rows/enroll-token-row.ts'
+import type { AgentRecord, AgentStore, RegisterOutcome } from '../../store.ts'
+import type { Database, Sql } from '../engine/database.ts'
+import { lockNamed } from '../engine/locks.ts'
+import { appendAudit } from './audit.ts'
+import { isRevoked, spend } from './enroll-tokens.ts'
+
+export function postgresAgents({ read, once, write }: Database): AgentStore {
+  return {
+    register: (agent, judged, audit) =>
+      write(async (tx): Promise<RegisterOutcome> => {
+        // Two registrations of a new install have no row yet to take turns at.
+        await lockNamed(tx, `install ${agent.installId}`)
+        const [before] = await tx.rows<AgentRow>('SELECT * FROM agents WHERE install_id = $1 FOR UPDATE', [agent.installId])
+        if (before !== undefined && before.public_key !== null && before.public_key !== agent.publicKey) return { outcome: 'another_key' }
+        if (before?.token_hash !== judged?.tokenHash) return { outcome: 'changed' }
+        const id = before?.id ?? agent.id
+        const spent = await spendFor(tx, agent, id, before)
+        if (spent !== 'ok') return { outcome: spent }
+        await tx.run(PUT, valuesOf(agent))
+        await appendAudit(tx, audit)
+        return { outcome: 'registered', id }
+      }),
+    forgetKey: (id, audit) =>
+      write(async (tx) => {
+        if ((await tx.run('UPDATE agents SET public_key = NULL WHERE id = $1', [id])) === 0) return false
+        await appendAudit(tx, audit)
+        return true
+      }),
+    byId: async (id) => (await read.rows<AgentRow>('SELECT * FROM agents WHERE id = $1', [id])).map(toAgent)[0],
+    byInstall: async (installId) => (await read.rows<AgentRow>('SELECT * FROM agents WHERE install_id = $1', [installId])).map(toAgent)[0],
+    list: async () => (await read.rows<AgentRow>('SELECT * FROM agents ORDER BY registered_at, id')).map(toAgent),
+    seen: async (id, now, provider) => {
+      await once.run('UPDATE agents SET last_seen_at = $1, provider = $2 WHERE id = $3', [now, JSON.stringify(provider), id])
+    },
+  }
+}
+
+async function spendFor(
+  tx: Sql,
+  { enrollTokenId, publicKey, registeredAt }: AgentRecord,
+  id: string,
+  before: AgentRow | undefined,
+): Promise<Spent> {
+  if (enrollTokenId === null) return 'ok'
+  const again = before?.enroll_token_id === enrollTokenId && publicKey !== null && before.public_key === publicKey
+  if (!again) return spend(tx, enrollTokenId, id, registeredAt)
+  return (await isRevoked(tx, enrollTokenId)) ? 'revoked' : 'ok'
+}
+
+const PUT = `INSERT INTO agents
+    (id, install_id, public_key, enroll_token_id, instance_id, token_hash, public_url, control_url, dataplane_url, relay, provider, version,
+     clock_drift_ms, registered_at, last_seen_at)
+  VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+  ON CONFLICT (install_id) DO UPDATE SET
+    public_key = excluded.public_key, enroll_token_id = excluded.enroll_token_id, instance_id = excluded.instance_id,
+    token_hash = excluded.token_hash, public_url = excluded.public_url, control_url = excluded.control_url,
+    dataplane_url = excluded.dataplane_url, relay = excluded.relay, provider = excluded.provider, version = excluded.version,
+    clock_drift_ms = excluded.clock_drift_ms, registered_at = excluded.registered_at, last_seen_at = excluded.last_seen_at`
+
+/** In the order of `PUT`. */
+function valuesOf(agent: AgentRecord): unknown[] {
+  const row = toAgentRow(agent)
+  return [
+    ...[row.id, row.install_id, row.public_key, row.enroll_token_id, row.instance_id, row.token_hash, row.public_url, row.control_url],
+    ...[row.dataplane_url, row.relay, row.provider, row.version, row.clock_drift_ms, row.registered_at, row.last_seen_at],
+  ]
+}
