@@ -22,7 +22,7 @@ export const TREES: readonly Tree[] = [
       ['domain', 'host', 'outbound'],
       ['config', 'store'],
       ['access', 'events', 'store/postgres/engine', 'store/rows', 'store/sqlite/engine', 'tokens'],
-      ['agents', 'store/postgres/tables', 'store/sqlite/tables'],
+      ['agents', 'store/postgres/events', 'store/postgres/tables', 'store/sqlite/tables'],
       ['relay/http1', 'sessions', 'store/postgres/sessions', 'store/sqlite/sessions'],
       ['http', 'registration', 'relay/ws', 'store/postgres', 'store/sqlite'],
       ['dataplane', 'relay', 'surfaces/documentation', 'surfaces/mcp/sandbox', 'surfaces/v1/sandbox', 'upkeep'],

@@ -6,6 +6,10 @@ export class Watchers {
     return this.#watchers.size === 0
   }
 
+  has(sessionId: string): boolean {
+    return this.#watchers.has(sessionId)
+  }
+
   /** Until the returned function is called; a function that is added twice is called twice. */
   add(sessionId: string, more: () => void): () => void {
     const ofSession = this.#watchers.get(sessionId) ?? new Set()
