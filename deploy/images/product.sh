@@ -10,12 +10,13 @@ say() { echo "images: $*" >&2; }
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-# What runs, and what it needs; tools for those who build it stay here.
+# What runs, and what it needs; tools for those who build it stay here. Tools that run meanwhile make files in node_modules itself (their
+# caches), and `tar` fails for a directory that changes while it reads it: so the names are given, and caches are not read.
 tar -c --exclude='node_modules/.pnpm/@biomejs*' --exclude='node_modules/.pnpm/*typescript*' --exclude='node_modules/.pnpm/vega-*' \
   --exclude='node_modules/.pnpm/knip*' --exclude='node_modules/.pnpm/*rolldown*' --exclude='node_modules/.pnpm/*lightningcss*' \
   --exclude='node_modules/.pnpm/vite*' --exclude='node_modules/.pnpm/*oxc*' --exclude='packages/supervisor/target' --exclude='.turbo' \
-  --exclude='.vitest-cache' --exclude='*/test' --exclude='*/bench' --exclude='deploy/setup' \
-  package.json node_modules apps packages deploy >"$work/context.tar"
+  --exclude='.vite*' --exclude='.cache' --exclude='*/test' --exclude='*/bench' --exclude='deploy/setup' \
+  package.json node_modules/.pnpm node_modules/* apps packages deploy >"$work/context.tar"
 for target in broker agent; do
   docker build --force-rm --build-arg BASE="${BASE:-node:24-bookworm-slim}" --target "$target" --tag "boxoffice/$target:latest" \
     -f deploy/images/product/Dockerfile - <"$work/context.tar" >"$work/log" 2>&1 || { tail -n 30 "$work/log" >&2; say "the build failed"; exit 1; }
