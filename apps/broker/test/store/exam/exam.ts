@@ -15,6 +15,7 @@ import { savingCases } from './cases/saving.ts'
 import { scopeCases } from './cases/scopes.ts'
 import { secretCases } from './cases/secrets.ts'
 import { undoneCases } from './cases/undone.ts'
+import { watchingCases } from './cases/watching.ts'
 import { workspaceCases } from './cases/workspaces.ts'
 
 /** A database of its own. Each store that is opened on it is one that a broker of its own has; they are closed with it. */
@@ -36,6 +37,7 @@ const SUBJECTS: readonly [subject: string, cases: (at: Stores) => void][] = [
   ['saves sessions', savingCases],
   ['lists and counts sessions', listingCases],
   ['keeps events', eventCases],
+  ['tells of new events', watchingCases],
   ["stores agents' journals", journalCases],
   ['waits with the last events of a session', endingCases],
   ['keeps grants', grantCases],

@@ -10,7 +10,7 @@ storeExam('SQLite', async () => {
   parts.defer(() => removeDir(directory))
   const path = join(directory, 'broker.db')
   return {
-    open: async () => parts.use(await openSqliteStore(path)),
+    open: async () => parts.use(await openSqliteStore(path, { pollMs: 20 })),
     sql: async (statement) => {
       const db = await openDatabase(path)
       try {
