@@ -30,6 +30,7 @@ import { openSqliteStore } from './store/sqlite/sqlite-store.ts'
 import { createSurfaces } from './surfaces/surfaces.ts'
 import { Credentials } from './tokens/credentials.ts'
 import { TokenIssuer } from './tokens/issuer.ts'
+import { KeyFiles } from './tokens/key-files.ts'
 import { SigningKeys } from './tokens/keys.ts'
 import { sessionTokenVerifier } from './tokens/verifier.ts'
 import { createReaper } from './upkeep/create-reaper.ts'
@@ -56,7 +57,7 @@ export async function buildBroker(
   const store = parts.use(await openSqliteStore(join(settings.dataDir, 'broker.db'), eventTimes))
   const apiKeyCreated = await operatorKey(settings, store, now())
   const enrollToken = settings.enrollToken ?? enrollTokenOf(settings.dataDir)
-  const keys = await SigningKeys.open(settings.dataDir, now)
+  const keys = await SigningKeys.open(new KeyFiles(settings.dataDir), now)
 
   const listener = await bind(settings)
   parts.defer(() => listener.close())

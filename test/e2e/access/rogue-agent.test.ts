@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { openIdentity } from '../../../apps/agent/src/broker-link/identity.ts'
 import { TokenIssuer } from '../../../apps/broker/src/tokens/issuer.ts'
+import { KeyFiles } from '../../../apps/broker/src/tokens/key-files.ts'
 import { SigningKeys } from '../../../apps/broker/src/tokens/keys.ts'
 import { askChallenge, newAgentKey, proofBy, registrationOf } from '../../../apps/broker/test/support/agent-key.ts'
 import { startServer } from '../../../apps/broker/test/support/server.ts'
@@ -38,7 +39,7 @@ test('[C-50] a control token for another key than that of the agent is of no use
   const broker = await startTestBroker()
   parts.defer(() => broker.stop())
   const agent = parts.use(await startAgent({ brokerUrl: broker.url, enrollToken: broker.enrollToken }))
-  const keys = await SigningKeys.open(broker.dataDir, Date.now)
+  const keys = await SigningKeys.open(new KeyFiles(broker.dataDir), Date.now)
   const replay = async (publicKey: string | null): Promise<number> => {
     const issuer = new TokenIssuer(keys, 60, Date.now)
     issuer.issuer = broker.url

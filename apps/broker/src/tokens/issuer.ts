@@ -12,7 +12,8 @@ import {
 } from '@boxoffice/protocol'
 import type { PlacedSession } from '../domain/session.ts'
 import type { AgentRecord } from '../store/store.ts'
-import type { SigningKey, SigningKeys } from './keys.ts'
+import type { SigningKeys } from './keys.ts'
+import type { SigningKey } from './signing-key.ts'
 
 /** `issuedAt` and `expiresAt` in whole Unix seconds; `hash` and `jti` are what the audit log keeps of the token. */
 export type IssuedToken = {

@@ -12,6 +12,7 @@ import { createSessions } from '../../src/sessions/sessions.ts'
 import { openSqliteStore } from '../../src/store/sqlite/sqlite-store.ts'
 import type { AgentRecord, Store } from '../../src/store/store.ts'
 import { TokenIssuer } from '../../src/tokens/issuer.ts'
+import { KeyFiles } from '../../src/tokens/key-files.ts'
 import { SigningKeys } from '../../src/tokens/keys.ts'
 import { openCrowd, TENANT } from '../support/crowd.ts'
 import { removeDir, tempDir } from '../support/test-broker.ts'
@@ -56,7 +57,7 @@ const request = (scope: NegotiateRequest['scope']): NegotiateRequest => ({
 
 /** Sessions over `seen`; their agent needs not be called. */
 const sessionsOver = async (seen: Store) => {
-  const issuer = new TokenIssuer(await SigningKeys.open(directory, Date.now), 600, Date.now)
+  const issuer = new TokenIssuer(await SigningKeys.open(new KeyFiles(directory), Date.now), 600, Date.now)
   const nobody = {} as never
   return createSessions({
     store: seen,

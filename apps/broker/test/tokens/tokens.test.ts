@@ -2,6 +2,7 @@ import { mkdirSync, readdirSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { createLocalJWKSet, decodeProtectedHeader, type JSONWebKeySet, jwtVerify } from 'jose'
 import { afterEach, beforeEach, expect, test } from 'vitest'
+import { KeyFiles } from '../../src/tokens/key-files.ts'
 import { SigningKeys } from '../../src/tokens/keys.ts'
 import { removeDir, startTestBroker, type TestBroker, tempDir } from '../support/test-broker.ts'
 
@@ -52,7 +53,7 @@ test('[C-49] a leaked key is replaced at once', async () => {
 test('[C-49] keys rotate by age', async () => {
   const directory = tempDir()
   let now = Date.now()
-  const keys = await SigningKeys.open(directory, () => now)
+  const keys = await SigningKeys.open(new KeyFiles(directory), () => now)
   await keys.maintain(24 * 3600_000)
   expect(keys.jwks.keys).toHaveLength(1)
   now += 25 * 3600_000
@@ -63,7 +64,10 @@ test('[C-49] keys rotate by age', async () => {
 
 test('[4-15, C-49] brokers on one data directory know each other’s keys', async () => {
   const directory = tempDir()
-  const [a, b] = await Promise.all([SigningKeys.open(directory, Date.now), SigningKeys.open(directory, Date.now)])
+  const [a, b] = await Promise.all([
+    SigningKeys.open(new KeyFiles(directory), Date.now),
+    SigningKeys.open(new KeyFiles(directory), Date.now),
+  ])
   await a.replace()
   await Promise.all([a.reload(), b.reload()])
   expect(b.jwks).toEqual(a.jwks)
@@ -79,7 +83,7 @@ test('[C-49] keys persist with mode 0600; one that others can read or that is br
     const directory = tempDir()
     mkdirSync(join(directory, 'keys'))
     writeFileSync(join(directory, 'keys', '1-x.json'), '{}', { mode })
-    await expect(SigningKeys.open(directory, Date.now)).rejects.toThrow(/1-x\.json/)
+    await expect(SigningKeys.open(new KeyFiles(directory), Date.now)).rejects.toThrow(/1-x\.json/)
     removeDir(directory)
   }
 })
