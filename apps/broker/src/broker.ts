@@ -13,6 +13,7 @@ import { isExposed, profilesOf, type ResolvedBrokerConfig } from './config/confi
 import { createDataplaneClient } from './dataplane/client.ts'
 import { EventFeed } from './events/event-feed.ts'
 import { enrollTokenOf, openDataDir } from './host/data-dir.ts'
+import { DatabaseClock } from './host/database-clock.ts'
 import { lockDataDir } from './host/lock.ts'
 import { createLog } from './host/log.ts'
 import { createApp } from './http/app.ts'
@@ -47,7 +48,7 @@ export async function buildBroker(
   { agentStarted: after }: StartOptions,
   parts: AsyncDisposableStack,
 ) {
-  const { now = Date.now, monotonic = () => performance.now(), log = createLog(settings.logLevel) } = overrides
+  const { monotonic = () => performance.now(), log = createLog(settings.logLevel) } = overrides
   setFastIo(settings.fastIo)
   const brokerId = randomUUID()
   const profiles = profilesOf(settings)
@@ -55,6 +56,7 @@ export async function buildBroker(
   openDataDir(settings.dataDir)
   parts.use(lockDataDir(settings.dataDir, settings.sharedDataDir))
   const store = parts.use(await openSqliteStore(join(settings.dataDir, 'broker.db'), eventTimes))
+  const now = overrides.now ?? parts.use(await DatabaseClock.start({ database: store.brokers, log })).now
   const apiKeyCreated = await operatorKey(settings, store, now())
   const enrollToken = settings.enrollToken ?? enrollTokenOf(settings.dataDir)
   const keys = await SigningKeys.open(new KeyFiles(settings.dataDir), now)
