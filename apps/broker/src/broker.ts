@@ -35,6 +35,7 @@ import { KeyFiles } from './tokens/key-files.ts'
 import { SigningKeys } from './tokens/keys.ts'
 import { sessionTokenVerifier } from './tokens/verifier.ts'
 import { createReaper } from './upkeep/create-reaper.ts'
+import { LiveBrokers } from './upkeep/live-brokers.ts'
 import { replayReleases, replayRevocations } from './upkeep/replay-held.ts'
 import { resumeEndings } from './upkeep/resume-endings.ts'
 
@@ -83,7 +84,8 @@ export async function buildBroker(
   const silence = new AgentSilence(now, monotonic)
   const rotation = new KeyRotation({ ...base, client })
   const placement = new Placement(store, settings.agentTimeout * 1000, silence)
-  const access = createAccess({ ...base, isOwnKey: (kid) => keys.has(kid) })
+  const liveBrokers = new LiveBrokers()
+  const access = createAccess({ ...base, share: liveBrokers.share, isOwnKey: (kid) => keys.has(kid) })
   const { tokenTtl: tokenTtlSeconds, maxSessions } = settings
   const sessions = createSessions({ ...base, ...access, client, placement, tokenTtlSeconds, maxSessions })
   const { effects, provisioner, writer } = sessions
@@ -92,7 +94,7 @@ export async function buildBroker(
   parts.defer(() => store.brokers.forget(brokerId).catch((thrown: unknown) => log.warn({ err: thrown }, 'the broker leaves its row')))
   parts.defer(() => provisioner.close(PROVISIONING_DRAIN_MS))
   const registration = createRegistration({ ...base, client, sessions, silence, enrollToken })
-  const reaper = createReaper({ ...base, client, sessions, inventory: registration.inventory, placement, silence })
+  const reaper = createReaper({ ...base, client, sessions, inventory: registration.inventory, placement, silence, liveBrokers })
   const metrics = new Metrics(store)
 
   const agentTls = overrides.besideAgent && settings.tls !== undefined ? ownAgentTls(settings.tls.cert) : undefined

@@ -29,6 +29,19 @@ describe('[C-58] a token bucket', () => {
     expect(limit.take('a')).toEqual({ ok: true })
   })
 
+  test('a share of it gives that part of the burst and of what comes in, and one token at least', () => {
+    const { clock, limit } = limitAt({ perSecond: 2, burst: 4 })
+    const takes = (share: number, n: number) => Array.from({ length: n }, () => limit.take('a', share).ok)
+    expect(takes(0.5, 3)).toEqual([true, true, false])
+    clock.now += 1000
+    expect(takes(0.5, 2)).toEqual([true, false])
+    clock.now += 3_600_000
+    expect(takes(0.1, 2)).toEqual([true, false])
+    // The others have gone: the whole rate is its own again.
+    clock.now += 3_600_000
+    expect(takes(1, 5)).toEqual([true, true, true, true, false])
+  })
+
   test('each key has its own', () => {
     const { limit } = limitAt({ perSecond: 1, burst: 1 })
     expect(['a', 'b', 'a'].map((key) => limit.take(key).ok)).toEqual([true, true, false])

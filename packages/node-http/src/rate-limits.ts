@@ -6,18 +6,23 @@ import { z } from 'zod'
 export const Rate = z.strictObject({ perSecond: z.number().positive(), burst: z.number().int().min(1) })
 export type Rate = z.infer<typeof Rate>
 
+/** The part of a rate that holds in this process, where several serve together: 1 / their number. */
+export type Share = () => number
+
 /** Token buckets, one per key (a principal, a tenant, an address), whose refusal names the limit [C-58]. */
 export class RateLimit {
   readonly #buckets: TokenBuckets
+  readonly #share: Share
 
   /** `now` in milliseconds. */
-  constructor(rate: Rate, now: () => number) {
+  constructor(rate: Rate, now: () => number, share: Share = whole) {
     this.#buckets = new TokenBuckets(rate, now)
+    this.#share = share
   }
 
   /** Takes one token; else the refusal. */
   refusal(key: string, limit: string): BoxofficeError | undefined {
-    const taken = this.#buckets.take(key)
+    const taken = this.#buckets.take(key, this.#share())
     if (taken.ok) return undefined
     return new BoxofficeError('RATE_LIMITED', `too many requests: limit "${limit}"; try again in ${taken.retryAfter} s`, {
       retryAfter: taken.retryAfter,
@@ -37,10 +42,10 @@ export class PrincipalLimit {
   readonly #principal: RateLimit | undefined
   readonly #tenant: RateLimit | undefined
 
-  constructor(name: string, rates: { principal: Rate | undefined; tenant: Rate | undefined }, now: () => number) {
+  constructor(name: string, rates: { principal: Rate | undefined; tenant: Rate | undefined }, now: () => number, share: Share = whole) {
     this.#name = name
-    this.#principal = rates.principal && new RateLimit(rates.principal, now)
-    this.#tenant = rates.tenant && new RateLimit(rates.tenant, now)
+    this.#principal = rates.principal && new RateLimit(rates.principal, now, share)
+    this.#tenant = rates.tenant && new RateLimit(rates.tenant, now, share)
   }
 
   /** Takes one of each; a principal that is over its own limit costs its tenant nothing. */
@@ -53,3 +58,5 @@ export class PrincipalLimit {
     if (refusal !== undefined) throw refusal
   }
 }
+
+const whole: Share = () => 1

@@ -1,4 +1,4 @@
-import { PrincipalLimit, RateLimit } from '@boxoffice/node-http'
+import { PrincipalLimit, RateLimit, type Share } from '@boxoffice/node-http'
 import { type ResolvedBrokerConfig, targetPolicy } from '../config/config.ts'
 import { type OutboundCall, outboundCall } from '../outbound/call.ts'
 import type { Store } from '../store/store.ts'
@@ -13,6 +13,8 @@ export type AccessOptions = {
   store: Store
   /** Whether the broker itself signs with the key of this id: what it has signed is nobody's identity. */
   isOwnKey: (kid: string) => boolean
+  /** Of the limits of one broker, where several serve clients. */
+  share: Share
   now: () => number
   monotonic: () => number
 }
@@ -29,15 +31,15 @@ export type Access = {
   createLimit: PrincipalLimit
 }
 
-export function createAccess({ settings, store, isOwnKey, now, monotonic }: AccessOptions): Access {
+export function createAccess({ settings, store, isOwnKey, share, now, monotonic }: AccessOptions): Access {
   const rates = settings.rateLimits
   const call = outboundCall(targetPolicy(settings), settings.authorizerTimeoutMs)
   return {
     principals: new Principals(store.keys, settings.apiKey, identityProviderOf({ settings, call, isOwnKey, now, monotonic })),
     authorizer: authorizerOf(settings, call, now, monotonic),
-    authFailures: new RateLimit(rates.authFailures, monotonic),
-    controlLimit: new PrincipalLimit('control', { principal: rates.controlPerPrincipal, tenant: rates.controlPerTenant }, monotonic),
-    createLimit: new PrincipalLimit('create', { principal: rates.createPerPrincipal, tenant: rates.createPerTenant }, monotonic),
+    authFailures: new RateLimit(rates.authFailures, monotonic, share),
+    controlLimit: new PrincipalLimit('control', { principal: rates.controlPerPrincipal, tenant: rates.controlPerTenant }, monotonic, share),
+    createLimit: new PrincipalLimit('create', { principal: rates.createPerPrincipal, tenant: rates.createPerTenant }, monotonic, share),
   }
 }
 

@@ -9,6 +9,7 @@ import type { Sessions } from '../sessions/sessions.ts'
 import type { Store } from '../store/store.ts'
 import type { SigningKeys } from '../tokens/keys.ts'
 import { IdleCheck } from './idle-check.ts'
+import type { LiveBrokers } from './live-brokers.ts'
 import { Reaper } from './reaper.ts'
 
 export type UpkeepOptions = {
@@ -19,6 +20,7 @@ export type UpkeepOptions = {
   inventory: Inventory
   placement: Placement
   silence: AgentSilence
+  liveBrokers: LiveBrokers
   keys: SigningKeys
   brokerId: string
   log: Log

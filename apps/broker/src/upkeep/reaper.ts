@@ -9,11 +9,13 @@ import type { SessionWriter } from '../sessions/session-writer.ts'
 import type { Store } from '../store/store.ts'
 import type { SigningKeys } from '../tokens/keys.ts'
 import type { IdleCheck } from './idle-check.ts'
+import type { LiveBrokers } from './live-brokers.ts'
 
 export type ReaperOptions = {
   store: Store
   writer: SessionWriter
   provisioner: Provisioner
+  liveBrokers: LiveBrokers
   lostAgents: LostAgents
   idleCheck: IdleCheck
   keys: SigningKeys
@@ -63,9 +65,12 @@ export class Reaper {
   }
 
   async #once(): Promise<void> {
-    const { store, provisioner, lostAgents, keys, brokerId, brokerTimeoutMs, keyRotationMs, log, now, monotonic } = this.#options
+    const { store, provisioner, liveBrokers, lostAgents, keys, brokerId, brokerTimeoutMs, keyRotationMs, log, now, monotonic } =
+      this.#options
     await store.brokers.heartbeat(brokerId, process.pid, now())
-    await provisioner.takeOver(new Set(await store.brokers.alive(now() - brokerTimeoutMs)))
+    const alive = await store.brokers.alive(now() - brokerTimeoutMs)
+    liveBrokers.counted(alive)
+    await provisioner.takeOver(new Set(alive))
     // What another broker has withdrawn must not sign here.
     await keys.reload()
     if (!(await store.brokers.leads())) return

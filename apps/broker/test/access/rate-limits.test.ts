@@ -1,6 +1,6 @@
 import { PrincipalLimit } from '@boxoffice/node-http'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { type Refusal, startTestBroker, type TestBroker } from '../support/test-broker.ts'
+import { type Refusal, startTestBroker, type TestBroker, tempDir } from '../support/test-broker.ts'
 
 test('[C-58] the limit of a principal: names do not run into each other, and its own limit spares the tenant’s', () => {
   const one = { perSecond: 1, burst: 1 }
@@ -69,6 +69,27 @@ describe('[C-58] the limit "control"', () => {
     expect(new Set(statuses)).toEqual(new Set([200]))
     await free.stop()
   })
+})
+
+test('[C-58] brokers of one database share a limit, and the last one has it whole', async () => {
+  const dataDir = tempDir()
+  const rateLimits = { controlPerPrincipal: { perSecond: 0.001, burst: 8 } }
+  const settings = { dataDir, sharedDataDir: true, rateLimits, apiKey: 'k'.repeat(40), reaperIntervalMs: 3_600_000 }
+  const first = await startTestBroker(settings)
+  const second = await startTestBroker(settings)
+  const served = async (broker: TestBroker, name: string) => {
+    const { as } = broker
+    const { key } = await first.principal(name)
+    const statuses = await Promise.all(Array.from({ length: 10 }, async () => (await as(key).get('/v1/profiles')).status))
+    return statuses.filter((status) => status === 200).length
+  }
+  // The first has counted before the second was there.
+  await first.broker.reap()
+  expect([await served(first, 'a'), await served(second, 'b')]).toEqual([4, 4])
+  await second.stop()
+  await first.broker.reap()
+  expect(await served(first, 'c')).toBe(8)
+  await first.stop()
 })
 
 describe('[C-58, 4-164] the limit "create"', () => {

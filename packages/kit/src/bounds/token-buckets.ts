@@ -25,9 +25,10 @@ export class TokenBuckets {
     this.#buckets = new BoundedCache(maxKeys)
   }
 
-  /** Takes one token of the key's bucket, if it has one. */
-  take(key: string): Taken {
-    const { perSecond, burst } = this.#rate
+  /** Takes one token of the key's bucket, if it has one. `share`: the part of the rate that holds here; a bucket holds one at least. */
+  take(key: string, share = 1): Taken {
+    const perSecond = this.#rate.perSecond * share
+    const burst = Math.max(1, this.#rate.burst * share)
     const now = this.#now()
     const bucket = this.#buckets.get(key)
     // A clock that was set back gives nothing, and takes nothing.
