@@ -19,26 +19,34 @@ export class Metrics {
   })
 
   constructor(store: Store) {
-    new Gauge({
+    const registers = [this.#registry]
+    /** What each broker would say of the whole database is said by the leader alone, so that a sum over brokers is right. */
+    const ofAll = (collect: () => Promise<void>) =>
+      async function collectByLeader(this: Gauge<string>): Promise<void> {
+        this.reset()
+        // While the database is away the rest is told.
+        if (await store.brokers.leads().catch(() => false)) await collect().catch(() => this.reset())
+      }
+    const sessions = new Gauge({
       name: 'boxoffice_sessions',
-      help: 'Live sessions by state',
+      help: 'Live sessions by state; of several brokers the leader has them',
       labelNames: ['state'],
-      registers: [this.#registry],
-      async collect() {
+      registers,
+      collect: ofAll(async () => {
         const states = await store.counts.liveByState()
-        for (const state of ['provisioning', 'active', 'idle', 'suspended']) this.set({ state }, states[state] ?? 0)
-      },
+        for (const state of ['provisioning', 'active', 'idle', 'suspended']) sessions.set({ state }, states[state] ?? 0)
+      }),
     })
-    new Gauge({
+    const agents = new Gauge({
       name: 'boxoffice_agents',
-      help: 'Agents by whether their provider is available',
+      help: 'Agents by whether their provider is available; of several brokers the leader has them',
       labelNames: ['available'],
-      registers: [this.#registry],
-      async collect() {
-        const agents = (await store.agents.list()).filter(({ provider }) => provider.reserved === undefined)
+      registers,
+      collect: ofAll(async () => {
+        const all = (await store.agents.list()).filter(({ provider }) => provider.reserved === undefined)
         for (const available of [true, false])
-          this.set({ available: String(available) }, agents.filter((agent) => agent.provider.available === available).length)
-      },
+          agents.set({ available: String(available) }, all.filter((agent) => agent.provider.available === available).length)
+      }),
     })
   }
 
