@@ -6,6 +6,7 @@ import {
   fromUnknown,
   Jwks,
   LIMITS,
+  ResumeRequest,
   Revocations,
   requestIdFrom,
   type SandboxUntold,
@@ -50,10 +51,14 @@ export const createControlApp = ({ manager, revocations, onKeys, untold, instanc
     })
     .get('/control/v1/sandboxes/:id', (c) => c.json(manager.inventory.report(c.req.param('id'))))
     .post('/control/v1/sandboxes/:id/suspend', async (c) => {
-      const { mode, force } = await parse(c, SuspendRequest)
-      return c.json(await manager.suspend(c.req.param('id'), mode, force))
+      const { mode, ...order } = await parse(c, SuspendRequest)
+      return c.json(await manager.suspend(c.req.param('id'), mode, order))
     })
-    .post('/control/v1/sandboxes/:id/resume', async (c) => c.json(await manager.resume(c.req.param('id'))))
+    .post('/control/v1/sandboxes/:id/resume', async (c) => {
+      // Brokers of before send no body.
+      const order = c.req.header('content-type') === undefined ? {} : await parse(c, ResumeRequest)
+      return c.json(await manager.resume(c.req.param('id'), order))
+    })
     .get('/control/v1/sandboxes/:id/workspace-usage', async (c) => {
       const { max_entries: most } = query(c, UsageQuery)
       return c.json(await manager.workspaces.usage(c.req.param('id'), most))

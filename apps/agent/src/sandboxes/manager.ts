@@ -10,6 +10,7 @@ import type { SandboxDirectory } from '../sandbox/sandbox.ts'
 import { AwakeLinks } from '../supervisor/awake-links.ts'
 import { createSupervisorLink } from '../supervisor/supervisor-link.ts'
 import { LiveSandbox } from './live/live-sandbox.ts'
+import type { Order, SuspendOrder } from './live/orders.ts'
 import { createPlanner, type PlannerOptions } from './provision/planner.ts'
 import { createPool, type Pool } from './provision/pool.ts'
 import { createPrewarmedSandboxes } from './provision/prewarmed.ts'
@@ -40,8 +41,8 @@ export interface SandboxManager extends SandboxDirectory {
   readonly recovery: AwaitedSandboxes
   /** The session's sandbox, made if there is none yet; the same one for any number of callers. */
   ensureForSession(sessionId: string, request: CreateSandboxRequest): Promise<SandboxRecord>
-  suspend(id: string, mode: 'freeze' | 'stop', force?: boolean): Promise<SandboxReport>
-  resume(id: string): Promise<SandboxReport>
+  suspend(id: string, mode: 'freeze' | 'stop', order?: SuspendOrder): Promise<SandboxReport>
+  resume(id: string, order?: Order): Promise<SandboxReport>
   /** Leaves nothing: container, processes, socket, directories, uid. One that is gone already is fine. */
   destroy(id: string, reason: EndReason, options?: { keepWorkspace?: boolean }): Promise<void>
   /** Takes no more work, and leaves the sandboxes alone. `destroyAll`: ends every one of them, and says which have ended. */
@@ -270,12 +271,13 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
     },
     isAwaited: (id) => awaited.has(id),
     ensureForSession: sessions.ensure,
-    async suspend(id, mode, force) {
-      await known(id).suspend(mode, force)
+    async suspend(id, mode, order) {
+      await known(id).suspend(mode, order)
       return reportOf(known(id))
     },
-    async resume(id) {
-      await known(id).ready(closing.signal)
+    async resume(id, order) {
+      const sandbox = known(id)
+      if (sandbox.orders.isInForce(order)) await sandbox.ready(closing.signal)
       return reportOf(known(id))
     },
     destroy,

@@ -9,10 +9,12 @@ import {
   errorCodeFrom,
   type Jwks,
   ListSandboxesResponse,
+  type ResumeRequest,
   type Revocations,
   SandboxRecord,
   SandboxReport,
   SandboxUntold,
+  type SuspendRequest,
   WorkspaceUsage,
 } from '@boxoffice/protocol'
 import type { z } from 'zod'
@@ -27,9 +29,12 @@ export interface AgentClient {
   list(agent: AgentRecord): Promise<SandboxReport[]>
   /** What one sandbox is doing now; 404 `BINDING_NOT_FOUND` when the agent has none of that id. */
   report(agent: AgentRecord, sandboxId: string): Promise<SandboxReport>
-  /** `force`: a stop ends what runs; without it a sandbox in use is refused. */
-  suspend(agent: AgentRecord, sandboxId: string, mode: 'freeze' | 'stop', force?: boolean): Promise<void>
-  resume(agent: AgentRecord, sandboxId: string): Promise<void>
+  /**
+   * `force`: a stop ends what runs; without it a sandbox in use is refused. An order whose session's `revision` is older than that of
+   * another that has come is dropped, unless it is forced.
+   */
+  suspend(agent: AgentRecord, sandboxId: string, order: SuspendRequest): Promise<void>
+  resume(agent: AgentRecord, sandboxId: string, order: ResumeRequest): Promise<void>
   /** Idempotent: one that is already gone is fine. Says what its agent has still to tell of it; undefined for nothing. */
   destroy(agent: AgentRecord, sandboxId: string, keepWorkspace: boolean): Promise<SandboxUntold | undefined>
   /** Idempotent: one that is not there is fine. 409 while a sandbox uses it. */
@@ -69,8 +74,8 @@ export function httpAgentClient(tokens: ControlTokens): AgentClient {
       call(agent, 'PUT', `/control/v1/sessions/${encodeURIComponent(sessionId)}/sandbox`, { body, signal, answer: SandboxRecord }),
     list: async (agent) => (await call(agent, 'GET', '/control/v1/sandboxes', { answer: ListSandboxesResponse })).sandboxes,
     report: (agent, id) => call(agent, 'GET', path(id), { answer: SandboxReport }),
-    suspend: (agent, id, mode, force) => call(agent, 'POST', `${path(id)}/suspend`, { body: { mode, force } }),
-    resume: (agent, id) => call(agent, 'POST', `${path(id)}/resume`, {}),
+    suspend: (agent, id, body) => call(agent, 'POST', `${path(id)}/suspend`, { body }),
+    resume: (agent, id, body) => call(agent, 'POST', `${path(id)}/resume`, { body }),
     destroy: (agent, id, keepWorkspace) =>
       call(agent, 'DELETE', `${path(id)}${keepWorkspace ? '?keep_workspace=true' : ''}`, { answer: SandboxUntold.optional() }),
     removeWorkspace: (agent, id) => call(agent, 'DELETE', `/control/v1/workspaces/${encodeURIComponent(id)}`, {}),

@@ -91,9 +91,13 @@ export class SessionEffects {
     this.#running.add(work)
   }
 
-  /** Suspends a sandbox now, in its turn; a stop ends what runs, a freeze of one in use is refused. */
-  suspend(agent: AgentRecord, session: PlacedSession, mode: SuspendMode): Promise<void> {
-    return this.#suspensions.run(session.id, () => this.#options.client.suspend(agent, session.sandboxId, mode, true))
+  /**
+   * Suspends a sandbox now, in its turn; a stop ends what runs, a freeze of one in use is refused. The revision is the one that the
+   * session has afterwards, so that a resume from before cannot wake it.
+   */
+  suspend(agent: AgentRecord, { id, sandboxId, revision }: PlacedSession, mode: SuspendMode): Promise<void> {
+    const order = { mode, force: true, revision: revision + 1 }
+    return this.#suspensions.run(id, () => this.#options.client.suspend(agent, sandboxId, order))
   }
 
   /** Resolves when the sandbox of a session that has just ended is gone, or could not be ended now. */
@@ -140,8 +144,10 @@ export class SessionEffects {
     const session = await store.sessions.byId(id)
     if (session === undefined || !isPlaced(session)) return
     const mode = session.state === 'suspended' ? session.mode : null
-    if (effect.type === 'suspend' && effect.mode === mode) await client.suspend(agent, session.sandboxId, effect.mode)
-    if (effect.type === 'resume' && mode === null) await client.resume(agent, session.sandboxId)
+    const { sandboxId, revision } = session
+    // Another broker may change it before the order arrives: the agent tells by the revision which of both orders is the later one.
+    if (effect.type === 'suspend' && effect.mode === mode) await client.suspend(agent, sandboxId, { mode, revision })
+    if (effect.type === 'resume' && mode === null) await client.resume(agent, sandboxId, { revision })
   }
 
   async #destroy(agent: AgentRecord, session: Session, sandboxId: string | null): Promise<void> {

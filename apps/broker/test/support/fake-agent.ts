@@ -62,6 +62,8 @@ export async function startFakeAgent(options: FakeAgentOptions) {
   const installId = options.installId ?? randomUUID()
   const instanceId = options.instanceId ?? randomBytes(6).toString('hex')
   const calls: string[] = []
+  /** Suspends and resumes, as they were sent. */
+  const orders: { action: string; mode?: string; revision?: number }[] = []
   const revoked = new Map<string, string>()
   /** By session and actor: what its earlier tokens are held to. */
   const narrowed = new Map<string, { caps: string[]; before: number }>()
@@ -138,6 +140,7 @@ export async function startFakeAgent(options: FakeAgentOptions) {
       return seq === undefined ? reply(204) : reply(200, { instance_id: instanceId, journal_seq: seq } satisfies SandboxUntold)
     }
     if (sandbox === undefined) return reply(404, envelope({ status: 404, code: 'BINDING_NOT_FOUND', message: 'no such sandbox' }))
+    if (action === 'suspend' || action === 'resume') orders.push({ action, ...(body as object) })
     if (action === 'suspend') {
       const refusal = hooks.suspend() ?? inUse(sandbox)
       if (refusal !== undefined) return reply(refusal.status, envelope(refusal))
@@ -266,6 +269,7 @@ export async function startFakeAgent(options: FakeAgentOptions) {
   return {
     url,
     calls,
+    orders,
     sandboxes,
     revoked,
     narrowed,

@@ -10,7 +10,7 @@ import { Revocations, SANDBOX_STATES, SandboxReport } from './agents.ts'
  *   GET    /control/v1/sandboxes                       → { sandboxes: SandboxReport[] }
  *   GET    /control/v1/sandboxes/{id}                  → SandboxReport (404 BINDING_NOT_FOUND)
  *   POST   /control/v1/sandboxes/{id}/suspend          SuspendRequest → SandboxReport
- *   POST   /control/v1/sandboxes/{id}/resume           → SandboxReport
+ *   POST   /control/v1/sandboxes/{id}/resume           ResumeRequest, or nothing → SandboxReport
  *   DELETE /control/v1/sandboxes/{id}?keep_workspace=  → 204, also when it is already gone; SandboxUntold while events of it are to be told
  *   GET    /control/v1/sandboxes/{id}/workspace-usage?max_entries=   → WorkspaceUsage
  *   DELETE /control/v1/workspaces/{workspace_id}       → 204, also when it is not there; 409 while a sandbox uses it
@@ -60,7 +60,15 @@ export type SandboxUntold = z.infer<typeof SandboxUntold>
 export const WorkspaceUsage = z.object({ bytes: z.number(), entries: z.number().int() })
 export type WorkspaceUsage = z.infer<typeof WorkspaceUsage>
 
-/** `force`: what runs in it is ended by a stop; without it, and by a freeze, a sandbox in use is refused. */
-export const SuspendRequest = z.object({ mode: z.enum(['freeze', 'stop']), force: z.boolean().optional() })
+/**
+ * The session's revision when the order was given. Orders of several brokers may overtake one another: an agent drops one that is
+ * older than the latest it has had for the sandbox. Brokers before 2026-11 send none, and agents before that ignore it.
+ */
+const OrderRevision = z.number().int().nonnegative().optional()
+/** `force`: a client asks. What runs in it is ended by a stop; without it, and by a freeze, a sandbox in use is refused. Never dropped. */
+export const SuspendRequest = z.object({ mode: z.enum(['freeze', 'stop']), force: z.boolean().optional(), revision: OrderRevision })
+export type SuspendRequest = z.infer<typeof SuspendRequest>
+export const ResumeRequest = z.object({ revision: OrderRevision })
+export type ResumeRequest = z.infer<typeof ResumeRequest>
 export const ListSandboxesResponse = z.object({ sandboxes: z.array(SandboxReport) })
 export { Revocations }

@@ -17,6 +17,7 @@ import type { Sandbox } from '../../sandbox/sandbox.ts'
 import type { SupervisorLink } from '../../supervisor/link.ts'
 import { abortOf, firstDial } from './first-dial.ts'
 import { afterEvent, isAwake, type Life, type LifeEvent, reportedState, STARTING } from './life.ts'
+import { Orders, type SuspendOrder } from './orders.ts'
 import { SandboxLink } from './sandbox-link.ts'
 
 export type LiveSandboxParts = {
@@ -40,6 +41,7 @@ const STOP_GRACE_MS = 1000
 /** One sandbox that the agent holds: its engine handle, its supervisor's link and its life, changed by one operation at a time. */
 export class LiveSandbox implements Sandbox {
   readonly activity = createActivity()
+  readonly orders = new Orders()
   readonly workspacePath: string
   readonly #parts: LiveSandboxParts
   readonly #record: RecordWriter
@@ -188,12 +190,14 @@ export class LiveSandbox implements Sandbox {
     return () => this.#heldListeners.delete(listener)
   }
 
-  /** `force`: a stop ends what runs, where otherwise a sandbox in use is refused. */
-  suspend(mode: 'freeze' | 'stop', force = false): Promise<void> {
+  suspend(mode: 'freeze' | 'stop', order: SuspendOrder = {}): Promise<void> {
+    if (!this.orders.isInForce(order)) return Promise.resolve()
     return this.#queue.run(async () => {
       if (this.#life.name === 'lost') throw this.#lostError()
+      // A resume may have come while it waited for its turn.
+      if (!this.orders.isInForce(order)) return
       if (this.#life.name === 'stopped' || (mode === 'freeze' && this.#life.name === 'frozen')) return
-      if (mode === 'freeze' || !force || this.held !== undefined) this.#refuseIfBusy()
+      if (mode === 'freeze' || order.force !== true || this.held !== undefined) this.#refuseIfBusy()
       if (mode === 'freeze') await this.#freeze()
       else await this.#stop()
     })
