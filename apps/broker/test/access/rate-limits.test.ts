@@ -74,7 +74,7 @@ describe('[C-58] the limit "control"', () => {
 test('[C-58] brokers of one database share a limit, and the last one has it whole', async () => {
   const dataDir = tempDir()
   const rateLimits = { controlPerPrincipal: { perSecond: 0.001, burst: 8 } }
-  const settings = { dataDir, sharedDataDir: true, rateLimits, apiKey: 'k'.repeat(40), reaperIntervalMs: 3_600_000 }
+  const settings = { dataDir, sharedDataDir: true, rateLimits, apiKey: 'k'.repeat(40), reaperIntervalMs: 3_600_000, brokerTimeout: 600 }
   const first = await startTestBroker(settings)
   const second = await startTestBroker(settings)
   const served = async (broker: TestBroker, name: string) => {
