@@ -76,7 +76,7 @@ export async function startPostgres(): Promise<Postgres> {
 
   const start = async (): Promise<void> => {
     const args = ['-D', data, '-k', directory, '-p', String(port), '-c', 'listen_addresses=127.0.0.1', '-c', 'fsync=off']
-    args.push('-c', 'max_connections=200', '-c', 'shared_buffers=32MB', '-c', 'autovacuum_naptime=5s', '-c', 'log_min_messages=fatal')
+    args.push('-c', 'max_connections=200', '-c', 'deadlock_timeout=100ms', '-c', 'shared_buffers=32MB', '-c', 'log_min_messages=fatal')
     // The shell stops the server when its input ends, which is at the latest when this process does.
     const script = '"$@" & server=$!; read -r _; kill -INT $server; wait $server'
     server = spawn('sh', ['-c', script, 'sh', join(bin, 'postgres'), ...args], { ...as, stdio: ['pipe', 'ignore', 'ignore'] })
@@ -133,7 +133,9 @@ export async function startPostgres(): Promise<Postgres> {
       await start()
     },
     async cut() {
-      await ask("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'")
+      await ask(
+        "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'",
+      )
     },
     async [Symbol.asyncDispose]() {
       await stop()

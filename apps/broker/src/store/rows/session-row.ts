@@ -1,5 +1,15 @@
-import { MountSet, type Profile, type RelayPreference, type Scope, type SessionState } from '@boxoffice/protocol'
-import { type EndReason, isLive, type Placed, placedOf, type ReasonDetails, type Session, type SuspendMode } from '../../domain/session.ts'
+import { MountSet, Profile, type RelayPreference, type Scope, type SessionState } from '@boxoffice/protocol'
+import {
+  type ActiveSession,
+  type EndReason,
+  type IdleSession,
+  isLive,
+  type Placed,
+  placedOf,
+  type ReasonDetails,
+  type Session,
+  type SuspendMode,
+} from '../../domain/session.ts'
 
 /** One row of `sessions`. */
 export type SessionRow = {
@@ -45,6 +55,9 @@ export type SessionRow = {
   /** Not a column; only where a session is looked up by itself. */
   has_grants?: 0 | 1
 }
+
+/** Live sessions, as the partial indexes have it; a query must say exactly this to use them. */
+export const LIVE = "state IN ('provisioning', 'active', 'idle', 'suspended')"
 
 const NO_LABELS = Object.freeze({})
 const NO_MOUNTS: MountSet = Object.freeze(MountSet.parse({}))
@@ -157,3 +170,63 @@ export function toRow(session: Session): Omit<SessionRow, 'profile_hash' | 'owne
     keep_workspace: !isLive(session) && session.keepWorkspace ? 1 : 0,
   }
 }
+
+/** What a session never changes, as columns. */
+const FIXED: ReadonlySet<string> = new Set<keyof SessionRow>([
+  ...([
+    'id',
+    'tenant',
+    'scope_type',
+    'scope_id',
+    'owner',
+    'profile_hash',
+    'labels',
+    'relay',
+    'provider_preference',
+    'needs_image',
+  ] as const),
+  ...(['shape', 'created_by', 'created_at', 'hard_expires_at', 'revision'] as const),
+])
+
+/** Only for its keys: the columns in one place, typed by `toRow`. */
+const SHAPE: Session = {
+  id: '',
+  tenant: '',
+  scope: { type: 'thread', id: '' },
+  profile: Profile.parse({ name: 'x' }),
+  labels: {},
+  relay: 'auto',
+  providerPreference: null,
+  needsImage: false,
+  mounts: NO_MOUNTS,
+  shape: 'mvp',
+  createdBy: '',
+  createdAt: 0,
+  hardExpiresAt: 0,
+  leaseExpiresAt: 0,
+  lastActivityAt: 0,
+  busy: false,
+  hasGrants: false,
+  dueAt: 0,
+  revision: 0,
+  state: 'provisioning',
+  agentId: '',
+  brokerId: '',
+  fence: 1,
+  provisionDeadline: 0,
+}
+
+/** The columns that a new row has, and those that a change may write; the latter raises `revision` beside. */
+export const SESSION_COLUMNS = Object.keys({ ...toRow(SHAPE), owner: '', profile_hash: '' }) as readonly (keyof SessionRow)[]
+export const CHANGING_COLUMNS = SESSION_COLUMNS.filter((name) => !FIXED.has(name))
+
+/**
+ * Whether a change only says that the session is used. It moves times forward, so two of them need not exclude each other, only what
+ * changes the session otherwise.
+ */
+export const isTouch = (before: Session, after: Session): after is ActiveSession | IdleSession =>
+  (after.state === 'active' || after.state === 'idle') &&
+  before.state === after.state &&
+  before.dueAt === after.dueAt &&
+  before.mounts === after.mounts &&
+  before.busy === after.busy

@@ -12,14 +12,14 @@ const IDLE_IN_TRANSACTION_MS = 10_000
 
 const INT8 = 20
 
-/** How each connection of a broker is made. `bigint` arrives as a number: times, counts and row numbers are below 2⁵³. */
-export function connectionConfig(url: string): ClientConfig & { connectionTimeoutMillis: number } {
+/** How each connection of a broker is made; the database may be silent for `silenceMs`. `bigint` arrives as a number: times, counts and row numbers are below 2⁵³. */
+export function connectionConfig(url: string, silenceMs = SILENCE_MS): ClientConfig & { connectionTimeoutMillis: number } {
   return {
     connectionString: url,
     application_name: 'boxoffice',
-    connectionTimeoutMillis: CONNECT_MS,
+    connectionTimeoutMillis: Math.min(CONNECT_MS, silenceMs),
     statement_timeout: STATEMENT_MS,
-    query_timeout: SILENCE_MS,
+    query_timeout: silenceMs,
     idle_in_transaction_session_timeout: IDLE_IN_TRANSACTION_MS,
     keepAlive: true,
     keepAliveInitialDelayMillis: 10_000,

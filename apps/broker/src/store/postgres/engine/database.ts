@@ -48,8 +48,11 @@ const END_MS = 2000
 type Held = { client: PoolClient; isBroken: boolean }
 
 /** The pool of a database whose schema is there. It connects when it is asked something. */
-export function openDatabase(url: string, { connections = MAX_CONNECTIONS } = {}): Database {
-  const pool = new Pool({ ...connectionConfig(url), max: connections, idleTimeoutMillis: 60_000 })
+export function openDatabase(
+  url: string,
+  { connections = MAX_CONNECTIONS, silenceMs }: { connections?: number; silenceMs?: number } = {},
+): Database {
+  const pool = new Pool({ ...connectionConfig(url, silenceMs), max: connections, idleTimeoutMillis: 60_000 })
   // An idle connection is lost: the pool has dropped it, and the next statement gets a new one. Not logged: the error names the client.
   pool.on('error', () => {})
   // The same for one that is in use, between two statements; the next one fails.

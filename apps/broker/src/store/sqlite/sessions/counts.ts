@@ -1,6 +1,6 @@
+import { LIVE } from '../../rows/session-row.ts'
 import type { SessionCounts } from '../../session-store.ts'
 import type { Db } from '../engine/database.ts'
-import { LIVE } from './session-list.ts'
 
 type Count = { name: string; n: number }
 

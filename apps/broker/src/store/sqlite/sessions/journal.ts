@@ -1,10 +1,10 @@
+import { LIVE } from '../../rows/session-row.ts'
 import type { JournalStore } from '../../session-store.ts'
 import type { Db } from '../engine/database.ts'
 import type { Write } from '../engine/writer.ts'
 import type { AppendAudit } from '../tables/audit.ts'
 import type { Endings } from './endings.ts'
 import type { AppendEvents } from './events.ts'
-import { LIVE } from './session-list.ts'
 
 /** How long the place of an instance that is gone is kept: nothing of it can still be under way then. */
 const INSTANCE_KEPT_MS = 24 * 3600 * 1000

@@ -1,9 +1,6 @@
-import type { SessionRow } from '../../rows/session-row.ts'
+import { LIVE, type SessionRow } from '../../rows/session-row.ts'
 import type { SessionFilter } from '../../session-store.ts'
 import type { Db } from '../engine/database.ts'
-
-/** Live sessions, as the partial indexes have it; a query must say exactly this to use them. */
-export const LIVE = "state IN ('provisioning', 'active', 'idle', 'suspended')"
 
 /**
  * Pages of sessions, newest first. The index is named in each case: without statistics SQLite may take one that reads a

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { BoundedCache } from '@boxoffice/kit/bounded-cache'
-import { MountSet, Profile } from '@boxoffice/protocol'
+import { Profile } from '@boxoffice/protocol'
 import { type CreationTerms, judgeCreation } from '../../../domain/creation.ts'
 import {
   type EndedSession,
@@ -11,7 +11,7 @@ import {
   type Session,
 } from '../../../domain/session.ts'
 import { diskFull } from '../../../host/disk-error.ts'
-import { type SessionRow, toRow, toSession } from '../../rows/session-row.ts'
+import { CHANGING_COLUMNS, isTouch, LIVE, SESSION_COLUMNS, type SessionRow, toRow, toSession } from '../../rows/session-row.ts'
 import type { AgentSessionStore, CreateOutcome, SaveOptions, SessionStore, WrittenWithCreation } from '../../session-store.ts'
 import { type Db, isUniqueViolation } from '../engine/database.ts'
 import type { Held, Write } from '../engine/writer.ts'
@@ -22,7 +22,7 @@ import type { AppendEvents } from './events.ts'
 import type { PutGrant } from './grants.ts'
 import type { Idempotency } from './idempotency.ts'
 import type { Scopes } from './scopes.ts'
-import { LIVE, listSessions } from './session-list.ts'
+import { listSessions } from './session-list.ts'
 import type { ForgetWorkspace, SettleWorkspace } from './workspaces.ts'
 
 /** What is written with a session, in its transaction. */
@@ -77,11 +77,11 @@ export function sqliteSessions(
   )
   const purge = db.prepare<[number, number]>('DELETE FROM sessions WHERE id IN (SELECT id FROM sessions WHERE ended_at < ? LIMIT ?)')
   const profiles = profileTable(db)
-  const columns = Object.keys({ ...toRow(SHAPE), owner: '', profile_hash: '' })
-  const insert = db.prepare(`INSERT INTO sessions (${columns.join(', ')}) VALUES (${columns.map((name) => `@${name}`).join(', ')})`)
-  const mutable = columns.filter((name) => !IMMUTABLE.has(name))
+  const insert = db.prepare(
+    `INSERT INTO sessions (${SESSION_COLUMNS.join(', ')}) VALUES (${SESSION_COLUMNS.map((name) => `@${name}`).join(', ')})`,
+  )
   const update = db.prepare(
-    `UPDATE sessions SET ${mutable.map((name) => `${name} = @${name}`).join(', ')}, revision = @revision + 1 WHERE id = @id AND revision = @revision`,
+    `UPDATE sessions SET ${CHANGING_COLUMNS.map((name) => `${name} = @${name}`).join(', ')}, revision = @revision + 1 WHERE id = @id AND revision = @revision`,
   )
   // The hot path of `ensure`: names no column of any index, so no index is rewritten. It only moves times forward, so two of
   // them need not exclude each other, only what changes the session otherwise; to that, the raised revision tells. A sandbox that was
@@ -96,13 +96,7 @@ export function sqliteSessions(
   const readLive = (rows: SessionRow[]): LiveSession[] => rows.map(read).filter(isLive)
 
   const replace = (before: Session, after: Session): boolean => {
-    const touched =
-      (after.state === 'active' || after.state === 'idle') &&
-      before.state === after.state &&
-      before.dueAt === after.dueAt &&
-      before.mounts === after.mounts &&
-      before.busy === after.busy
-    const changed = touched
+    const changed = isTouch(before, after)
       ? touch.run(after.lastActivityAt, after.leaseExpiresAt, before.id, before.state, after.activatedAt, after.incarnation)
       : update.run({ ...toRow(after), revision: before.revision })
     return changed.changes === 1
@@ -244,38 +238,4 @@ function profileTable(db: Db) {
       return hash
     },
   }
-}
-
-const IMMUTABLE = new Set(
-  'id tenant scope_type scope_id owner profile_hash labels relay provider_preference needs_image shape created_by created_at hard_expires_at revision'.split(
-    ' ',
-  ),
-)
-
-/** Only for its keys: the columns in one place, typed by `toRow`. */
-const SHAPE: ProvisioningSession = {
-  id: '',
-  tenant: '',
-  scope: { type: 'thread', id: '' },
-  profile: Profile.parse({ name: 'x' }),
-  labels: {},
-  relay: 'auto',
-  providerPreference: null,
-  needsImage: false,
-  mounts: MountSet.parse({}),
-  shape: 'mvp',
-  createdBy: '',
-  createdAt: 0,
-  hardExpiresAt: 0,
-  leaseExpiresAt: 0,
-  lastActivityAt: 0,
-  busy: false,
-  hasGrants: false,
-  dueAt: 0,
-  revision: 0,
-  state: 'provisioning',
-  agentId: '',
-  brokerId: '',
-  fence: 1,
-  provisionDeadline: 0,
 }

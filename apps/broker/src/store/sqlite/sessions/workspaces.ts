@@ -2,10 +2,10 @@ import type { Scope } from '@boxoffice/protocol'
 import { workspaceIdOf } from '../../../domain/scope.ts'
 import type { Session } from '../../../domain/session.ts'
 import type { WorkspaceFate } from '../../../domain/workspace.ts'
+import { LIVE } from '../../rows/session-row.ts'
 import type { WorkspaceStore } from '../../session-store.ts'
 import type { Db } from '../engine/database.ts'
 import type { Write } from '../engine/writer.ts'
-import { LIVE } from './session-list.ts'
 
 /** Inside a transaction: what becomes of the workspace of a session's scope. */
 export type SettleWorkspace = (session: Session, fate: WorkspaceFate) => void

@@ -1,0 +1,77 @@
+import {
+  type EndedSession,
+  isLive,
+  type LiveSession,
+  type PlacedSession,
+  type ProvisioningSession,
+  type Session,
+} from '../../../domain/session.ts'
+import { LIVE, type SessionRow, toSession } from '../../rows/session-row.ts'
+import type { AgentSessionStore, SessionStore } from '../../session-store.ts'
+import type { Database } from '../engine/database.ts'
+import { lockScope } from '../engine/locks.ts'
+import { appendAudit } from '../tables/audit.ts'
+import { Profiles } from './profiles.ts'
+import { disownScope, ownershipOf } from './scopes.ts'
+import { changeSession } from './session-change.ts'
+import { createSession } from './session-creation.ts'
+import { listSessions } from './session-list.ts'
+import { forgetWorkspace } from './workspaces.ts'
+
+// With the row, whether grants must be looked up: nearly always not, and then `ensure` needs no further look-up.
+const select = (where: string): string =>
+  `SELECT s.*, EXISTS (SELECT 1 FROM grants WHERE session_id = s.id)::int AS has_grants FROM sessions s WHERE ${where}`
+
+const OF_SCOPE = 'tenant = $1 AND scope_type = $2 AND scope_id = $3'
+const BY_ID = select('id = $1')
+const LIVE_OF_SCOPE = select(`${OF_SCOPE} AND ${LIVE}`)
+const DUE = select(`due_at <= $1 AND ${LIVE} ORDER BY due_at LIMIT $2`)
+const PROVISIONING = select("state = 'provisioning'")
+const PLACED_ON = select(`agent_id = $1 AND ${LIVE} AND sandbox_id IS NOT NULL`)
+const ENDED_ON = select('agent_id = $1 AND ended_at > $2')
+const KEPT = `SELECT id FROM sessions WHERE ${OF_SCOPE} AND keep_workspace = 1 ORDER BY created_at DESC LIMIT 20`
+const RELEASE = `UPDATE sessions SET state = 'terminated', reason = 'released', revision = revision + 1
+  WHERE ${OF_SCOPE} AND state IN ('failed', 'terminated') AND reason <> 'released'`
+const PURGE = `DELETE FROM sessions WHERE id IN
+  (SELECT id FROM sessions WHERE ended_at < $1 ORDER BY ended_at LIMIT $2 FOR UPDATE SKIP LOCKED)`
+
+export function postgresSessions(database: Database): { sessions: SessionStore; agentSessions: AgentSessionStore } {
+  const { read, once, write } = database
+  const profiles = new Profiles(read)
+  const toSessions = async (rows: readonly SessionRow[]): Promise<Session[]> => {
+    const profileOf = await profiles.of(rows.map((row) => row.profile_hash))
+    return rows.map((row) => toSession(row, profileOf(row.profile_hash)))
+  }
+  const find = async (text: string, ...values: unknown[]): Promise<Session[]> => toSessions(await read.rows<SessionRow>(text, values))
+  const findLive = async (text: string, ...values: unknown[]): Promise<LiveSession[]> => (await find(text, ...values)).filter(isLive)
+
+  const sessions: SessionStore = {
+    byId: async (id) => (await find(BY_ID, id))[0],
+    live: async (tenant, scope) => (await findLive(LIVE_OF_SCOPE, tenant, scope.type, scope.id))[0],
+    create: (session, terms, written) => createSession(write, profiles, session, terms, written),
+    save: (before, after, options = {}) => changeSession(database, before, after, options),
+    due: (now, limit) => findLive(DUE, now, limit),
+    provisioning: async () => (await findLive(PROVISIONING)) as ProvisioningSession[],
+    keptOf: async (tenant, scope) => (await read.rows<{ id: string }>(KEPT, [tenant, scope.type, scope.id])).map(({ id }) => id),
+    list: async (filter) => toSessions(await listSessions(read, filter)),
+    forgetScope: (tenant, scope, owner, audit) =>
+      write(async (tx) => {
+        await lockScope(tx, tenant, scope)
+        if ((await ownershipOf(tx, tenant, scope)).owner !== owner) return 'changed'
+        const ofScope = [tenant, scope.type, scope.id]
+        if ((await tx.rows(LIVE_OF_SCOPE, ofScope)).length > 0) return 'live'
+        await disownScope(tx, tenant, scope)
+        // The next owner is not told of the last one's sessions, and does not get its files: all is as if it were released.
+        await forgetWorkspace(tx, tenant, scope)
+        await tx.run(RELEASE, ofScope)
+        await appendAudit(tx, audit)
+        return 'forgotten'
+      }),
+    purge: (before, limit) => once.run(PURGE, [before, limit]),
+  }
+  const agentSessions: AgentSessionStore = {
+    placedOn: async (agentId) => (await findLive(PLACED_ON, agentId)) as PlacedSession[],
+    endedOn: async (agentId, since) => (await find(ENDED_ON, agentId, since)) as EndedSession[],
+  }
+  return { sessions, agentSessions }
+}
