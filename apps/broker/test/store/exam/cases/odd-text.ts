@@ -27,7 +27,7 @@ export function oddTextCases(at: Stores): void {
         at.one.e2b.byToken(id),
         at.one.environments.of(id),
       ]
-      for (const lookUp of lookUps) expect(await orRefused(lookUp, undefined)).toBeUndefined()
+      expect(await Promise.all(lookUps.map((lookUp) => orRefused(lookUp, undefined)))).toEqual(lookUps.map(() => undefined))
       const lists: Promise<unknown[]>[] = [
         at.one.events.after(id, 0, 10),
         at.one.sessions.list(listing(id, { principal: id, scopeId: id, label: { key: id, value: id } })),
@@ -35,7 +35,7 @@ export function oddTextCases(at: Stores): void {
         at.one.audit.query({ ...ALL_AUDIT, event: id, caller: id }),
         at.one.keys.list(id),
       ]
-      for (const list of lists) expect(await orRefused(list, [])).toEqual([])
+      expect(await Promise.all(lists.map((list) => orRefused(list, [])))).toEqual(lists.map(() => []))
       expect(await orRefused(at.one.challenges.take(id, 0), false)).toBe(false)
       expect(await orRefused(at.one.keys.revoke(id, 1, []), false)).toBe(false)
     }

@@ -2,6 +2,7 @@ import { MountSet } from '@boxoffice/protocol'
 import { expect, test } from 'vitest'
 import type { SessionEvent } from '../../../../src/domain/lifecycle.ts'
 import { isLive, type Session } from '../../../../src/domain/session.ts'
+import type { Store } from '../../../../src/store/store.ts'
 import type { Stores } from '../exam.ts'
 import {
   active,
@@ -126,18 +127,20 @@ export function savingCases(at: Stores): void {
     expect((await auditOf(at.one, before.id)).map(({ code }) => code)).toEqual([`b${winner}`])
   })
 
-  test('16 touches at once with an event each: ids from 1 without a gap, nothing lost', async () => {
+  test('16 touches at once, and 16 more, with an event each: ids from 1 without a gap, nothing lost', async () => {
     const before = await active(at.one)
-    const saved = await together(at, 16, (store, n) =>
-      store.sessions.save(before, touched(before, leaseOf(before) + n * 1000), { events: [told(n)], audit: [audited(before.id)] }),
-    )
-    expect(howMany(saved, true)).toBe(16)
+    const touch = (store: Store, n: number) =>
+      store.sessions.save(before, touched(before, leaseOf(before) + n * 1000), { events: [told(n)], audit: [audited(before.id)] })
+    const first = await together(at, 16, touch)
+    const then = await together(at, 16, (store, n) => touch(store, 16 + n))
+    expect(howMany([...first, ...then], true)).toBe(32)
     const { ids, told: numbers } = await events(at.other, before.id)
-    expect(ids).toEqual(times(16).map((n) => n + 1))
-    expect(numbers.toSorted((a, b) => a - b)).toEqual(times(16))
-    expect(await auditOf(at.one, before.id)).toHaveLength(16)
-    const last = touched(before, leaseOf(before) + 15_000)
-    expect(await read(at.other, before.id)).toEqual({ ...last, revision: before.revision + 16 })
+    expect(ids).toEqual(times(32).map((n) => n + 1))
+    expect(numbers.slice(0, 16).toSorted((a, b) => a - b)).toEqual(times(16))
+    expect(numbers.toSorted((a, b) => a - b)).toEqual(times(32))
+    expect(await auditOf(at.one, before.id)).toHaveLength(32)
+    const last = touched(before, leaseOf(before) + 31_000)
+    expect(await read(at.other, before.id)).toEqual({ ...last, revision: before.revision + 32 })
   })
 
   test('an end and a touch at once: one of them at least is made, and nothing follows an end', async () => {

@@ -1,0 +1,22 @@
+import { afterAll, beforeAll } from 'vitest'
+import { openPostgresStore } from '../../../src/store/postgres/postgres-store.ts'
+import { type Postgres, startPostgres } from '../../support/postgres.ts'
+import { storeExam } from './exam.ts'
+
+let postgres: Postgres
+beforeAll(async () => {
+  postgres = await startPostgres()
+})
+afterAll(() => postgres[Symbol.asyncDispose]())
+
+storeExam('PostgreSQL', async () => {
+  const parts = new AsyncDisposableStack()
+  const url = await postgres.database()
+  return {
+    open: async () => parts.use(await openPostgresStore(url)),
+    sql: async (statement) => {
+      await postgres.ask(statement, [], url)
+    },
+    [Symbol.asyncDispose]: () => parts.disposeAsync(),
+  }
+})
