@@ -25,6 +25,8 @@ pub enum Parsed {
     /// The program that preforked processes become, and paths of the host that they need.
     Prefork(PathBuf, Vec<PathBuf>),
     Files,
+    /// Takes the network from its namespace.
+    Offline,
     /// How many bytes, and how long none may move.
     Splice(Shape, u64, Duration),
     Wrong(String),
@@ -51,6 +53,7 @@ impl Config {
                     None => return Parsed::Wrong(format!("{name} needs a program")),
                 },
                 "--files" => return Parsed::Files,
+                "--offline" => return Parsed::Offline,
                 "--splice-frames" | "--splice-bytes" => {
                     let shape = if name == "--splice-frames" { Shape::Frames } else { Shape::Bytes };
                     let mut number = || arguments.next()?.to_str()?.parse::<u64>().ok();
@@ -110,6 +113,7 @@ mod tests {
         assert!(matches!(parse("--prefork /a /b /c"), Parsed::Prefork(_, paths) if paths.len() == 2));
         assert!(matches!(parse("--prefork"), Parsed::Wrong(_)));
         assert!(matches!(parse("--files"), Parsed::Files));
+        assert!(matches!(parse("--offline"), Parsed::Offline));
         let half_a_second = Duration::from_millis(500);
         assert!(matches!(parse("--splice-frames 7 500"), Parsed::Splice(Shape::Frames, 7, it) if it == half_a_second));
         assert!(matches!(parse("--splice-bytes 7 500"), Parsed::Splice(Shape::Bytes, 7, it) if it == half_a_second));

@@ -3,6 +3,7 @@ use boxoffice_supervisor::files;
 use boxoffice_supervisor::prefork;
 use boxoffice_supervisor::splice;
 use boxoffice_supervisor::supervisor::Supervisor;
+use boxoffice_supervisor::sys;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -14,6 +15,7 @@ fn main() -> ExitCode {
         }
         Parsed::Launch(order) => return end_of(prefork::launch(&order)),
         Parsed::Prefork(program, paths) => return end_of(prefork::keep(&program, &paths)),
+        Parsed::Offline => return end_of(sys::offline::remove_devices()),
         Parsed::Files => return end_of(files::serve()),
         Parsed::Splice(shape, bytes, patience) => {
             return splice::run(shape, bytes, patience)

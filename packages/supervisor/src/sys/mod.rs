@@ -3,6 +3,7 @@
 
 pub mod launch;
 pub mod namespaces;
+pub mod offline;
 pub mod setup;
 
 use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
