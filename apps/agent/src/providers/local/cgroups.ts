@@ -4,15 +4,14 @@ import { dirname, join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { retry } from '@boxoffice/kit/retry'
 import type { Profile } from '@boxoffice/protocol'
+import { type CgroupVersion, type Controller, mountedControllers } from '../../host/cgroup-mounts.ts'
+import { freezeGroup, isGroupFrozen, thawGroup } from '../../host/freezer.ts'
+import { read } from '../../host/kernel-file.ts'
 import { signalPid } from '../../host/process-table.ts'
 import type { ProviderCapabilities } from '../../sandbox/provider.ts'
 
-const CONTROLLERS = ['memory', 'pids', 'cpu', 'freezer'] as const
-type Controller = (typeof CONTROLLERS)[number]
-type Version = 1 | 2
-
 /** Where each controller of the kernel is mounted; one that the host lacks, or that this process may not use, is absent. */
-type Hierarchies = Partial<Record<Controller, { version: Version; directory: string }>>
+type Hierarchies = Partial<Record<Controller, { version: CgroupVersion; directory: string }>>
 
 /** The control groups of all sandboxes of one install: which limits they enforce, and a group per sandbox. */
 export interface Cgroups {
@@ -51,7 +50,7 @@ const MiB = 1024 * 1024
 // The pids limit counts the monitor that bubblewrap leaves outside of the sandbox, so one more than the profile says.
 const limitFiles = (
   controller: Controller,
-  version: Version,
+  version: CgroupVersion,
   { memory_mb, pids_limit, cpus }: Profile,
 ): [file: string, value: string, optional?: true][] => {
   const quota = String(Math.max(1000, Math.round(cpus * PERIOD_MICROSECONDS)))
@@ -112,29 +111,8 @@ export const openCgroups = (installId: string): Cgroups | undefined => {
   }
 }
 
-const mountedControllers = (): Map<Controller, { version: Version; mount: string }> => {
-  const found = new Map<Controller, { version: Version; mount: string }>()
-  for (const line of readFileSync('/proc/mounts', 'utf8').split('\n')) {
-    const [, mount, type, options = ''] = line.split(' ')
-    if (mount === undefined) continue
-    if (type === 'cgroup') {
-      for (const controller of CONTROLLERS) if (options.split(',').includes(controller)) found.set(controller, { version: 1, mount })
-    } else if (type === 'cgroup2') {
-      // Something may be mounted over it, as where a container hides the host's groups.
-      const available = readKernelFile(join(mount, 'cgroup.controllers')).trim().split(' ')
-      for (const controller of CONTROLLERS) {
-        // Every group of version 2 can be frozen; there is no controller to enable.
-        if (!found.has(controller) && (controller === 'freezer' ? available.includes('memory') : available.includes(controller))) {
-          found.set(controller, { version: 2, mount })
-        }
-      }
-    }
-  }
-  return found
-}
-
 /** Makes `boxoffice/<install>` at the top of a hierarchy, else below our own group where that was delegated to us. */
-const writableParent = (mount: string, version: Version, controller: Controller, installId: string): string | undefined => {
+const writableParent = (mount: string, version: CgroupVersion, controller: Controller, installId: string): string | undefined => {
   for (const root of version === 1 ? [mount] : [mount, ...delegatedGroup(mount)]) {
     const directory = join(root, 'boxoffice', installId)
     try {
@@ -165,7 +143,7 @@ const delegatedGroup = (mount: string): string[] => {
 }
 
 const cgroupGroup = (hierarchies: Hierarchies, name: string): CgroupGroup => {
-  const entries = (Object.entries(hierarchies) as [Controller, { version: Version; directory: string }][]).map(
+  const entries = (Object.entries(hierarchies) as [Controller, { version: CgroupVersion; directory: string }][]).map(
     ([controller, { version, directory }]) => ({ controller, version, directory: join(directory, name) }),
   )
   const directories = [...new Set(entries.map((entry) => entry.directory))]
@@ -177,23 +155,6 @@ const cgroupGroup = (hierarchies: Hierarchies, name: string): CgroupGroup => {
   const pids = async (): Promise<number[]> => {
     const text = pidsFile === undefined ? '' : await readFile(pidsFile, 'utf8').catch(() => '')
     return text.split('\n').filter(Boolean).map(Number)
-  }
-  const setFrozen = async (frozen: boolean): Promise<void> => {
-    if (freezer === undefined) return
-    const { version, directory } = freezer
-    const file = join(directory, version === 1 ? 'freezer.state' : 'cgroup.freeze')
-    await writeFile(file, version === 1 ? (frozen ? 'FROZEN' : 'THAWED') : frozen ? '1' : '0')
-    while (frozen && !(await isFrozen())) {
-      await delay(1)
-      // Version 1 gives up on a task that is busy in the kernel, and wants to be asked again.
-      if (version === 1) await writeFile(file, 'FROZEN')
-    }
-  }
-  const isFrozen = async (): Promise<boolean> => {
-    if (freezer === undefined) return false
-    const { version, directory } = freezer
-    const text = readKernelFile(join(directory, version === 1 ? 'freezer.state' : 'cgroup.events'))
-    return version === 1 ? text.trim() === 'FROZEN' : text.includes('frozen 1')
   }
 
   return {
@@ -208,7 +169,7 @@ const cgroupGroup = (hierarchies: Hierarchies, name: string): CgroupGroup => {
           const path = join(directory, file)
           if (optional && !existsSync(path)) continue
           // For the period, a group's default, the kernel walks the groups of all sandboxes, even where nothing changes.
-          if (file === PERIOD_FILE && readKernelFile(path).trim() === value) continue
+          if (file === PERIOD_FILE && read(path).trim() === value) continue
           writeFileSync(path, value)
         }
       }
@@ -217,9 +178,13 @@ const cgroupGroup = (hierarchies: Hierarchies, name: string): CgroupGroup => {
     async attach(pid) {
       for (const directory of directories) await writeFile(join(directory, 'cgroup.procs'), String(pid))
     },
-    freeze: () => setFrozen(true),
-    thaw: () => setFrozen(false),
-    frozen: isFrozen,
+    async freeze() {
+      if (freezer !== undefined) await freezeGroup(freezer.directory, freezer.version)
+    },
+    async thaw() {
+      if (freezer !== undefined) await thawGroup(freezer.directory, freezer.version)
+    },
+    frozen: async () => freezer !== undefined && isGroupFrozen(freezer.directory, freezer.version),
     async oomKills() {
       const text = oomFile === undefined ? '' : await readFile(oomFile, 'utf8').catch(() => '')
       return Number(/^oom_kill (\d+)$/m.exec(text)?.[1] ?? 0)
@@ -227,18 +192,6 @@ const cgroupGroup = (hierarchies: Hierarchies, name: string): CgroupGroup => {
     async remove() {
       for (const directory of directories) await removeGroup(directory)
     },
-  }
-}
-
-/**
- * Synchronous, because each sandbox is looked at every other second: a read through the thread pool takes longer, and for a file
- * that the kernel says is empty it takes a buffer of 64 KiB. Empty where there is no such file.
- */
-const readKernelFile = (path: string): string => {
-  try {
-    return readFileSync(path, 'utf8')
-  } catch {
-    return ''
   }
 }
 
