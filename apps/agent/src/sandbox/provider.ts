@@ -1,4 +1,4 @@
-import type { Profile, ProviderAbilities } from '@boxoffice/protocol'
+import type { BoxofficeError, Profile, ProviderAbilities } from '@boxoffice/protocol'
 
 /** Limits of a profile. `workspace_disk`: how much of the host's disk a sandbox can fill; quotas only measure that [2-119]. */
 const LIMITS = ['cpus', 'memory_mb', 'pids_limit', 'read_only_rootfs', 'tmp_size', 'workspace_disk'] as const
@@ -60,10 +60,15 @@ export type SandboxHandle = {
   id: SandboxId
   /** The engine's own name for it: container id, or the process id of bwrap. */
   engineId: string
-  state: 'running' | 'frozen' | 'stopped' | 'lost'
+  /** `starting`: the engine has it and says that it does not run yet, which its supervisor may know better. */
+  state: 'starting' | 'running' | 'frozen' | 'stopped' | 'lost'
   profileHash: string
   /** Out of memory as the engine saw it, for `lost` ones. */
   oomKilled?: boolean
+  /** Why it is lost, as sessions show it, where the engine knows: `node_drained`. */
+  lostReason?: string
+  /** Of a lost one that never ran: what whoever waits for it is told. */
+  startError?: BoxofficeError
 }
 
 /** The processes of a sandbox by their ids on this machine. */
@@ -77,7 +82,10 @@ export type Inside = {
 
 /** Starts and ends sandboxes in which the supervisor runs as PID 1, one call for one sandbox. */
 export interface SandboxEngine {
-  /** Starts one. Returns when the engine has started it (its supervisor dials in by itself). Leaves nothing behind when it fails. */
+  /**
+   * Starts one. Returns when the engine has started it, or will (`starting`); its supervisor dials in by itself. Leaves nothing behind
+   * when it fails.
+   */
   create(id: SandboxId, spec: SandboxSpec, signal: AbortSignal): Promise<SandboxHandle>
   /** Those of this install that exist now, in whatever state; the basis of recovery. */
   list(): AsyncIterable<SandboxHandle>

@@ -228,7 +228,7 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
       const alive = new Set<string>()
       // One listing costs less than many questions, but it walks over the linked ones too.
       if (unlinked.length > ASKED_ONE_BY_ONE)
-        for await (const { id, state } of options.provider().sandboxes.list()) if (state === 'running' || state === 'frozen') alive.add(id)
+        for await (const { id, state } of options.provider().sandboxes.list()) if (state !== 'stopped' && state !== 'lost') alive.add(id)
       await Promise.all(unlinked.filter(({ id }) => !alive.has(id)).map((sandbox) => sandbox.verify()))
     },
     onLost(listener) {

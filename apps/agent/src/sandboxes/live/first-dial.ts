@@ -14,7 +14,8 @@ export const firstDial = async (
   let over = false
   const look = async (): Promise<void> => {
     const now = await inspect()
-    if (now?.state !== 'running') {
+    if (now?.startError !== undefined) throw now.startError
+    if (now?.state !== 'running' && now?.state !== 'starting') {
       const why = now?.oomKilled ? ' (out of memory)' : ''
       throw new BoxofficeError('BACKEND_UNAVAILABLE', `the sandbox ended before its supervisor could be reached${why}`)
     }

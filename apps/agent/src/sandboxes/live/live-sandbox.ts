@@ -147,10 +147,11 @@ export class LiveSandbox implements Sandbox {
     this.#handle = handle
     if (!asConfigured) return this.#lose('config_drift')
     if (handle === undefined || handle.state === 'lost' || (handle.state === 'stopped' && !this.file.stopped))
-      return this.#lose(handle?.oomKilled ? 'oom' : 'the sandbox ended while the agent was away')
-    this.#apply({ type: 'adopted', as: handle.state })
+      return this.#lose(lossOf(handle) ?? 'the sandbox ended while the agent was away')
+    const as = handle.state === 'starting' ? 'running' : handle.state
+    this.#apply({ type: 'adopted', as })
     // Else the broker takes the restart for a use of each, and wakes them all.
-    if (handle.state !== 'running') this.activity.slept()
+    if (as !== 'running') this.activity.slept()
     if (handle.state === 'stopped') return
     await this.#listen({ adopted: true })
     this.processes.adopt()
@@ -223,9 +224,9 @@ export class LiveSandbox implements Sandbox {
     return this.#queue.run(async () => {
       if (this.#handle === undefined || this.#life.name === 'lost' || this.#life.ending !== undefined || this.#closed.signal.aborted) return
       const now = await this.#parts.provider.sandboxes.inspect(this.#handle)
-      const expected = this.#life.name === 'stopped' ? ['stopped', 'lost'] : ['running', 'frozen']
+      const expected = this.#life.name === 'stopped' ? ['stopped', 'lost'] : ['starting', 'running', 'frozen']
       if (now === undefined) this.#lose('the sandbox was removed')
-      else if (!expected.includes(now.state)) this.#lose(now.oomKilled ? 'oom' : 'the sandbox ended')
+      else if (!expected.includes(now.state)) this.#lose(lossOf(now) ?? 'the sandbox ended')
     })
   }
 
@@ -354,3 +355,6 @@ export class LiveSandbox implements Sandbox {
     return this.#record.save(change, this.#life.name === 'starting' && this.file.generation === 1)
   }
 }
+
+/** What the engine says of how it was lost. */
+const lossOf = (handle: SandboxHandle | undefined): string | undefined => (handle?.oomKilled ? 'oom' : handle?.lostReason)

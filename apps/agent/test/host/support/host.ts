@@ -23,7 +23,7 @@ export const MOUNT_ROOT = '/tmp/bxo-mounts'
 const ROOTS = [MOUNT_ROOT]
 export const IMAGE = 'boxoffice/sandbox:latest'
 
-export type Kind = 'docker' | 'bubblewrap' | 'none'
+export type Kind = 'docker' | 'kubernetes' | 'bubblewrap' | 'none'
 export type OpenProvider = (directory: { path: string; installId: string }, instanceId: string) => Promise<Provider>
 
 export const request = (fields: Partial<Profile> = {}, workspace: string | null = null): CreateSandboxRequest =>
