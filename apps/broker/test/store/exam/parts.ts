@@ -125,10 +125,15 @@ export const together = <T>({ one, other }: Stores, n: number, call: (store: Sto
 
 /**
  * Runs two changes against each other, each on a store of its own, in many rounds at once, so that each comes first in some. `round`
- * gets the stores by turns, and gives the changes.
+ * gets the stores by turns and its number, and gives the changes.
  */
-export const against = (stores: Stores, round: (mine: Store, theirs: Store) => Promise<void>, rounds = 12): Promise<unknown> =>
-  together(stores, rounds, (mine) => round(mine, mine === stores.one ? stores.other : stores.one))
+export const against = (stores: Stores, round: (mine: Store, theirs: Store, n: number) => Promise<void>, rounds = 12): Promise<unknown> =>
+  together(stores, rounds, (mine, n) => round(mine, mine === stores.one ? stores.other : stores.one, n))
+
+/** Lets as many round trips to the database pass, so that changes meet each other at different moments. */
+export async function roundTrips(store: Store, n: number): Promise<void> {
+  for (const _ of times(n)) await store.events.last('')
+}
 
 /** How many of `outcomes` are `wanted`. */
 export const howMany = <T>(outcomes: readonly T[], wanted: T): number => outcomes.filter((outcome) => outcome === wanted).length

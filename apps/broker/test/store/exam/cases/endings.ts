@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import type { Session } from '../../../../src/domain/session.ts'
 import type { Store } from '../../../../src/store/store.ts'
 import type { Stores } from '../exam.ts'
-import { active, against, change, events, fresh, LAST, provisioning, RELEASED, read, together, told } from '../parts.ts'
+import { active, against, change, events, fresh, LAST, provisioning, RELEASED, read, roundTrips, together, told } from '../parts.ts'
 
 const FAR = 8e15
 
@@ -103,12 +103,22 @@ export function endingCases(at: Stores): void {
   })
 
   test('[2.4] an answer and the journal that it names at once: the session ends once, after what was told', async () => {
-    await against(at, async (mine, theirs) => {
-      const session = await ending(mine)
-      await Promise.all([mine.endings.answered(session.id, { instanceId: 'i', seq: 1 }), accept(theirs, session, [1])])
-      expect(await mine.endings.isPending(session.id)).toBe(false)
-      expect(await toldOf(session)).toEqual([1, 100, 'released'])
-    })
+    await against(
+      at,
+      async (mine, theirs, n) => {
+        const session = await ending(mine)
+        // What the journal tells last may be of any session.
+        const ofOthers = { seq: 2, sessionId: null, recovered: false, events: [], audit: [] }
+        await accept(theirs, session, [1])
+        await Promise.all([
+          roundTrips(mine, n % 3).then(() => mine.endings.answered(session.id, { instanceId: 'i', seq: 2 })),
+          roundTrips(theirs, n % 5).then(() => theirs.journal.accept(session.agentId, 'i', [ofOthers], Date.now())),
+        ])
+        expect(await mine.endings.isPending(session.id)).toBe(false)
+        expect(await toldOf(session)).toEqual([1, 100, 'released'])
+      },
+      20,
+    )
   })
 
   test('[2.4] brokers that find one due at once, while its agent tells the rest, end it once', async () => {

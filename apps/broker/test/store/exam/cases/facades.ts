@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import type { E2bSandbox, E2bToken } from '../../../../src/store/e2b-store.ts'
 import type { Stores } from '../exam.ts'
-import { active, against, change, fresh, provisioning, RELEASED, times, together } from '../parts.ts'
+import { active, against, audited, change, fresh, provisioning, RELEASED, times, together, told } from '../parts.ts'
 
 const newSandbox = (fields: Partial<E2bSandbox> = {}): E2bSandbox => ({
   id: fresh('sandbox'),
@@ -112,8 +112,12 @@ export function facadeCases(at: Stores): void {
   test('an environment that is put while its session ends is not kept', async () => {
     await against(at, async (mine, theirs) => {
       const { id } = await active(mine)
-      const puts = times(3).map((n) => theirs.environments.put(id, { A: `${n}` }))
-      await Promise.all([...puts, change(mine, id, RELEASED)])
+      let isOver = false
+      const end = change(mine, id, RELEASED, { events: [told(1)], audit: [audited(id)] }).finally(() => {
+        isOver = true
+      })
+      while (!isOver) await theirs.environments.put(id, { A: '1' })
+      await end
       expect(await mine.environments.of(id)).toBeUndefined()
     })
   })
