@@ -3,8 +3,8 @@ import type { Log } from './host/log.ts'
 import type { RpcResponse } from './surfaces/box/rpc.ts'
 import type { StepsListener } from './surfaces/sbs/listener.ts'
 
-/** Of event streams, in ms: a comment this often; a reader that takes nothing is dropped after; other brokers' writes are looked for. */
-export type EventTimes = { pingMs: number; stallMs: number; pollMs: number }
+/** Of event streams, in ms: a comment this often; a reader that takes nothing is dropped after; other brokers' writes are looked for (default: the store's). */
+export type EventTimes = { pingMs: number; stallMs: number; pollMs?: number }
 
 /** What tests put in the place of the real thing. */
 export type BrokerOverrides = {

@@ -1,5 +1,4 @@
 import { randomUUID } from 'node:crypto'
-import { join } from 'node:path'
 import { isLoopback } from '@boxoffice/kit/is-loopback'
 import { setFastIo } from '@boxoffice/node-http'
 import { createAccess } from './access/access.ts'
@@ -10,6 +9,7 @@ import { Placement } from './agents/placement.ts'
 import { AgentSilence } from './agents/silence.ts'
 import type { BrokerOverrides, EventTimes, StartedBroker, StartOptions } from './broker-types.ts'
 import { isExposed, profilesOf, type ResolvedBrokerConfig } from './config/config.ts'
+import { isShared } from './config/shared-database.ts'
 import { createDataplaneClient } from './dataplane/client.ts'
 import { EventFeed } from './events/event-feed.ts'
 import { enrollTokenOf, openDataDir } from './host/data-dir.ts'
@@ -20,6 +20,7 @@ import { createApp } from './http/app.ts'
 import { Metrics } from './http/metrics.ts'
 import { bind, ownAgentTls } from './http/server.ts'
 import { withUpgrades } from './http/surface.ts'
+import { openStore, signingKeyPlace } from './open-store.ts'
 import { readiness } from './readiness.ts'
 import { createRegistration } from './registration/registration.ts'
 import { RelayProbe } from './relay/probe.ts'
@@ -27,11 +28,9 @@ import { createRelay } from './relay/relay.ts'
 import { createSessionAuthorizer } from './relay/session-authorizer.ts'
 import { uploadSpliceFrom } from './relay/upload-splice.ts'
 import { createSessions } from './sessions/sessions.ts'
-import { openSqliteStore } from './store/sqlite/sqlite-store.ts'
 import { createSurfaces } from './surfaces/surfaces.ts'
 import { Credentials } from './tokens/credentials.ts'
 import { TokenIssuer } from './tokens/issuer.ts'
-import { KeyFiles } from './tokens/key-files.ts'
 import { SigningKeys } from './tokens/keys.ts'
 import { sessionTokenVerifier } from './tokens/verifier.ts'
 import { createReaper } from './upkeep/create-reaper.ts'
@@ -39,7 +38,7 @@ import { LiveBrokers } from './upkeep/live-brokers.ts'
 import { replayReleases, replayRevocations } from './upkeep/replay-held.ts'
 import { resumeEndings } from './upkeep/resume-endings.ts'
 
-const EVENT_TIMES: EventTimes = { pingMs: 15_000, stallMs: 30_000, pollMs: 200 }
+const EVENT_TIMES: EventTimes = { pingMs: 15_000, stallMs: 30_000 }
 const PROVISIONING_DRAIN_MS = 10_000
 
 /** Binds the port, then builds every part once, by hand, and puts into `parts` what is to be closed, last first. */
@@ -55,12 +54,12 @@ export async function buildBroker(
   const profiles = profilesOf(settings)
   const eventTimes = { ...EVENT_TIMES, ...overrides.eventTimes }
   openDataDir(settings.dataDir)
-  parts.use(lockDataDir(settings.dataDir, settings.sharedDataDir))
-  const store = parts.use(await openSqliteStore(join(settings.dataDir, 'broker.db'), eventTimes))
+  if (settings.databaseUrl === undefined) parts.use(lockDataDir(settings.dataDir, settings.sharedDataDir))
+  const store = parts.use(await openStore(settings, overrides.eventTimes?.pollMs))
   const now = overrides.now ?? parts.use(await DatabaseClock.start({ database: store.brokers, log })).now
   const apiKeyCreated = await operatorKey(settings, store, now())
   const enrollToken = settings.enrollToken ?? enrollTokenOf(settings.dataDir)
-  const keys = await SigningKeys.open(new KeyFiles(settings.dataDir), now)
+  const keys = await SigningKeys.open(signingKeyPlace(settings, store, log), now)
 
   const listener = await bind(settings)
   parts.defer(() => listener.close())
@@ -75,7 +74,7 @@ export async function buildBroker(
   const verify = sessionTokenVerifier({ keys, issuer: () => issuer.issuer, now })
   const credentials = new Credentials({ verify, keys, issuer, now })
   // Nobody else runs on this directory, so whatever other brokers were doing is left over.
-  if (!settings.sharedDataDir) await store.brokers.forget(null)
+  if (!isShared(settings)) await store.brokers.forget(null)
   await replayRevocations(store)
 
   const base = { settings, store, keys, issuer, profiles, brokerId, log, now, monotonic }

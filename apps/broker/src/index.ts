@@ -1,6 +1,8 @@
 export type { Broker, BrokerOverrides, StartedBroker } from './broker-types.ts'
 export { BrokerConfig } from './config/config.ts'
 export { createBroker } from './create-broker.ts'
+export { makeSecretKey } from './host/make-secret-key.ts'
 export { StartError } from './host/start-error.ts'
+export { migrateDatabase, rekeyDatabase } from './maintenance.ts'
 export { serveBoxStdio } from './surfaces/box/stdio.ts'
 export { stepsProfile } from './surfaces/sbs/profile.ts'

@@ -10,6 +10,7 @@ import { configuredServers } from './configured-servers.ts'
 import { allowedImages, ImageSettings, type MayNameImage } from './images.ts'
 import { McpServerConfig, McpSettings } from './mcp-server.ts'
 import { OIDC_ALGORITHMS } from './oidc.ts'
+import { DatabaseUrl, requireShared } from './shared-database.ts'
 
 /** Dialled by the broker itself, always as it stands here. */
 const outboundUrl = z
@@ -86,6 +87,18 @@ export const BrokerConfig = z.object({
     .default([])
     .describe('profiles beside the built-in ones; one of the same name replaces the built-in one'),
   images: ImageSettings.prefault({}).describe('images that clients may name'),
+  databaseUrl: DatabaseUrl.optional().describe(
+    'PostgreSQL database that several brokers share, postgres://USER:PASSWORD@HOST:PORT/DATABASE; default: a file of the data directory',
+  ),
+  secretKeyFile: z
+    .string()
+    .min(1)
+    .optional()
+    .describe('file of the keys that secrets of the database are sealed under, the same for all its brokers; default: none'),
+  migrate: z
+    .enum(['start', 'never'])
+    .default('start')
+    .describe('when the broker brings the schema of a PostgreSQL database up to date: start, or never (boxoffice migrate does)'),
   sharedDataDir: z.boolean().default(false).describe('allows several brokers to use one data directory'),
   features: Features.prefault({}).describe('full=false serves the MVP of the protocol alone; default full=true'),
   compat: Compat.prefault({}).describe(
@@ -215,6 +228,7 @@ export function resolveConfig(input: BrokerConfig): ResolvedBrokerConfig {
       throw new StartError(`setting enrollToken (--enroll-token) needs at least 32 characters for a listener on ${config.host}`)
   }
   requireWhole(config)
+  requireShared(config)
   configuredServers(config)
   requireBoxProfile(config)
   for (const name of ['authorizerUrl', 'oidcJwksUrl'] as const) requireDialable(config, name)

@@ -2,15 +2,17 @@ import { describeIssue } from '@boxoffice/protocol'
 import { StartError } from '../host/start-error.ts'
 import type { BoxSettings } from './box.ts'
 import { McpServerConfig } from './mcp-server.ts'
+import { isShared } from './shared-database.ts'
 
 /** The servers of the settings: `mcp_servers`, and those of each Box pipeline. Throws `StartError` naming the setting. */
 export function configuredServers({
   mcpServers,
   box,
-  sharedDataDir,
+  ...shared
 }: {
   mcpServers: McpServerConfig[]
   box: BoxSettings
+  databaseUrl?: string | undefined
   sharedDataDir: boolean
 }): McpServerConfig[] {
   const ofPipelines = box.pipelines.flatMap(({ uuid, mcp_servers }, at) =>
@@ -26,7 +28,9 @@ export function configuredServers({
   const all = [...mcpServers, ...ofPipelines]
   const twice = all.find(({ name }, index) => all.findIndex((other) => other.name === name) !== index)
   if (twice !== undefined) throw new StartError(`setting mcp_servers: "${twice.name}" is there twice; give each server a name of its own`)
-  if (sharedDataDir && all.length > 0)
-    throw new StartError('setting mcp_servers: brokers on a shared data directory (--shared-data-dir) run none; give one broker its own')
+  if (isShared(shared) && all.length > 0)
+    throw new StartError(
+      'setting mcp_servers: brokers that share their sessions (--database-url, --shared-data-dir) run none; give one broker a data directory of its own',
+    )
   return all
 }

@@ -1,6 +1,7 @@
 import { Command, Option } from 'commander'
 import { type ConnectionFlags, connectTo, withConnection } from '../settings/connection.ts'
 import { printJson, table } from '../terminal/output.ts'
+import { makeSecretKeyCommand, rekeyCommand } from './secret-keys.ts'
 
 type CreateFlags = ConnectionFlags & { json?: boolean; principal: string; role: 'user' | 'operator'; right?: string[]; tenant?: string }
 
@@ -27,6 +28,8 @@ export const keysCommand = (): Command =>
         .option('--json', 'one JSON object: {"kid","withdrawn","agents_told","agents_not_reached"}')
         .action(rotateSigningKeys),
     )
+    .addCommand(makeSecretKeyCommand())
+    .addCommand(rekeyCommand())
 
 type RotateFlags = ConnectionFlags & { now?: boolean; json?: boolean }
 

@@ -25,6 +25,9 @@ const agent = (flags: string, setting?: string): Flag => flagOf(AgentConfig, fla
 /** The broker's schema has the two as one object. */
 const TLS_FLAGS: readonly Flag[] = [agent('--tls-cert <file>'), agent('--tls-key <file>')]
 
+/** Of the commands, too, that work on a PostgreSQL database. */
+export const DATABASE_FLAGS: readonly Flag[] = [broker('--database-url <url>'), broker('--secret-key-file <file>')]
+
 export const BROKER_FLAGS: readonly Flag[] = [
   broker('--host <address>'),
   broker('--port <port>'),
@@ -56,6 +59,8 @@ export const BROKER_FLAGS: readonly Flag[] = [
   broker('--allow-private-urls'),
   broker('--relay-splice <file>'),
   broker('--fast-io <json>'),
+  ...DATABASE_FLAGS,
+  broker('--migrate <when>'),
   broker('--shared-data-dir'),
   broker('--log-level <level>'),
 ]

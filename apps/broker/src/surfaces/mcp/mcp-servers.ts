@@ -69,7 +69,7 @@ export class McpServers {
     if (this.#options.isShared)
       throw new BoxofficeError(
         'UNSUPPORTED',
-        'a broker on a shared data directory (--shared-data-dir) runs no MCP servers; use one of its own',
+        'a broker that shares its sessions (--database-url, --shared-data-dir) runs no MCP servers; use one with a data directory of its own',
       )
     return this.#change(config.name, async () => {
       const known = this.#runtimes.get(config.name)

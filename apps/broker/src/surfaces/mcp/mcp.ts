@@ -2,6 +2,7 @@ import type { AgentClient } from '../../agents/agent-client.ts'
 import type { Placement } from '../../agents/placement.ts'
 import { isExposed, mayNameImageOf, type ResolvedBrokerConfig } from '../../config/config.ts'
 import { configuredServers } from '../../config/configured-servers.ts'
+import { isShared } from '../../config/shared-database.ts'
 import type { DataplaneClient } from '../../dataplane/client.ts'
 import type { Log } from '../../host/log.ts'
 import type { Metrics } from '../../http/metrics.ts'
@@ -44,7 +45,7 @@ export function createMcp({ settings, store, credentials, url, metrics, log, aft
     configured: configuredServers(settings),
     kept: keptServers(settings.dataDir),
     // Two brokers would take each server away from each other.
-    isShared: settings.sharedDataDir,
+    isShared: isShared(settings),
   })
   const endpoint = createMcpEndpoint({ find: (name) => servers.find(name), credentials, store, metrics, log })
   return {

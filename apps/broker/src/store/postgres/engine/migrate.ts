@@ -10,9 +10,9 @@ export type Migrated = { from: number; to: number }
 
 /**
  * Brings the database's schema up to date, and says from which version to which. Throws `StartError`, which names the database without
- * its password, when it does not answer, is newer than this program, or is not in UTF-8.
+ * its password, when it does not answer, is newer than this program, or is not in UTF-8; with `mayChange: false` also when it is older.
  */
-export async function migrate(url: string): Promise<Migrated> {
+export async function migrate(url: string, { mayChange = true } = {}): Promise<Migrated> {
   const place = placeOf(url)
   let client: Client
   try {
@@ -21,7 +21,7 @@ export async function migrate(url: string): Promise<Migrated> {
     throw new StartError(`the database ${place} does not answer: ${why(thrown)}; check --database-url and that PostgreSQL runs there`)
   }
   try {
-    return await migrateWith(client, place)
+    return await migrateWith(client, place, mayChange)
   } catch (thrown) {
     if (thrown instanceof StartError) throw thrown
     throw new StartError(`the database ${place} cannot be brought up to date: ${why(thrown)}. Nothing of it was changed`)
@@ -30,7 +30,7 @@ export async function migrate(url: string): Promise<Migrated> {
   }
 }
 
-async function migrateWith(client: Client, place: string): Promise<Migrated> {
+async function migrateWith(client: Client, place: string, mayChange: boolean): Promise<Migrated> {
   const encoding = (await client.query<{ server_encoding: string }>('SHOW server_encoding')).rows[0]?.server_encoding
   if (encoding !== 'UTF8') throw new StartError(`the database ${place} has the encoding ${encoding}; make one with ENCODING 'UTF8'`)
   await client.query("SET lock_timeout = '60s'")
@@ -40,6 +40,10 @@ async function migrateWith(client: Client, place: string): Promise<Migrated> {
   if (from > MIGRATIONS.length)
     throw new StartError(
       `the database ${place} was written by a newer Boxoffice (schema ${from}, this one knows ${MIGRATIONS.length}); start that version. It was not changed`,
+    )
+  if (from < MIGRATIONS.length && !mayChange)
+    throw new StartError(
+      `the database ${place} has schema ${from}, this program needs ${MIGRATIONS.length}; run: boxoffice migrate --database-url URL`,
     )
   for (let next = from; next < MIGRATIONS.length; next++) {
     await client.query('BEGIN')

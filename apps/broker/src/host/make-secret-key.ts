@@ -1,0 +1,26 @@
+import { randomBytes, randomUUID } from 'node:crypto'
+import { existsSync, linkSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { KEY_BYTES, SecretKeys } from './secret-keys.ts'
+import { StartError } from './start-error.ts'
+
+/**
+ * Makes a secret key file (mode 0600) with a new key; with `add` the key becomes the first one of the file that is there. Gives the key's
+ * id. The file is whole at any time. Throws `StartError`.
+ */
+export function makeSecretKey(path: string, { add = false } = {}): string {
+  if (add) new SecretKeys(path)
+  else if (existsSync(path)) throw new StartError(`${path} is there; choose another file, or add a key to it with --add`)
+  const temporary = `${path}.${randomUUID()}.tmp`
+  try {
+    const others = add ? readFileSync(path, 'utf8') : ''
+    writeFileSync(temporary, `${randomBytes(KEY_BYTES).toString('base64url')}\n${others}`, { mode: 0o600, flag: 'wx', flush: true })
+    // A link never replaces a file that another program has made meanwhile.
+    if (add) renameSync(temporary, path)
+    else linkSync(temporary, path)
+  } catch (thrown) {
+    throw new StartError(`${path} cannot be written: ${(thrown as NodeJS.ErrnoException).code ?? 'unknown error'}`)
+  } finally {
+    rmSync(temporary, { force: true })
+  }
+  return new SecretKeys(path).first.id
+}

@@ -1,0 +1,16 @@
+import { SecretKeys } from './host/secret-keys.ts'
+import { openDatabase } from './store/postgres/engine/database.ts'
+import { type Migrated, migrate } from './store/postgres/engine/migrate.ts'
+import { postgresSigningKeys } from './store/postgres/tables/signing-keys.ts'
+import { type Rekeyed, rekey } from './tokens/rekey.ts'
+
+/** Brings the schema of a PostgreSQL database up to date; repeatable. Throws `StartError` that never has the password. */
+export const migrateDatabase = (databaseUrl: string): Promise<Migrated> => migrate(databaseUrl)
+
+/** Seals the secrets of a PostgreSQL database under the first key of the file; repeatable, beside running brokers. Throws `StartError`. */
+export async function rekeyDatabase(databaseUrl: string, secretKeyFile: string): Promise<Rekeyed> {
+  const secrets = new SecretKeys(secretKeyFile)
+  await migrate(databaseUrl, { mayChange: false })
+  await using database = openDatabase(databaseUrl, { connections: 1 })
+  return await rekey(postgresSigningKeys(database), secrets)
+}

@@ -1,0 +1,34 @@
+import { join } from 'node:path'
+import type { ResolvedBrokerConfig } from './config/config.ts'
+import type { Log } from './host/log.ts'
+import { SecretKeys } from './host/secret-keys.ts'
+import { migrate } from './store/postgres/engine/migrate.ts'
+import { openPostgresStore } from './store/postgres/postgres-store.ts'
+import { openSqliteStore } from './store/sqlite/sqlite-store.ts'
+import type { Store } from './store/store.ts'
+import { KeyFiles } from './tokens/key-files.ts'
+import type { SigningKeyPlace } from './tokens/keys.ts'
+import { SealedKeys } from './tokens/sealed-keys.ts'
+
+type Settings = Pick<ResolvedBrokerConfig, 'dataDir' | 'databaseUrl' | 'migrate'>
+
+/**
+ * The store that the settings name: a PostgreSQL database, else a file of the data directory. Throws `StartError`. `pollMs`: how often
+ * it looks for events of other brokers.
+ */
+export async function openStore({ dataDir, databaseUrl, migrate: when }: Settings, pollMs?: number): Promise<Store> {
+  const times = pollMs === undefined ? {} : { pollMs }
+  if (databaseUrl === undefined) return openSqliteStore(join(dataDir, 'broker.db'), times)
+  if (when === 'never') await migrate(databaseUrl, { mayChange: false })
+  return openPostgresStore(databaseUrl, times)
+}
+
+/** Where the signing keys of a store are: rows of the database, else files of the data directory. Throws `StartError`. */
+export function signingKeyPlace(
+  { dataDir, secretKeyFile = '' }: Pick<ResolvedBrokerConfig, 'dataDir' | 'secretKeyFile'>,
+  { signingKeys }: Pick<Store, 'signingKeys'>,
+  log: Log,
+): SigningKeyPlace {
+  if (signingKeys === null) return new KeyFiles(dataDir)
+  return new SealedKeys({ store: signingKeys, secrets: new SecretKeys(secretKeyFile), log })
+}
