@@ -10,7 +10,7 @@ import { exists, forbidden, noSession, notTheOwner, starting } from '../domain/r
 import { effectiveMounts, effectiveProfile, type SandboxOverrides } from '../domain/sandbox-overrides.ts'
 import { isLive, isPlaced, isSameSandbox, type LiveSession, type PlacedSession } from '../domain/session.ts'
 import { sessionEntry } from '../domain/session-entry.ts'
-import type { IdempotencyRecord } from '../store/session-store.ts'
+import type { IdempotencyRecord, Ownership } from '../store/session-store.ts'
 import type { AgentRecord, Store } from '../store/store.ts'
 import type { IssuedToken, TokenIssuer } from '../tokens/issuer.ts'
 import type { Grants, Issuance } from './grants.ts'
@@ -69,6 +69,9 @@ type Negotiation = {
 
 type Found = { session: PlacedSession; access: OwnedDecision; warnings: string[] }
 
+/** For how long a session that was read before access was decided counts as read just now, in milliseconds. */
+const FRESH_MS = 100
+
 /** Each round that does not end means that somebody else's change of the scope or of its session got through. */
 const ROUNDS = 100
 
@@ -89,8 +92,12 @@ export class Negotiator {
     for (let round = 0; round < ROUNDS; round++) {
       // The key may have been revoked while the last round waited.
       if (round > 0) await principal.requireValid?.()
-      const access = await this.#authorize(negotiation)
-      const found = await this.#findOrMake(negotiation, access)
+      const seenAt = performance.now()
+      const seen = await this.#options.store.ofScope(principal.tenant, request.scope)
+      const access = await this.#authorize(negotiation, seen.ownership)
+      // Whoever decides may be far away.
+      const live = performance.now() - seenAt < FRESH_MS ? seen.live : undefined
+      const found = await this.#findOrMake(negotiation, access, live)
       if (found === undefined) continue
       const issuance = await this.#grant(negotiation, found)
       // Before the save, whose audit entry has the token's hash [C-72]; nobody gets a token whose save was refused.
@@ -99,7 +106,7 @@ export class Negotiator {
       if (session === undefined) continue
       this.#options.grants.tell(session, issuance)
       const warnings = [...found.warnings, ...request.requested.unknown.map((name) => `unknown_capability:${name}`)]
-      const agent = await agentOf(this.#options.store.agents, session)
+      const agent = live?.agentId === session.agentId && seen.agent ? seen.agent : await agentOf(this.#options.store.agents, session)
       return { session, agent, token, relay: request.relay, warnings, replayed: negotiation.replayed }
     }
     throw new Error(`the scope ${request.scope.type} ${request.scope.id} changed ${ROUNDS} times while it was negotiated`)
@@ -114,25 +121,28 @@ export class Negotiator {
   }
 
   /** 403 when the caller may not use the scope, or may not say who else may. */
-  async #authorize({ principal, request: { scope, mode, members } }: Negotiation): Promise<OwnedDecision> {
-    const { store, authorizer } = this.#options
-    const ownership = await store.scopes.ownership(principal.tenant, scope)
+  async #authorize({ principal, request: { scope, mode, members } }: Negotiation, ownership: Ownership): Promise<OwnedDecision> {
+    const { authorizer } = this.#options
     const decision = await authorizer.access(principal, scope, ownership, mode)
     if (decision.access === 'denied') throw forbidden(scope)
     if (members !== null && decision.access === 'member') throw notTheOwner(scope)
     return { ...decision, owner: ownership.owner }
   }
 
-  /** The scope's live session as the request wants it; undefined when it had to be waited for, so that access is to be decided again. */
-  async #findOrMake(negotiation: Negotiation, access: OwnedDecision): Promise<Found | undefined> {
-    const { maker } = this.#options
-    const { request, profile, deadline } = negotiation
+  /**
+   * The scope's live session as the request wants it; undefined when it had to be waited for, so that access is to be decided again.
+   * `seen`: the one that there was a moment ago.
+   */
+  async #findOrMake(negotiation: Negotiation, access: OwnedDecision, seen: LiveSession | undefined): Promise<Found | undefined> {
+    const { maker, store } = this.#options
+    const { principal, request, profile, deadline } = negotiation
     await this.#findRecorded(negotiation)
-    const live = await this.#live(negotiation)
+    const live = await this.#live(negotiation, seen)
     if (live === undefined) return this.#make(negotiation, access)
     const isMade = live.id === negotiation.made
     // Somebody else may have claimed it since; the claim is in the database before the session is [C-02].
-    const current = access.access === 'claimable' && !isMade ? await this.#authorize(negotiation) : access
+    const isClaimed = access.access === 'claimable' && !isMade
+    const current = isClaimed ? await this.#authorize(negotiation, await store.scopes.ownership(principal.tenant, request.scope)) : access
     if (request.mode === 'create_only' && !isMade && !(await this.#isRepeated(negotiation, live))) throw exists(live)
     const warnings = profileMismatches(live, profile, request)
     if (live.state === 'provisioning') {
@@ -231,9 +241,10 @@ export class Negotiator {
     return repeatable !== null && (await findRepeat(store, principal, repeatable, now()))?.sessionId === live.id
   }
 
-  async #live({ principal: { tenant }, request: { scope } }: Negotiation): Promise<LiveSession | undefined> {
+  /** Where none was seen one may have been made since, under the request's own key. */
+  async #live({ principal: { tenant }, request: { scope } }: Negotiation, seen: LiveSession | undefined): Promise<LiveSession | undefined> {
     const { store, writer } = this.#options
-    const found = await store.sessions.live(tenant, scope)
+    const found = seen ?? (await store.sessions.live(tenant, scope))
     if (found === undefined || isLive(await writer.current(found))) return found
     return store.sessions.live(tenant, scope)
   }

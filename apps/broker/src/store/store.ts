@@ -1,5 +1,6 @@
-import type { Capability, ProviderReport, RelayPreference } from '@boxoffice/protocol'
+import type { Capability, ProviderReport, RelayPreference, Scope } from '@boxoffice/protocol'
 import type { AuditEntry, AuditFilter, AuditRow } from '../domain/audit-entry.ts'
+import type { LiveSession } from '../domain/session.ts'
 import type { E2bStore } from './e2b-store.ts'
 import type { EnvironmentStore } from './environment-store.ts'
 import type { SealedKeyStore } from './sealed-key-store.ts'
@@ -10,6 +11,7 @@ import type {
   GrantStore,
   IdempotencyStore,
   JournalStore,
+  Ownership,
   ScopeStore,
   SessionCounts,
   SessionStore,
@@ -41,11 +43,16 @@ export interface Store extends AsyncDisposable {
   readonly held: HeldStore
   readonly e2b: E2bStore
   readonly environments: EnvironmentStore
+  /** Whose a scope is, its live session and the agent of that, in one look-up: what `ensure` begins with. */
+  ofScope(tenant: string, scope: Scope): Promise<ScopeState>
   /** Null where signing keys are files of the data directory. */
   readonly signingKeys: SealedKeyStore | null
   /** Cheap proof that it answers, for `/readyz`; 503 `disk_full` while nothing new can be written. */
   ping(): Promise<void>
 }
+
+/** `agent`: of the live session; undefined where there is none. */
+export type ScopeState = { ownership: Ownership; live: LiveSession | undefined; agent: AgentRecord | undefined }
 
 export type AgentRecord = {
   id: string

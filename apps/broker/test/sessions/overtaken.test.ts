@@ -84,9 +84,11 @@ test('[C-23] no token is given out for a sandbox that was made anew since the se
   expect(remade.refused).toBeUndefined()
   // The first look at the scope was before the change.
   const looks = [read]
-  const live: Store['sessions']['live'] = async (tenant, scope) =>
-    (looks.shift() as typeof read & { state: 'active' }) ?? store.sessions.live(tenant, scope)
-  const sessions = await sessionsOver({ ...store, agents: agents(), sessions: { ...store.sessions, live } })
+  const ofScope: Store['ofScope'] = async (tenant, scope) => {
+    const state = await store.ofScope(tenant, scope)
+    return { ...state, live: (looks.shift() as typeof read & { state: 'active' }) ?? state.live }
+  }
+  const sessions = await sessionsOver({ ...store, agents: agents(), ofScope })
   const grant = await sessions.service.negotiate(me, request(read.scope), systemOrigin(TENANT))
   expect(grant.session.incarnation).toBe(2)
   expect(decodeJwt(grant.token.token)).toMatchObject({ sid: read.id, gen: 2 })
@@ -109,11 +111,15 @@ test('a scope that changes at every look is given up after a hundred rounds', as
   const read = await add()
   await writer.change(read, { type: 'new_incarnation', incarnation: 2, mounts: read.mounts })
   let looks = 0
-  const live: Store['sessions']['live'] = async () => {
+  const live = async () => {
     looks++
     return read as typeof read & { state: 'active' }
   }
-  const sessions = await sessionsOver({ ...store, agents: agents(), sessions: { ...store.sessions, live } })
+  const ofScope: Store['ofScope'] = async (tenant, scope) => ({
+    ...(await store.ofScope(tenant, scope)),
+    live: await live(),
+  })
+  const sessions = await sessionsOver({ ...store, agents: agents(), ofScope })
   await expect(sessions.service.negotiate(me, request(read.scope), systemOrigin(TENANT))).rejects.toThrow(/changed 100 times/)
   expect(looks).toBe(100)
 })

@@ -41,6 +41,7 @@ export async function openSqliteStore(path: string, { pollMs = 200 }: { pollMs?:
   const grants = sqliteGrants(db, write, audit.append)
   const enrollTokens = sqliteEnrollTokens(db, write, audit.append)
   const counts = sqliteCounts(db)
+  const agents = sqliteAgents(db, write, { audit: audit.append, enrollTokens })
   const { sessions, agentSessions } = sqliteSessions(db, write, {
     audit: audit.append,
     events: events.append,
@@ -60,7 +61,7 @@ export async function openSqliteStore(path: string, { pollMs = 200 }: { pollMs?:
     scopes,
     idempotency,
     grants: grants.store,
-    agents: sqliteAgents(db, write, { audit: audit.append, enrollTokens }),
+    agents,
     enrollTokens: enrollTokens.store,
     challenges: sqliteChallenges(db, write),
     keys: sqliteKeys(db, write, audit.append),
@@ -72,6 +73,11 @@ export async function openSqliteStore(path: string, { pollMs = 200 }: { pollMs?:
     brokers: sqliteBrokers(db, write),
     e2b: sqliteE2b(db, write),
     environments: sqliteEnvironments(db, write),
+    async ofScope(tenant, scope) {
+      const ownership = await scopes.ownership(tenant, scope)
+      const live = await sessions.live(tenant, scope)
+      return { ownership, live, agent: live && (await agents.byId(live.agentId)) }
+    },
     signingKeys: null,
     held: {
       entries: () => held.entries(),

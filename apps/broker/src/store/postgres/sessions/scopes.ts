@@ -4,18 +4,24 @@ import type { Database, Sql, Transaction } from '../engine/database.ts'
 import { lockScope } from '../engine/locks.ts'
 import { appendAudit } from '../tables/audit.ts'
 
-// Owner and members in one look-up: `ensure` asks each time.
-const FIND = `SELECT owner, (SELECT array_agg(m.principal ORDER BY m.principal) FROM scope_members m
-    WHERE m.tenant = o.tenant AND m.scope_type = o.scope_type AND m.scope_id = o.scope_id) AS members
-  FROM scopes o WHERE tenant = $1 AND scope_type = $2 AND scope_id = $3`
+/** Owner and members of the scope `o`, in one look-up: `ensure` asks each time. */
+export const OWNERSHIP = `o.owner AS scope_owner, (SELECT array_agg(m.principal ORDER BY m.principal) FROM scope_members m
+  WHERE m.tenant = o.tenant AND m.scope_type = o.scope_type AND m.scope_id = o.scope_id) AS scope_members`
+export type OwnershipRow = { scope_owner: string | null; scope_members: string[] | null }
+
+export const toOwnership = (row: OwnershipRow | undefined): Ownership => ({
+  owner: row?.scope_owner ?? null,
+  members: row?.scope_members ?? [],
+})
+
+const FIND = `SELECT ${OWNERSHIP} FROM scopes o WHERE o.tenant = $1 AND o.scope_type = $2 AND o.scope_id = $3`
 const CLAIM = `INSERT INTO scopes (tenant, scope_type, scope_id, owner, claimed_at) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING`
 const ADD_MEMBERS = `INSERT INTO scope_members (tenant, scope_type, scope_id, principal) SELECT $1, $2, $3, unnest($4::text[])
   ON CONFLICT DO NOTHING`
 const OF_SCOPE = 'tenant = $1 AND scope_type = $2 AND scope_id = $3'
 
 export async function ownershipOf(sql: Sql, tenant: string, { type, id }: Scope): Promise<Ownership> {
-  const [found] = await sql.rows<{ owner: string; members: string[] | null }>(FIND, [tenant, type, id])
-  return { owner: found?.owner ?? null, members: found?.members ?? [] }
+  return toOwnership((await sql.rows<OwnershipRow>(FIND, [tenant, type, id]))[0])
 }
 
 /** Under the scope's lock: claims it unless somebody has [C-02]. */

@@ -6,23 +6,31 @@ import {
   type ProvisioningSession,
   type Session,
 } from '../../../domain/session.ts'
+import { type AgentRow, toAgent } from '../../rows/agent-row.ts'
 import { LIVE, type SessionRow, toSession } from '../../rows/session-row.ts'
 import type { AgentSessionStore, SessionStore } from '../../session-store.ts'
+import type { Store } from '../../store.ts'
 import type { Database } from '../engine/database.ts'
 import { lockScope } from '../engine/locks.ts'
 import { appendAudit } from '../tables/audit.ts'
 import { Profiles } from './profiles.ts'
-import { disownScope, ownershipOf } from './scopes.ts'
+import { disownScope, OWNERSHIP, type OwnershipRow, ownershipOf, toOwnership } from './scopes.ts'
 import { changeSession } from './session-change.ts'
 import { createSession } from './session-creation.ts'
 import { listSessions } from './session-list.ts'
 import { forgetWorkspace } from './workspaces.ts'
 
 // With the row, whether grants must be looked up: nearly always not, and then `ensure` needs no further look-up.
-const select = (where: string): string =>
-  `SELECT s.*, EXISTS (SELECT 1 FROM grants WHERE session_id = s.id)::int AS has_grants FROM sessions s WHERE ${where}`
+const COLUMNS = 's.*, EXISTS (SELECT 1 FROM grants WHERE session_id = s.id)::int AS has_grants'
+const select = (where: string): string => `SELECT ${COLUMNS} FROM sessions s WHERE ${where}`
 
 const OF_SCOPE = 'tenant = $1 AND scope_type = $2 AND scope_id = $3'
+// `ensure` of a live session asks this and writes once.
+const STATE = `SELECT ${OWNERSHIP}, to_json(a) AS agent, ${COLUMNS}
+  FROM (SELECT) AS one
+  LEFT JOIN scopes o ON o.tenant = $1 AND o.scope_type = $2 AND o.scope_id = $3
+  LEFT JOIN sessions s ON s.tenant = $1 AND s.scope_type = $2 AND s.scope_id = $3 AND s.${LIVE}
+  LEFT JOIN agents a ON a.id = s.agent_id`
 const BY_ID = select('id = $1')
 const LIVE_OF_SCOPE = select(`${OF_SCOPE} AND ${LIVE}`)
 const DUE = select(`due_at <= $1 AND ${LIVE} ORDER BY due_at LIMIT $2`)
@@ -35,7 +43,10 @@ const RELEASE = `UPDATE sessions SET state = 'terminated', reason = 'released', 
 const PURGE = `DELETE FROM sessions WHERE id IN
   (SELECT id FROM sessions WHERE ended_at < $1 ORDER BY ended_at LIMIT $2 FOR UPDATE SKIP LOCKED)`
 
-export function postgresSessions(database: Database): { sessions: SessionStore; agentSessions: AgentSessionStore } {
+/** Without a live session its columns are null. */
+type StateRow = SessionRow & OwnershipRow & { agent: AgentRow | null }
+
+export function postgresSessions(database: Database): Pick<Store, 'sessions' | 'agentSessions' | 'ofScope'> {
   const { read, once, write } = database
   const profiles = new Profiles(read)
   const toSessions = async (rows: readonly SessionRow[]): Promise<Session[]> => {
@@ -73,5 +84,10 @@ export function postgresSessions(database: Database): { sessions: SessionStore; 
     placedOn: async (agentId) => (await findLive(PLACED_ON, agentId)) as PlacedSession[],
     endedOn: async (agentId, since) => (await find(ENDED_ON, agentId, since)) as EndedSession[],
   }
-  return { sessions, agentSessions }
+  const ofScope: Store['ofScope'] = async (tenant, scope) => {
+    const [row] = await read.rows<StateRow>(STATE, [tenant, scope.type, scope.id])
+    const live = row === undefined || row.id === null ? undefined : (await toSessions([row])).find(isLive)
+    return { ownership: toOwnership(row), live, agent: row?.agent ? toAgent(row.agent) : undefined }
+  }
+  return { sessions, agentSessions, ofScope }
 }

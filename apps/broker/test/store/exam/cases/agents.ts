@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import type { AgentRecord, EnrollTokenRecord } from '../../../../src/store/store.ts'
 import type { Stores } from '../exam.ts'
-import { against, audited, auditOf, fresh, howMany, together } from '../parts.ts'
+import { active, against, audited, auditOf, change as changeSession, fresh, howMany, RELEASED, together } from '../parts.ts'
 
 const provider = { name: 'local', isolation: 'bubblewrap', available: true, reason: null, suspend: ['freeze' as const] }
 
@@ -47,6 +47,27 @@ export function agentCases(at: Stores): void {
   const register = (store: Stores['one'], agent: AgentRecord, before?: AgentRecord) =>
     store.agents.register(agent, before, [audited(agent.installId)])
   const registrations = async ({ installId }: AgentRecord) => (await auditOf(at.one, installId)).length
+
+  test('a scope is looked up with its owner, its members, its live session and the agent of that', async () => {
+    const agent = newAgent()
+    await register(at.one, agent)
+    const session = await active(at.one, { agentId: agent.id })
+    const { tenant, scope, createdBy } = session
+    const change = { tenant, scope, known: createdBy, owner: createdBy, members: ['bob', 'ann'], now: 1 }
+    await at.one.scopes.setMembers(change, [])
+    const found = await at.other.ofScope(tenant, scope)
+    expect({ ...found, ownership: { ...found.ownership, members: found.ownership.members.toSorted() } }).toEqual({
+      ownership: { owner: createdBy, members: ['ann', 'bob'] },
+      live: session,
+      agent,
+    })
+    const nowhere = await active(at.one, { agentId: 'unknown' })
+    expect(await at.other.ofScope(nowhere.tenant, nowhere.scope)).toMatchObject({ live: { id: nowhere.id }, agent: undefined })
+    await changeSession(at.one, session.id, RELEASED)
+    expect(await at.other.ofScope(tenant, scope)).toMatchObject({ live: undefined, agent: undefined })
+    const nothing = { ownership: { owner: null, members: [] }, live: undefined, agent: undefined }
+    expect(await at.other.ofScope(tenant, { type: 'thread', id: 'another' })).toEqual(nothing)
+  })
 
   test('an agent reads as it registered, at each store, and its next registration replaces all but its id', async () => {
     const agent = newAgent()
