@@ -24,7 +24,7 @@ export const TREES: readonly Tree[] = [
       ['access', 'events', 'store/postgres/engine', 'store/rows', 'store/sqlite/engine', 'tokens'],
       ['agents', 'store/postgres/events', 'store/postgres/tables', 'store/sqlite/tables'],
       ['relay/http1', 'sessions', 'store/postgres/sessions', 'store/sqlite/sessions'],
-      ['http', 'registration', 'relay/ws', 'store/postgres', 'store/sqlite'],
+      ['http', 'registration', 'relay/ws', 'store/copy', 'store/postgres', 'store/sqlite'],
       ['dataplane', 'relay', 'surfaces/documentation', 'surfaces/mcp/sandbox', 'surfaces/v1/sandbox', 'upkeep'],
       ['surfaces/e2b/call', 'surfaces/facade'],
       ['surfaces/e2b/control', 'surfaces/e2b/filesystem', 'surfaces/e2b/process', 'surfaces/langsmith/commands'],
@@ -116,7 +116,7 @@ export const TREES: readonly Tree[] = [
 export const MODULES: Readonly<Record<string, { only: readonly string[]; why: string }>> = {
   dockerode: { only: ['apps/agent/src/providers/docker'], why: 'the engine is touched there alone' },
   'better-sqlite3': { only: ['apps/broker/src/store/sqlite', 'apps/broker/src/host/lock.ts'], why: 'SQL stays there' },
-  pg: { only: ['apps/broker/src/store/postgres'], why: 'SQL stays there' },
+  pg: { only: ['apps/broker/src/store/copy', 'apps/broker/src/store/postgres'], why: 'SQL stays there' },
   'lru-cache': { only: ['packages/kit/src/bounds/bounded-cache.ts'], why: 'every bounded cache is a BoundedCache' },
   jose: {
     only: ['apps/broker/src/tokens', 'apps/broker/src/access', 'apps/agent/src/auth'],

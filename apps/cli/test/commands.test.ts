@@ -52,6 +52,12 @@ describe('boxoffice up', () => {
     expect((await running.ended).code).toBe(0)
   })
 
+  test('broker copy has options of its own, and says what is not there', async () => {
+    const to = ['--to', 'postgres://boxoffice@127.0.0.1:1/boxoffice', '--secret-key-file', 'none']
+    const { code, stderr } = await run(['broker', 'copy', '--from', '/nowhere', ...to], {})
+    expect([code, stderr]).toEqual([1, "boxoffice: /nowhere has no broker's database (broker.db)\n"])
+  })
+
   test('an agent with a wrong enroll token ends, and says which one it takes', async () => {
     const settings = ['--data-dir', join(up.directory, 'stranger'), '--port', '0', '--provider', 'local', '--log-level', 'silent']
     const { code, stdout, stderr } = await run(

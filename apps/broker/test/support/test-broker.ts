@@ -30,7 +30,8 @@ export async function startTestBroker(config: Partial<BrokerConfig> = {}, overri
   let jumped = 0
   const clocks = { now: () => Date.now() + offset + jumped, monotonic: () => performance.now() + offset }
   const broker = createBroker(settings, { ...clocks, ...overrides })
-  const { url, enrollToken, apiKeyCreated, boxRpcPort } = await broker.start()
+  // Not the public URL, which may lead nowhere.
+  const { localUrl: url, enrollToken, apiKeyCreated, boxRpcPort } = await broker.start()
   const key = config.apiKey ?? apiKeyCreated ?? ''
   const agents: Awaited<ReturnType<typeof startFakeAgent>>[] = []
   const as = (apiKey: string) => caller(url, apiKey)

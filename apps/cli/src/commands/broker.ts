@@ -4,6 +4,7 @@ import { BROKER_FLAGS, withFlags } from '../settings/flags.ts'
 import { partSettings, sourcesOf } from '../settings/service.ts'
 import { announceJson, announcePart, boxPorts } from '../terminal/ready.ts'
 import { onHangup, serve } from '../terminal/serve.ts'
+import { brokerCopyCommand } from './broker-copy.ts'
 import { rotateKeys } from './rotate-keys.ts'
 
 export const brokerCommand = (): Command =>
@@ -11,6 +12,9 @@ export const brokerCommand = (): Command =>
     .summary('run a broker alone')
     .description('Runs the control plane: who may use which sandbox.')
     .action(broker)
+    // Options after `copy` are its own; it has some of the same name.
+    .enablePositionalOptions()
+    .addCommand(brokerCopyCommand())
 
 const broker = async (flags: Record<string, unknown>): Promise<void> => {
   const [{ BrokerConfig, createBroker }, { AgentConfig }, { createLog }] = await Promise.all([

@@ -2,6 +2,7 @@ import type { AuditEntry, AuditFilter } from '../../../domain/audit-entry.ts'
 import { type AuditColumns, toAuditColumns, toAuditRow } from '../../rows/audit-columns.ts'
 import type { AuditStore } from '../../store.ts'
 import type { Database, Sql } from '../engine/database.ts'
+import { holdableText } from '../engine/holdable-text.ts'
 
 /** Adds entries to the change that they record [C-72]; in the transaction that makes it, in one round trip. */
 export type AppendAudit = (tx: Sql, entries: readonly AuditEntry[]) => Promise<void>
@@ -20,12 +21,9 @@ const auditRows = (parameter: number): string => `json_to_recordset($${parameter
 export const auditInsert = (parameter: number, where = 'true'): string =>
   `INSERT INTO audit (${COLUMNS}) SELECT ${COLUMNS} FROM ${auditRows(parameter)} WHERE ${where}`
 
-/** Entries as the one value that `auditInsert` reads. */
+/** Entries as the one value that `auditInsert` reads. No text may keep a change, or its refusal, from being recorded. */
 export const auditJson = (entries: readonly AuditEntry[]): string =>
-  JSON.stringify(entries.map(toAuditColumns), (_, value) => (typeof value === 'string' ? holdable(value) : value))
-
-/** PostgreSQL holds neither U+0000 nor half a surrogate pair. No caller may keep a change, or its refusal, from being recorded so. */
-const holdable = (text: string): string => text.replaceAll('\0', '\uFFFD').toWellFormed()
+  JSON.stringify(entries.map(toAuditColumns), (_, value) => (typeof value === 'string' ? holdableText(value) : value))
 
 const INSERT = auditInsert(1)
 

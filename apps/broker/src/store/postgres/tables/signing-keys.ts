@@ -12,7 +12,7 @@ type Row = {
   kek_id: string
 }
 
-export function postgresSigningKeys({ read, once, write }: Database): SealedKeyStore {
+export function postgresSigningKeys({ read, once, write }: Pick<Database, 'read' | 'once' | 'write'>): SealedKeyStore {
   return {
     list: async () => (await read.rows<Row>('SELECT * FROM signing_keys')).map(toSealedKey),
     insert: (key, seen) =>

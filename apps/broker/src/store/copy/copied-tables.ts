@@ -1,0 +1,25 @@
+/** In an order in which what a row refers to is there before it. */
+export const COPIED = [
+  'profiles',
+  'sessions',
+  'scopes',
+  'scope_members',
+  'idempotency',
+  'agents',
+  'enroll_tokens',
+  'agent_challenges',
+  'api_keys',
+  'settings',
+  'audit',
+  'session_events',
+  'agent_journals',
+  'workspaces',
+  'grants',
+  'session_endings',
+  'session_environments',
+  'e2b_sandboxes',
+  'e2b_tokens',
+] as const
+
+/** What PostgreSQL counts by itself from the sessions, has no need of, or would be wrong: no broker runs on the old database. */
+export const NOT_COPIED = ['live_by_tenant', 'live_by_agent', 'live_by_label', 'reserve', 'brokers'] as const
