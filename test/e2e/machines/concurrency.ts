@@ -1,38 +1,27 @@
-import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { brokerApi, dataplane } from '../support/api.ts'
-import { type Program, startProgram } from '../support/program.ts'
-import { API_KEY, ENROLL_TOKEN, type ProviderName, startStack } from '../support/stack.ts'
+import { type DatabaseName, type ProviderName, startStack } from '../support/stack.ts'
 
 /** Two sandboxes for one thread: never. */
-export const concurrencySuite = (provider: ProviderName): void => {
-  describe(`${provider}: one thread, one sandbox`, () => {
+export const concurrencySuite = (provider: ProviderName, database?: DatabaseName): void => {
+  describe(`${database === undefined ? '' : `${database}, `}${provider}: one thread, one sandbox`, () => {
     test('[4-15, C-21] 100 parallel ensures through two broker processes give one session and one sandbox', {
       timeout: 120_000,
     }, async () => {
-      await using stack = await startStack({ provider, brokerArgs: ['--shared-data-dir'] })
-      const second: Program = await startProgram([
-        'broker',
-        ...['--port', '0', '--data-dir', stack.brokerDataDir, '--shared-data-dir', '--enroll-token', ENROLL_TOKEN, '--api-key', API_KEY],
-        ...['--config', join(stack.brokerDataDir, '..', 'config.json')],
-      ])
-      try {
-        const brokers = [brokerApi(stack.brokerUrl), brokerApi(second.ready.broker_url)]
-        const grants = await Promise.all(Array.from({ length: 100 }, (_, i) => (brokers[i % 2] ?? brokers[0])?.ensure('crowd')))
-        expect(new Set(grants.map((grant) => grant?.session_id)).size).toBe(1)
-        expect(new Set(grants.map((grant) => grant?.sandbox.id)).size).toBe(1)
-        const [any] = grants
-        if (any === undefined) throw new Error('no grant')
-        expect((await dataplane(any, 'POST', '/exec', { command: 'echo one' })).body).toMatchObject({ stdout: 'one\n' })
-        const { body } = await brokerApi(stack.brokerUrl).get('/v1/sandbox/sessions')
-        expect((body as { sessions: unknown[] }).sessions).toHaveLength(1)
-      } finally {
-        await second.stop()
-      }
+      await using stack = await startStack({ provider, database, brokers: 2 })
+      const brokers = stack.brokerUrls.map((url) => brokerApi(url))
+      const grants = await Promise.all(Array.from({ length: 100 }, (_, i) => (brokers[i % 2] ?? brokers[0])?.ensure('crowd')))
+      expect(new Set(grants.map((grant) => grant?.session_id)).size).toBe(1)
+      expect(new Set(grants.map((grant) => grant?.sandbox.id)).size).toBe(1)
+      const [any] = grants
+      if (any === undefined) throw new Error('no grant')
+      expect((await dataplane(any, 'POST', '/exec', { command: 'echo one' })).body).toMatchObject({ stdout: 'one\n' })
+      const { body } = await brokerApi(stack.brokerUrl).get('/v1/sandbox/sessions')
+      expect((body as { sessions: unknown[] }).sessions).toHaveLength(1)
     })
 
     test('[4-19] a broker that restarts gives the same ids, and the dataplane did not notice', async () => {
-      await using stack = await startStack({ provider })
+      await using stack = await startStack({ provider, database })
       const before = await brokerApi(stack.brokerUrl).ensure('kept')
       await stack.broker().kill('SIGKILL')
       expect((await dataplane(before, 'POST', '/exec', { command: 'echo still here' })).body).toMatchObject({ stdout: 'still here\n' })

@@ -1,0 +1,3 @@
+import { brokersSuite } from './brokers.ts'
+
+brokersSuite('sqlite')
