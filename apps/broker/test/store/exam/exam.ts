@@ -1,22 +1,22 @@
 import { afterAll, beforeAll, describe } from 'vitest'
 import type { Store } from '../../../src/store/store.ts'
-import { agentCases } from './cases/agents.ts'
-import { brokerCases } from './cases/brokers.ts'
-import { creationCases } from './cases/creation.ts'
-import { endingCases } from './cases/endings.ts'
-import { eventCases } from './cases/events.ts'
-import { facadeCases } from './cases/facades.ts'
-import { grantCases } from './cases/grants.ts'
-import { idempotencyCases } from './cases/idempotency.ts'
-import { journalCases } from './cases/journal.ts'
-import { listingCases } from './cases/listing.ts'
-import { oddTextCases } from './cases/odd-text.ts'
-import { savingCases } from './cases/saving.ts'
-import { scopeCases } from './cases/scopes.ts'
-import { secretCases } from './cases/secrets.ts'
-import { undoneCases } from './cases/undone.ts'
-import { watchingCases } from './cases/watching.ts'
-import { workspaceCases } from './cases/workspaces.ts'
+import { creationCases } from './cases/sessions/creation.ts'
+import { endingCases } from './cases/sessions/endings.ts'
+import { eventCases } from './cases/sessions/events.ts'
+import { grantCases } from './cases/sessions/grants.ts'
+import { idempotencyCases } from './cases/sessions/idempotency.ts'
+import { journalCases } from './cases/sessions/journal.ts'
+import { listingCases } from './cases/sessions/listing.ts'
+import { savingCases } from './cases/sessions/saving.ts'
+import { scopeCases } from './cases/sessions/scopes.ts'
+import { watchingCases } from './cases/sessions/watching.ts'
+import { workspaceCases } from './cases/sessions/workspaces.ts'
+import { agentCases } from './cases/tables/agents.ts'
+import { brokerCases } from './cases/tables/brokers.ts'
+import { facadeCases } from './cases/tables/facades.ts'
+import { oddTextCases } from './cases/tables/odd-text.ts'
+import { secretCases } from './cases/tables/secrets.ts'
+import { undoneCases } from './cases/tables/undone.ts'
 
 /** A database of its own. Each store that is opened on it is one that a broker of its own has; they are closed with it. */
 export type ExamDatabase = AsyncDisposable & {
@@ -32,7 +32,9 @@ export type Stores = {
   readonly database: ExamDatabase
 }
 
-const SUBJECTS: readonly [subject: string, cases: (at: Stores) => void][] = [
+export type Subject = [name: string, cases: (at: Stores) => void]
+
+const SUBJECTS: readonly Subject[] = [
   ['creates sessions', creationCases],
   ['saves sessions', savingCases],
   ['lists and counts sessions', listingCases],
@@ -52,9 +54,12 @@ const SUBJECTS: readonly [subject: string, cases: (at: Stores) => void][] = [
   ['undoes a change whose audit entry cannot be written', undoneCases],
 ]
 
-/** Registers a test for each promise of `Store`, what happens at once on two stores of one database included. */
-export function storeExam(name: string, openDatabase: () => Promise<ExamDatabase>): void {
-  describe.each(SUBJECTS)(`${name} %s`, (_, cases) => {
+/**
+ * Registers a test for each promise of `Store`, what happens at once on two stores of one database included. `own`: what only this kind
+ * of database keeps.
+ */
+export function storeExam(name: string, openDatabase: () => Promise<ExamDatabase>, own: readonly Subject[] = []): void {
+  describe.each([...SUBJECTS, ...own])(`${name} %s`, (_, cases) => {
     let opened: Stores | undefined
     const stores = (): Stores => {
       if (opened === undefined) throw new Error('the database is not open')

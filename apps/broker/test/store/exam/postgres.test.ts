@@ -1,7 +1,8 @@
 import { afterAll, beforeAll } from 'vitest'
 import { openPostgresStore } from '../../../src/store/postgres/postgres-store.ts'
 import { type Postgres, startPostgres } from '../../support/postgres.ts'
-import { storeExam } from './exam.ts'
+import { signingKeyCases } from './cases/tables/signing-keys.ts'
+import { type ExamDatabase, storeExam } from './exam.ts'
 
 let postgres: Postgres
 beforeAll(async () => {
@@ -9,7 +10,7 @@ beforeAll(async () => {
 })
 afterAll(() => postgres[Symbol.asyncDispose]())
 
-storeExam('PostgreSQL', async () => {
+const openDatabase = async (): Promise<ExamDatabase> => {
   const parts = new AsyncDisposableStack()
   const url = await postgres.database()
   return {
@@ -19,4 +20,6 @@ storeExam('PostgreSQL', async () => {
     },
     [Symbol.asyncDispose]: () => parts.disposeAsync(),
   }
-})
+}
+
+storeExam('PostgreSQL', openDatabase, [['keeps sealed signing keys', signingKeyCases]])

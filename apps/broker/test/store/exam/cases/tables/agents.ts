@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
-import type { AgentRecord, EnrollTokenRecord } from '../../../../src/store/store.ts'
-import type { Stores } from '../exam.ts'
-import { active, against, audited, auditOf, change as changeSession, fresh, howMany, RELEASED, together } from '../parts.ts'
+import type { AgentRecord, EnrollTokenRecord } from '../../../../../src/store/store.ts'
+import type { Stores } from '../../exam.ts'
+import { active, against, audited, auditOf, change as changeSession, fresh, howMany, RELEASED, together } from '../../parts.ts'
 
 const provider = { name: 'local', isolation: 'bubblewrap', available: true, reason: null, suspend: ['freeze' as const] }
 

@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest'
-import { workspaceIdOf } from '../../../../src/domain/scope.ts'
-import type { MembersChange } from '../../../../src/store/session-store.ts'
-import { newSession } from '../../../support/crowd.ts'
-import type { Stores } from '../exam.ts'
+import { workspaceIdOf } from '../../../../../src/domain/scope.ts'
+import type { MembersChange } from '../../../../../src/store/session-store.ts'
+import { newSession } from '../../../../support/crowd.ts'
+import type { Stores } from '../../exam.ts'
 import {
   active,
   against,
@@ -19,7 +19,7 @@ import {
   successor,
   times,
   together,
-} from '../parts.ts'
+} from '../../parts.ts'
 
 export function scopeCases(at: Stores): void {
   const somewhere = () => ({ tenant: fresh('tenant'), scope: { type: 'thread', id: fresh('thread') } as const })

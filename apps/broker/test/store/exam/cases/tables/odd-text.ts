@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
-import { newSession } from '../../../support/crowd.ts'
-import type { Stores } from '../exam.ts'
-import { ALL_AUDIT, active, audited, auditOf, create, fresh, listing } from '../parts.ts'
+import { newSession } from '../../../../support/crowd.ts'
+import type { Stores } from '../../exam.ts'
+import { ALL_AUDIT, active, audited, auditOf, create, fresh, listing } from '../../parts.ts'
 
 /** U+0000, and half a surrogate pair: a database may hold them or not. */
 const ODD = ['nul \0', 'half \ud800']

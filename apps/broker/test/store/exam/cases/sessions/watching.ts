@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
-import type { Stores } from '../exam.ts'
-import { active, against, change, times, told } from '../parts.ts'
+import type { Stores } from '../../exam.ts'
+import { active, against, change, times, told } from '../../parts.ts'
 
 export function watchingCases(at: Stores): void {
   test('who watches a session hears of its events, whichever store wrote them, until it leaves', async () => {

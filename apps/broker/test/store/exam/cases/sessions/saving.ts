@@ -1,9 +1,9 @@
 import { MountSet } from '@boxoffice/protocol'
 import { expect, test } from 'vitest'
-import type { SessionEvent } from '../../../../src/domain/lifecycle.ts'
-import { isLive, type Session } from '../../../../src/domain/session.ts'
-import type { Store } from '../../../../src/store/store.ts'
-import type { Stores } from '../exam.ts'
+import type { SessionEvent } from '../../../../../src/domain/lifecycle.ts'
+import { isLive, type Session } from '../../../../../src/domain/session.ts'
+import type { Store } from '../../../../../src/store/store.ts'
+import type { Stores } from '../../exam.ts'
 import {
   active,
   after,
@@ -22,7 +22,7 @@ import {
   times,
   together,
   told,
-} from '../parts.ts'
+} from '../../parts.ts'
 
 const touched = (session: Session, at: number): Session => after(session, { type: 'touched' }, at)
 const leaseOf = (session: Session): number => session.leaseExpiresAt

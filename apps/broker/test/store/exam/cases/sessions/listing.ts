@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest'
-import type { ProvisioningSession, Session } from '../../../../src/domain/session.ts'
-import type { SessionFilter } from '../../../../src/store/session-store.ts'
-import { newSession } from '../../../support/crowd.ts'
-import type { Stores } from '../exam.ts'
-import { active, change, create, ended, fresh, listing, provisioning, RELEASED, read, times, together } from '../parts.ts'
+import type { ProvisioningSession, Session } from '../../../../../src/domain/session.ts'
+import type { SessionFilter } from '../../../../../src/store/session-store.ts'
+import { newSession } from '../../../../support/crowd.ts'
+import type { Stores } from '../../exam.ts'
+import { active, change, create, ended, fresh, listing, provisioning, RELEASED, read, times, together } from '../../parts.ts'
 
 const ids = (sessions: readonly Session[]): string[] => sessions.map(({ id }) => id)
 

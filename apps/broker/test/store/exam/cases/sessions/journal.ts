@@ -1,7 +1,7 @@
 import { KEPT_EVENTS } from '@boxoffice/protocol'
 import { expect, test } from 'vitest'
-import type { JournalRecord } from '../../../../src/store/session-store.ts'
-import type { Stores } from '../exam.ts'
+import type { JournalRecord } from '../../../../../src/store/session-store.ts'
+import type { Stores } from '../../exam.ts'
 import {
   active,
   after,
@@ -18,7 +18,7 @@ import {
   together,
   told,
   UNWRITABLE,
-} from '../parts.ts'
+} from '../../parts.ts'
 
 const HOUR_MS = 3600_000
 

@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest'
-import type { AgentRecord, KeyRecord } from '../../../../src/store/store.ts'
-import { newSession } from '../../../support/crowd.ts'
-import type { Stores } from '../exam.ts'
-import { active, after, audited, auditOf, create, ended, events, fresh, RELEASED, times, told, UNWRITABLE } from '../parts.ts'
+import type { AgentRecord, KeyRecord } from '../../../../../src/store/store.ts'
+import { newSession } from '../../../../support/crowd.ts'
+import type { Stores } from '../../exam.ts'
+import { active, after, audited, auditOf, create, ended, events, fresh, RELEASED, times, told, UNWRITABLE } from '../../parts.ts'
 
 const key = (): KeyRecord => ({
   ...{ id: fresh('key'), hash: fresh('hash'), name: '', tenant: fresh('tenant'), principal: 'ann', actorType: 'human', role: 'user' },

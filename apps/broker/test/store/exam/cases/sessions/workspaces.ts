@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest'
-import { workspaceIdOf } from '../../../../src/domain/scope.ts'
-import type { EndedSession, Session } from '../../../../src/domain/session.ts'
-import type { Store } from '../../../../src/store/store.ts'
-import { newSession } from '../../../support/crowd.ts'
-import type { Stores } from '../exam.ts'
-import { after, against, change, create, fresh, madeBy, RELEASED, read, successor, times } from '../parts.ts'
+import { workspaceIdOf } from '../../../../../src/domain/scope.ts'
+import type { EndedSession, Session } from '../../../../../src/domain/session.ts'
+import type { Store } from '../../../../../src/store/store.ts'
+import { newSession } from '../../../../support/crowd.ts'
+import type { Stores } from '../../exam.ts'
+import { after, against, change, create, fresh, madeBy, RELEASED, read, successor, times } from '../../parts.ts'
 
 const KEPT = { type: 'released', keepWorkspace: true } as const
 const idOf = ({ tenant, scope }: Session): string => workspaceIdOf(tenant, scope)

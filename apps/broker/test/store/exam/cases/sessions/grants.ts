@@ -1,9 +1,9 @@
 import { CAPABILITIES, type Capability } from '@boxoffice/protocol'
 import { expect, test } from 'vitest'
-import type { GrantRecord } from '../../../../src/store/session-store.ts'
-import type { Store } from '../../../../src/store/store.ts'
-import type { Stores } from '../exam.ts'
-import { active, against, audited, auditOf, change, fresh, RELEASED, read, times, together } from '../parts.ts'
+import type { GrantRecord } from '../../../../../src/store/session-store.ts'
+import type { Store } from '../../../../../src/store/store.ts'
+import type { Stores } from '../../exam.ts'
+import { active, against, audited, auditOf, change, fresh, RELEASED, read, times, together } from '../../parts.ts'
 
 const grant = (sessionId: string, fields: Partial<GrantRecord> = {}): GrantRecord => ({
   sessionId,

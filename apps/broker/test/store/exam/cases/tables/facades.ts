@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
-import type { E2bSandbox, E2bToken } from '../../../../src/store/e2b-store.ts'
-import type { Stores } from '../exam.ts'
-import { active, against, audited, change, fresh, provisioning, RELEASED, times, together, told } from '../parts.ts'
+import type { E2bSandbox, E2bToken } from '../../../../../src/store/e2b-store.ts'
+import type { Stores } from '../../exam.ts'
+import { active, against, audited, change, fresh, provisioning, RELEASED, times, together, told } from '../../parts.ts'
 
 const newSandbox = (fields: Partial<E2bSandbox> = {}): E2bSandbox => ({
   id: fresh('sandbox'),

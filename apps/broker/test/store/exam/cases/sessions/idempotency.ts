@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest'
-import { IDEMPOTENCY_MS } from '../../../../src/domain/idempotency.ts'
-import type { IdempotencyRecord } from '../../../../src/store/session-store.ts'
-import { newSession } from '../../../support/crowd.ts'
-import type { Stores } from '../exam.ts'
-import { active, after, audited, auditOf, create, fresh, howMany, together } from '../parts.ts'
+import { IDEMPOTENCY_MS } from '../../../../../src/domain/idempotency.ts'
+import type { IdempotencyRecord } from '../../../../../src/store/session-store.ts'
+import { newSession } from '../../../../support/crowd.ts'
+import type { Stores } from '../../exam.ts'
+import { active, after, audited, auditOf, create, fresh, howMany, together } from '../../parts.ts'
 
 const REUSED = { code: 'BINDING_CONFLICT' }
 

@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest'
-import type { Session } from '../../../../src/domain/session.ts'
-import type { Store } from '../../../../src/store/store.ts'
-import type { Stores } from '../exam.ts'
-import { active, against, change, events, fresh, LAST, provisioning, RELEASED, read, roundTrips, together, told } from '../parts.ts'
+import type { Session } from '../../../../../src/domain/session.ts'
+import type { Store } from '../../../../../src/store/store.ts'
+import type { Stores } from '../../exam.ts'
+import { active, against, change, events, fresh, LAST, provisioning, RELEASED, read, roundTrips, together, told } from '../../parts.ts'
 
 const FAR = 8e15
 

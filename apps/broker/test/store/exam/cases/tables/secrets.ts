@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest'
-import type { AuditEntry, AuditFilter } from '../../../../src/domain/audit-entry.ts'
-import type { KeyRecord } from '../../../../src/store/store.ts'
-import type { Stores } from '../exam.ts'
-import { ALL_AUDIT, audited, auditOf, fresh, howMany, times, together } from '../parts.ts'
+import type { AuditEntry, AuditFilter } from '../../../../../src/domain/audit-entry.ts'
+import type { KeyRecord } from '../../../../../src/store/store.ts'
+import type { Stores } from '../../exam.ts'
+import { ALL_AUDIT, audited, auditOf, fresh, howMany, times, together } from '../../parts.ts'
 
 const newKey = (fields: Partial<KeyRecord> = {}): KeyRecord => ({
   id: fresh('key'),

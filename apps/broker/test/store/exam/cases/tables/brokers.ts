@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
-import type { Stores } from '../exam.ts'
-import { fresh, together } from '../parts.ts'
+import type { Stores } from '../../exam.ts'
+import { fresh, together } from '../../parts.ts'
 
 export function brokerCases(at: Stores): void {
   test('[4-15] brokers are alive while they are heard of, and are forgotten one by one', async () => {

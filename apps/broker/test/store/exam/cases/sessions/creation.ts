@@ -1,7 +1,7 @@
 import { MountSet, Profile } from '@boxoffice/protocol'
 import { expect, test } from 'vitest'
-import { newSession } from '../../../support/crowd.ts'
-import type { Stores } from '../exam.ts'
+import { newSession } from '../../../../support/crowd.ts'
+import type { Stores } from '../../exam.ts'
 import {
   active,
   against,
@@ -20,7 +20,7 @@ import {
   successor,
   together,
   told,
-} from '../parts.ts'
+} from '../../parts.ts'
 
 export function creationCases(at: Stores): void {
   test('a new session reads the same at each store, by its id and by its scope', async () => {

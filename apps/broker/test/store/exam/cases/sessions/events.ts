@@ -1,8 +1,8 @@
 import { KEPT_EVENTS } from '@boxoffice/protocol'
 import { expect, test } from 'vitest'
-import { IDEMPOTENCY_MS } from '../../../../src/domain/idempotency.ts'
-import type { Stores } from '../exam.ts'
-import { active, after, audited, change, ended, events, provisioning, RELEASED, read, times, together, told } from '../parts.ts'
+import { IDEMPOTENCY_MS } from '../../../../../src/domain/idempotency.ts'
+import type { Stores } from '../../exam.ts'
+import { active, after, audited, change, ended, events, provisioning, RELEASED, read, times, together, told } from '../../parts.ts'
 
 export function eventCases(at: Stores): void {
   test('events have ids from 1, are read after an id, oldest first, as many as are wanted', async () => {
