@@ -145,7 +145,8 @@ export class AgentRegistry {
     const agent = await this.requireAgent(id, token)
     if (agent.instanceId !== request.instance_id) throw unknownAgent()
     const seenAt = now()
-    const revokedSince = seenAt - silence.ms(agent) - REVOCATION_OVERLAP_MS
+    // Whole milliseconds, as the store has them.
+    const revokedSince = Math.floor(seenAt - silence.ms(agent) - REVOCATION_OVERLAP_MS)
     await store.agents.seen(id, seenAt, request.provider)
     silence.reported(id, seenAt)
     // First: what happened in a sandbox comes before what its report makes of the session.
