@@ -53,7 +53,7 @@ export class EventNotices implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     await withTimeout(this.#send().catch(nothing), END_MS, nothing)
     this.#closing.abort()
-    await withTimeout(Promise.all([this.#client?.end().catch(nothing), this.#listening]), END_MS, nothing)
+    await withTimeout(this.#listening, END_MS, nothing)
   }
 
   async #listen(): Promise<void> {
@@ -62,7 +62,7 @@ export class EventNotices implements AsyncDisposable {
     while (!signal.aborted) {
       const client = await this.#connect().catch(nothing)
       failures = client === undefined ? failures + 1 : 1
-      if (client !== undefined) await this.#ended(client)
+      if (client !== undefined) await this.#use(client)
       await sleep(backoffMs(failures, RECONNECT), signal).catch(nothing)
     }
   }
@@ -82,14 +82,15 @@ export class EventNotices implements AsyncDisposable {
     }
   }
 
-  /** Uses the connection until it is lost. */
-  async #ended(client: Client): Promise<void> {
+  /** Until the connection is lost, or nobody needs it any more. */
+  async #use(client: Client): Promise<void> {
     // Of what came while nobody listened nothing is known.
     this.#listener.all()
     this.#client = client
     this.#sendSoon()
     await once(client, 'end', { signal: this.#closing.signal }).catch(nothing)
     this.#client = undefined
+    await client.end().catch(nothing)
   }
 
   #sendSoon(): void {
