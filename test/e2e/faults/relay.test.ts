@@ -86,7 +86,7 @@ test('[4-153] an agent on a unix socket is reached through the relay, and listen
 })
 
 test('several brokers relay for one agent: what one has granted the other lets pass, and ends', async () => {
-  await using stack = await startStack({ provider: 'local', mode: 'relay', brokerArgs: ['--shared-data-dir'] })
+  await using stack = await startStack({ provider: 'local', database: 'sqlite', mode: 'relay', brokerArgs: ['--shared-data-dir'] })
   const second = await startProgram([
     'broker',
     ...['--port', '0', '--data-dir', stack.brokerDataDir, '--shared-data-dir', '--enroll-token', ENROLL_TOKEN, '--api-key', API_KEY],

@@ -47,8 +47,8 @@ export const startCrowd = (brokerUrls: readonly string[], clients: number): Crow
       if (reply !== undefined && reply.status !== 503) return reply
       if (reply !== undefined) {
         report.refused++
-        const { code } = (reply.body as { error?: { code?: string } } | undefined)?.error ?? {}
-        if (code !== 'BACKEND_UNAVAILABLE' || reply.headers.get('retry-after') === null)
+        const { aliases } = (reply.body as { error?: { aliases?: string[] } } | undefined)?.error ?? {}
+        if (!aliases?.includes('BACKEND_UNAVAILABLE') || reply.headers.get('retry-after') === null)
           report.wrong.push(`${what}: 503 ${reply.headers.get('retry-after')} ${reply.text}`)
       }
       if (performance.now() > end) throw new Error(`${what}: no broker answers`)

@@ -1,3 +1,3 @@
 import { brokersSuite } from './brokers.ts'
 
-brokersSuite('sqlite')
+brokersSuite('postgres')

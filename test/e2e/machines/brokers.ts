@@ -45,7 +45,7 @@ export const brokersSuite = (database: DatabaseName): void => {
     }
 
     const requireWhole = async (report: CrowdReport): Promise<void> => {
-      expect(report.wrong).toEqual([])
+      expect(report.wrong.slice(0, 10)).toEqual([])
       // One session for each shared thread, all the time.
       expect([...report.sessions].map(([thread, ids]) => [thread, ids.size])).toEqual(
         [...report.sessions.keys()].map((thread) => [thread, 1]),

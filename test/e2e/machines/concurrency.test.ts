@@ -1,3 +1,4 @@
 import { concurrencySuite } from './concurrency.ts'
 
 concurrencySuite('local')
+concurrencySuite('local', 'postgres')

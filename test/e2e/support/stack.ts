@@ -153,6 +153,6 @@ export const startStack = async ({
 const databaseArgsOf = async (postgres: Postgres | undefined, of: { directory: string; shared: boolean }): Promise<string[]> => {
   if (postgres === undefined) return of.shared ? ['--shared-data-dir'] : []
   const keyFile = join(of.directory, 'secret.key')
-  await writeFile(keyFile, randomBytes(32).toString('base64'), { mode: 0o600 })
+  await writeFile(keyFile, randomBytes(32).toString('base64url'), { mode: 0o600 })
   return ['--database-url', await postgres.database(), '--secret-key-file', keyFile]
 }
