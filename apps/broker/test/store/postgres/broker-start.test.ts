@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { pino } from 'pino'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { makeSecretKey } from '../../../src/host/make-secret-key.ts'
-import { type BrokerConfig, createBroker, migrateDatabase, StartError } from '../../../src/index.ts'
+import { type BrokerConfig, createBroker, migrateDatabase, rekeyDatabase, StartError } from '../../../src/index.ts'
 import { MIGRATIONS } from '../../../src/store/postgres/engine/migrations.ts'
 import { startFakeAgent } from '../../support/fake-agent.ts'
 import { PASSWORD, type Postgres, startPostgres } from '../../support/postgres.ts'
@@ -124,6 +124,8 @@ test('another secret key file than that of the database ends the start, by the i
   expect(message).toContain(`sealed under the key ${row?.kek_id}`)
   expect(message).toContain(`has ${otherId}.`)
   expect(await postgres.ask('SELECT 1 FROM signing_keys', [], databaseUrl)).toHaveLength(1)
+  expect(await rekeyDatabase(databaseUrl, keyFile)).toMatchObject({ kekId: row?.kek_id, resealed: 0, already: 1, unreadable: [] })
+  expect(await rekeyDatabase(databaseUrl, other)).toMatchObject({ kekId: otherId, resealed: 0, unreadable: [{ kekId: row?.kek_id }] })
   writeFileSync(other, 'x')
   expect(await refusal(() => settingsOf(databaseUrl, { secretKeyFile: other }))).toMatch(/no key of 32 bytes/)
 })
