@@ -7,6 +7,8 @@ const THROUGH_RELAY = 'test/dataplane/through-relay.ts'
 const CLIENTS = 'test/clients/**/*.test.ts'
 /** Do nothing but wait, for minutes: they run beside the others. */
 const WAITS = '**/sockets/slow.test.ts'
+/** Need the one-node Kubernetes of deploy/cluster: `npm run test:cluster` starts it. */
+const CLUSTER = '**/*.cluster.test.ts'
 /** `expect.poll` gives up after a second by itself. */
 const PATIENT = { poll: { timeout: 60_000 } }
 
@@ -19,7 +21,7 @@ export default defineConfig({
         test: {
           name: 'unit',
           include: ['packages/*/test/**/*.test.ts', 'apps/*/test/**/*.test.ts'],
-          exclude: ['**/*.docker.test.ts', WAITS, '**/node_modules/**'],
+          exclude: ['**/*.docker.test.ts', CLUSTER, WAITS, '**/node_modules/**'],
           expect: PATIENT,
           testTimeout: 120_000,
           hookTimeout: 120_000,
@@ -44,7 +46,7 @@ export default defineConfig({
         test: {
           name: 'stack',
           include: ['test/**/*.test.ts'],
-          exclude: ['**/*.docker.test.ts', CLIENTS, '**/node_modules/**'],
+          exclude: ['**/*.docker.test.ts', CLUSTER, CLIENTS, '**/node_modules/**'],
           expect: PATIENT,
           testTimeout: 180_000,
           hookTimeout: 180_000,
@@ -72,6 +74,18 @@ export default defineConfig({
           // One engine: files that count its containers must not meet those of another file.
           fileParallelism: false,
           sequence: { groupOrder: 1 },
+        },
+      },
+      {
+        test: {
+          name: 'cluster',
+          include: ['{apps,packages}/*/test/**/*.cluster.test.ts', 'test/**/*.cluster.test.ts'],
+          expect: PATIENT,
+          testTimeout: 180_000,
+          hookTimeout: 180_000,
+          // One node, for the same reason.
+          fileParallelism: false,
+          sequence: { groupOrder: 2 },
         },
       },
     ],

@@ -49,7 +49,7 @@ export const TREES: readonly Tree[] = [
       ['fast-io'],
       ['data-dir', 'host', 'supervisor'],
       ['capacity', 'sandbox'],
-      ['auth', 'exec', 'files', 'mounts', 'providers/docker'],
+      ['auth', 'exec', 'files', 'mounts', 'providers/docker', 'providers/kubernetes'],
       ['broker-link', 'processes', 'providers/local'],
       ['providers', 'sandboxes/live'],
       ['config', 'sandboxes/provision'],

@@ -227,6 +227,10 @@ ${settings(AgentConfig, AGENT_FLAGS, upNames)}
 
 \`boxoffice agent\` takes \`--log-level\` (\`BOXOFFICE_LOG_LEVEL\`, \`log_level\`) as the broker does.
 
+### \`kubernetes\`
+
+${fields(agent.kubernetes)}
+
 ### \`reserve\`
 
 [Many sandboxes](many-sandboxes.md) says what is counted.

@@ -43,7 +43,7 @@ describe('errors are said in words of the command line', () => {
     [['exec', '--thread', '', '--', 'true'], /^boxoffice: --thread: must not be empty \(/],
     [['sessions', '--state', 'weird'], /^boxoffice: --state: must be one of provisioning, /],
     [['keys', 'create', '--principal', 'p', '--role', 'king', 'n'], /Allowed choices are user, operator; --help shows what there is\n$/],
-    [['up', '--provider', 'podman'], /^boxoffice: --provider: must be one of auto, docker, local\n$/],
+    [['up', '--provider', 'podman'], /^boxoffice: --provider: must be one of auto, kubernetes, docker, local\n$/],
     [['up', '--data-dir', import.meta.filename], /words\.test\.ts is below or is itself a file, not a directory; choose another\n$/],
     [['up', '--data-dir', `${import.meta.filename}/x`], /\.ts\/x is below or is itself a file, not a directory; choose another\n$/],
   ])('%j', async (args, message) => {

@@ -8,6 +8,8 @@ import { PROVIDERS, type ProviderName } from '../providers/candidates.ts'
 
 const port = z.number().int().min(0).max(65_535)
 const httpUrl = z.url({ protocol: /^https?$/, error: 'must be an http:// or https:// URL' })
+/** As Kubernetes takes the names of nodes, namespaces and classes. */
+const dnsName = z.string().regex(/^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$/, 'must be a name as Kubernetes has it: a-z, 0-9, - and .')
 const listenAddress = z
   .string()
   .regex(/^(?:\[[0-9a-fA-F:.]+\]|[^:\s]+):\d{1,5}$/, 'must be host:port, as in 127.0.0.1:7072')
@@ -44,7 +46,7 @@ export const AgentConfig = z
     provider: z
       .enum(['auto', ...(Object.keys(PROVIDERS) as ProviderName[])])
       .default('auto')
-      .describe('provider of sandboxes: auto, docker or local'),
+      .describe('provider of sandboxes: auto, docker, local or kubernetes'),
     isolation: z.enum(['auto', 'bubblewrap', 'none']).default('auto').describe('isolation of the local provider: auto, bubblewrap or none'),
     allowUnsafeLocal: z.boolean().default(false).describe('allows isolation none behind a listener that others can reach'),
     sameUser: z
@@ -52,6 +54,31 @@ export const AgentConfig = z
       .default(false)
       .describe("runs sandboxes of isolation none as the agent's own user, also where that is root; needs provider local"),
     dockerHost: z.string().min(1).optional().describe('address of the container engine; default: DOCKER_HOST, else the usual sockets'),
+    kubernetes: z
+      .strictObject({
+        nodeName: dnsName.optional().describe('node that the agent is on, as spec.nodeName has it; the kubernetes provider needs it'),
+        namespace: dnsName.optional().describe("namespace of the sandboxes; default: the agent's own"),
+        kubeconfig: z
+          .string()
+          .refine(isAbsolute, 'must be an absolute path')
+          .optional()
+          .describe('JSON kubeconfig with a token or a client certificate; default: the service account of the pod that the agent is'),
+        imagePullPolicy: z
+          .enum(['IfNotPresent', 'Always', 'Never'])
+          .default('IfNotPresent')
+          .describe('when the node pulls images: IfNotPresent, Always or Never'),
+        serviceAccount: dnsName
+          .optional()
+          .describe(
+            "service account of the sandboxes, whose imagePullSecrets are used; they get no token; default: the namespace's default",
+          ),
+        runtimeClasses: z
+          .array(dnsName)
+          .default([])
+          .describe('RuntimeClasses that profiles may name as oci_runtime, separated by commas; default: none'),
+      })
+      .prefault({})
+      .describe('settings of the kubernetes provider'),
     defaultImage: z.string().min(1).default('boxoffice/sandbox:latest').describe('image of profiles that name none'),
     supervisorPath: z.string().optional().describe('supervisor binary; default: the one that ships with the agent'),
     /** [2-113] */

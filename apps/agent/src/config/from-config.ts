@@ -10,13 +10,14 @@ type Where = Pick<Parameters<typeof providerCandidates>[0], 'dataDirectory' | 'i
 
 /** The providers to try, in order. `exposed`: a part of the same process listens where others can reach it. */
 export const candidatesFrom = (config: AgentConfig, exposed: boolean, where: Where): readonly Candidate[] => {
-  const { provider, isolation, sameUser, dockerHost, defaultImage } = config
+  const { provider, isolation, sameUser, dockerHost, kubernetes, defaultImage } = config
   return providerCandidates({
     provider,
     isolation,
     sameUser,
     unsafeRefused: unsafeRefused(config, exposed),
     dockerHost,
+    kubernetes,
     defaultImage,
     ...where,
   })
@@ -28,15 +29,22 @@ export const reserveFrom = ({ reserve: { memoryMb, ...counts } }: AgentConfig): 
   memory: memoryMb === undefined ? undefined : memoryMb * 1024 ** 2,
 })
 
-/** Which paths of the host may be mounted; the agent's own and the engine's socket never. */
+/** Which paths of the host may be mounted; the agent's own, the engine's socket and the kubeconfig never. */
 export const mountPolicyFrom = (config: AgentConfig, dataDirectory: string): Promise<MountPolicy> =>
   createMountPolicy({
     allowedRoots: config.allowedHostMountRoots,
-    blocked: [dataDirectory, ...config.blockedHostPaths, ...socketOf(config.dockerHost ?? process.env.DOCKER_HOST)],
+    blocked: [
+      dataDirectory,
+      ...config.blockedHostPaths,
+      ...socketOf(config.dockerHost ?? process.env.DOCKER_HOST),
+      ...kubeconfigOf(config),
+    ],
   })
 
 const socketOf = (dockerHost: string | undefined): string[] =>
   dockerHost?.startsWith('unix://') ? [dockerHost.slice('unix://'.length)] : []
+
+const kubeconfigOf = ({ kubernetes: { kubeconfig } }: AgentConfig): string[] => (kubeconfig === undefined ? [] : [kubeconfig])
 
 const unsafeRefused = ({ host, controlListen, publicUrl, allowUnsafeLocal }: AgentConfig, exposed: boolean): string | null => {
   const local = isLocal(host, publicUrl) && isLoopback(parseListenAddress(controlListen).host) && !exposed

@@ -1,6 +1,7 @@
 import type { Logger } from 'pino'
 import type { Candidate, Provider } from '../sandbox/provider.ts'
 import { dockerCandidates } from './docker/candidates.ts'
+import { type KubernetesSettings, kubernetesCandidates } from './kubernetes/candidates.ts'
 import { createLocalProvider } from './local/local.ts'
 
 export type CandidateOptions = {
@@ -11,6 +12,7 @@ export type CandidateOptions = {
   /** Why isolation `none` may not be used here, or null when it may. */
   unsafeRefused: string | null
   dockerHost: string | undefined
+  kubernetes: KubernetesSettings
   dataDirectory: string
   installId: string
   instanceId: string
@@ -23,12 +25,13 @@ export type Registration = (options: CandidateOptions) => Candidate[]
 
 /** Every provider there is, in the order of `auto` [2-32]. A new one is one more line [2-33]. */
 export const PROVIDERS = {
+  kubernetes: kubernetesCandidates,
   docker: dockerCandidates,
   local: (options) => [localCandidate(options)],
 } satisfies Record<string, Registration>
 export type ProviderName = keyof typeof PROVIDERS
 
-/** What to try, in order: with `auto` DOCKER_HOST, a Podman socket, the Docker socket, then what needs no engine. */
+/** What to try, in order: with `auto` the cluster that the agent is a pod of, DOCKER_HOST, a Podman socket, the Docker socket, then what needs no engine. */
 export const providerCandidates = (
   options: CandidateOptions,
   registered: Readonly<Record<string, Registration>> = PROVIDERS,

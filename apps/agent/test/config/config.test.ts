@@ -20,6 +20,7 @@ describe('configuration', () => {
       blockedHostPaths: [],
       defaultImage: 'boxoffice/sandbox:latest',
       poolConcurrency: 2,
+      kubernetes: { imagePullPolicy: 'IfNotPresent', runtimeClasses: [] },
       reserve: {},
       corsOrigins: [],
       trustedProxies: [],

@@ -47,6 +47,7 @@ const startEngine = async (path: string) => {
 
 const options = () => ({
   ...{ provider: 'auto' as const, isolation: 'auto' as const, sameUser: false, unsafeRefused: null, dockerHost: undefined },
+  kubernetes: { imagePullPolicy: 'IfNotPresent' as const, runtimeClasses: [] },
   ...{ dataDirectory: directory, installId: 'feed000000000000', instanceId: '0123456789ab', defaultImage: 'some/image:1', log: silent },
 })
 

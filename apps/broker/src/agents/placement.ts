@@ -17,7 +17,7 @@ export type PlacementPreferences = {
 }
 
 /** Names that mean a provider here whether or not an agent has it; of all others at least one agent must have it [4-176]. */
-const SHIPPED: ReadonlySet<string> = new Set(['docker', 'local'])
+const SHIPPED: ReadonlySet<string> = new Set(['docker', 'kubernetes', 'local'])
 
 /** Says which agent gets the next sandbox, and which are there at all. */
 export class Placement {

@@ -14,6 +14,7 @@ const candidates = (options: Partial<CandidateOptions>) =>
   providerCandidates(
     {
       ...{ provider: 'bare', isolation: 'auto', sameUser: false, unsafeRefused: null, dockerHost: undefined, dataDirectory: '/nowhere' },
+      ...{ kubernetes: { imagePullPolicy: 'IfNotPresent', runtimeClasses: [] } },
       ...{ installId: 'feed000000000000', instanceId: '0123456789ab', defaultImage: 'some/image:1', log: silent, ...options },
     },
     { ...PROVIDERS, bare },
