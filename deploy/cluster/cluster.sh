@@ -1,0 +1,47 @@
+#!/bin/sh
+# `npm run cluster`: a real Kubernetes of one node on this machine, in namespaces of its own.
+#   cluster.sh [up] | down | build | kubectl ARGS… | runs | left
+# `build` only fills the cache. `runs` says by its status whether one runs. `left` lists what there is of a cluster outside the cache: nothing, after `down`.
+# environment: BOXOFFICE_CLUSTER_CACHE (default ~/.cache/boxoffice/cluster)
+set -eu
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd -P)
+cd "$here/../.."
+# shellcheck source=deploy/cluster/settings.sh
+. "$here/settings.sh"
+# shellcheck source=deploy/cluster/machine.sh
+. "$here/machine.sh"
+# shellcheck source=deploy/cluster/sysctls.sh
+. "$here/sysctls.sh"
+# shellcheck source=deploy/cluster/images.sh
+. "$here/images.sh"
+# shellcheck source=deploy/cluster/up.sh
+. "$here/up.sh"
+# shellcheck source=deploy/cluster/down.sh
+. "$here/down.sh"
+# shellcheck source=deploy/cluster/left.sh
+. "$here/left.sh"
+# shellcheck source=deploy/setup/engine.sh
+. deploy/setup/engine.sh
+
+what=${1:-up}
+[ $# -eq 0 ] || shift
+case $what in
+  up | down)
+    mkdir -p "$cache"
+    # Two that start or end it at once would each see half of what the other does. `-o` keeps the lock out of what is started.
+    exec flock -o "$cache/cluster.lock" sh "$here/cluster.sh" "$what-locked"
+    ;;
+  up-locked | down-locked)
+    trap stop_engine EXIT
+    trap 'exit 143' INT TERM
+    "${what%-locked}"
+    ;;
+  build) sh "$here/build.sh" && sh "$here/packages.sh" ;;
+  kubectl)
+    running || fail "no cluster runs: npm run cluster"
+    in_cluster "$@"
+    ;;
+  runs) running ;;
+  left) left ;;
+  *) echo "usage: cluster.sh [up] | down | build | kubectl ARGS… | runs | left" >&2; exit 2 ;;
+esac

@@ -1,0 +1,30 @@
+# shellcheck shell=sh
+# shellcheck disable=SC2154 # the names are set by settings.sh
+# Part of cluster.sh: the images of the node. No registry is asked: the sandbox image is the one in the Docker engine of this machine.
+
+sandbox=boxoffice/sandbox:latest
+
+prepare_sandbox_image() {
+  ensure_engine || exit 1
+  sh deploy/images/build.sh
+}
+
+# containerd keeps what it has unpacked, so an image is imported when it is a new one only.
+import_images() {
+  has 'boxoffice.local/pause:1' "$program" || {
+    tar -C "$program" -c pause | docker import --change 'ENTRYPOINT ["/pause"]' - boxoffice.local/pause:1 >/dev/null
+    docker save boxoffice.local/pause:1 | ctr_here images import - >/dev/null
+    docker image rm boxoffice.local/pause:1 >/dev/null
+    imported 'boxoffice.local/pause:1' "$program"
+  }
+  content=$(docker image inspect --format '{{.Id}}' "$sandbox")
+  has "docker.io/$sandbox" "$content" || {
+    docker save "$sandbox" | ctr_here images import - >/dev/null
+    imported "docker.io/$sandbox" "$content"
+  }
+}
+
+# has NAME CONTENT, imported NAME CONTENT: which content was imported under this name.
+note_of() { echo "$images/$(echo "$1" | tr /: --).imported"; }
+has() { [ "$(cat "$(note_of "$1")" 2>/dev/null)" = "$2" ] && ctr_here images ls -q | grep -qxF "$1"; }
+imported() { echo "$2" >"$(note_of "$1")"; }
