@@ -1,14 +1,14 @@
 import { Client, type ClientConfig, types } from 'pg'
 import { StartError } from '../../../host/start-error.ts'
 
-/** A new connection, and one of the pool that is free, come within this. */
-const CONNECT_MS = 5000
+/** A new connection, or one of the pool that is free, comes within this: long, as a busy machine takes seconds to make one. */
+const CONNECT_MS = 10_000
 /** The database ends a statement, with its wait for locks, after this. */
-const STATEMENT_MS = 8000
+const STATEMENT_MS = 10_000
 /** A database that is silent altogether counts as away after this: longer than a statement may take, so that its own word comes first. */
-const SILENCE_MS = 10_000
+const SILENCE_MS = 12_000
 /** A broker that is stopped in the middle of a transaction keeps its locks for this long. */
-const IDLE_IN_TRANSACTION_MS = 10_000
+const IDLE_IN_TRANSACTION_MS = 20_000
 
 const INT8 = 20
 

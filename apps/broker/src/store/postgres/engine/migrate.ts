@@ -24,7 +24,7 @@ export async function migrate(url: string, { mayChange = true } = {}): Promise<M
     return await migrateWith(client, place, mayChange)
   } catch (thrown) {
     if (thrown instanceof StartError) throw thrown
-    throw new StartError(`the database ${place} cannot be brought up to date: ${why(thrown)}. Nothing of it was changed`)
+    throw new StartError(`the database ${place} cannot be brought up to date: ${why(thrown)}. It is as its last finished migration left it`)
   } finally {
     await client.end().catch(() => {})
   }
