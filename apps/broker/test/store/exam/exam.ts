@@ -3,6 +3,7 @@ import type { Store } from '../../../src/store/store.ts'
 import { creationCases } from './cases/sessions/creation.ts'
 import { endingCases } from './cases/sessions/endings.ts'
 import { eventCases } from './cases/sessions/events.ts'
+import { everythingCases } from './cases/sessions/everything.ts'
 import { grantCases } from './cases/sessions/grants.ts'
 import { idempotencyCases } from './cases/sessions/idempotency.ts'
 import { journalCases } from './cases/sessions/journal.ts'
@@ -46,6 +47,7 @@ const SUBJECTS: readonly Subject[] = [
   ['keeps idempotency keys', idempotencyCases],
   ['keeps whose a scope is', scopeCases],
   ['keeps who has a workspace', workspaceCases],
+  ['is used by many at once', everythingCases],
   ['registers agents', agentCases],
   ['keeps keys, challenges and the audit log', secretCases],
   ['keeps which brokers there are', brokerCases],
