@@ -7,10 +7,6 @@ import type { Sql } from './database.ts'
  * tenant, scope, journal of an agent's instance, row of a session (by id where there are several), then rows of that session.
  * A lock is a statement of its own: what is read in the same one may be older than the lock.
  */
-export async function lockTenant(tx: Sql, tenant: string): Promise<void> {
-  await tx.rows(LOCK, [keyOf('tenant', tenant)])
-}
-
 export async function lockScope(tx: Sql, tenant: string, scope: Scope): Promise<void> {
   await tx.rows(LOCK, [keyOf('scope', tenant, scope.type, scope.id)])
 }
