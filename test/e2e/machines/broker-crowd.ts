@@ -21,7 +21,7 @@ export type Crowd = { report: CrowdReport; stop(): Promise<CrowdReport> }
 /** Threads that are used by all; those whose names begin otherwise belong to one client, which also releases them. */
 export const SHARED = ['shared-0', 'shared-1', 'shared-2', 'shared-3'] as const
 /** How long a request is tried: a broker that dies may have been making the sandbox, which another takes over after its timeout. */
-const TRIED_MS = 60_000
+const TRIED_MS = 150_000
 
 /**
  * Clients that use each broker in turn, and the next one when one does not answer, or asks to try again (503 with `Retry-After`): shared
