@@ -10,7 +10,18 @@ import type { RowModule, RowResult } from './rows/row.ts'
 import { tableOf } from './table.ts'
 
 const ROWS = [
-  ...['posix-spawn', 'exec-latency', 'exec-throughput', 'ensure-new', 'ensure-local', 'ensure-live', 'stdout', 'files', 'memory'],
+  ...[
+    'posix-spawn',
+    'exec-latency',
+    'exec-throughput',
+    'ensure-new',
+    'ensure-local',
+    'ensure-live',
+    'ensure-postgres',
+    'stdout',
+    'files',
+    'memory',
+  ],
   ...['relay', 'wake', 'terminal', 'idle-sockets', 'many-rows', 'idle-local', 'idle-docker', 'neighbours', 'density', 'fast-io', 'clients'],
 ]
 const IMAGE = process.env.BOXOFFICE_IMAGE ?? 'boxoffice/sandbox:latest'
