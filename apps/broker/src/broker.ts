@@ -89,7 +89,7 @@ export async function buildBroker(
   const sessions = createSessions({ ...base, ...access, client, placement, tokenTtlSeconds, maxSessions })
   const { effects, provisioner, writer } = sessions
   parts.defer(() => effects.close())
-  // On a full disk it stays, and is forgotten at the next start, or when it has been silent for long enough.
+  // On a full disk it stays, and is forgotten at the next start on the directory, or by housekeeping.
   parts.defer(() => store.brokers.forget(brokerId).catch((thrown: unknown) => log.warn({ err: thrown }, 'the broker leaves its row')))
   parts.defer(() => provisioner.close(PROVISIONING_DRAIN_MS))
   const registration = createRegistration({ ...base, client, sessions, silence, enrollToken })

@@ -187,6 +187,8 @@ export interface BrokerStore {
   alive(since: number): Promise<string[]>
   /** Forgets one, or with null all of them (nobody else can be running). */
   forget(id: string | null): Promise<void>
+  /** Forgets those last heard of before `before`: a broker that was killed leaves its row. */
+  forgetDead(before: number): Promise<void>
   /** The issuer that brokers of this database share; set by the first, or by one that is told its URL. */
   issuer(own: string, authoritative: boolean): Promise<string>
 }

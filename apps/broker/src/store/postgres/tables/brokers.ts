@@ -20,6 +20,9 @@ export function postgresBrokers(database: Database): BrokerStore & AsyncDisposab
     forget: async (id) => {
       await once.run('DELETE FROM brokers WHERE $1::text IS NULL OR id = $1', [id])
     },
+    forgetDead: async (before) => {
+      await once.run('DELETE FROM brokers WHERE heartbeat_at < $1', [before])
+    },
     issuer: (own, authoritative) =>
       write(async (tx) => {
         await tx.run(authoritative ? SET_ISSUER : OFFER_ISSUER, [own])

@@ -8,6 +8,7 @@ export function sqliteBrokers(db: Db, write: Write): BrokerStore {
   )
   const alive = db.prepare<[number]>('SELECT id FROM brokers WHERE heartbeat_at >= ?').pluck()
   const forget = db.prepare<[{ id: string | null }]>('DELETE FROM brokers WHERE @id IS NULL OR id = @id')
+  const forgetDead = db.prepare<[number]>('DELETE FROM brokers WHERE heartbeat_at < ?')
   const setting = db.prepare<[string]>('SELECT value FROM settings WHERE key = ?').pluck()
   const set = db.prepare('INSERT INTO settings (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value')
   return {
@@ -17,6 +18,7 @@ export function sqliteBrokers(db: Db, write: Write): BrokerStore {
     heartbeat: async (id, pid, now) => write.vital(() => void heartbeat.run(id, pid, now)),
     alive: async (since) => alive.all(since) as string[],
     forget: async (id) => write.vital(() => void forget.run({ id })),
+    forgetDead: async (before) => write.vital(() => void forgetDead.run(before)),
     issuer: async (own, authoritative) =>
       write.vital(() => {
         const shared = authoritative ? undefined : (setting.get('issuer') as string | undefined)

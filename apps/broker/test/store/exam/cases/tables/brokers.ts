@@ -13,6 +13,8 @@ export function brokerCases(at: Stores): void {
     await at.one.brokers.forget(fresh('brk'))
     expect(await at.other.brokers.alive(1_000_002)).toEqual([a])
     expect((await at.other.brokers.alive(0)).toSorted()).toEqual([a, b].toSorted())
+    await at.one.brokers.forgetDead(1_000_009)
+    expect(await at.other.brokers.alive(0)).toEqual([a])
   })
 
   test('brokers that start at once share one issuer, until one is told its URL', async () => {
