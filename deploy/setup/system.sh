@@ -47,17 +47,29 @@ ask_for() {
   fi
 }
 
+postgres_clusters=/etc/postgresql-common/createcluster.conf
+
 keep_cluster_away() {
-  [ -e /etc/postgresql-common/createcluster.conf ] && return 0
-  mkdir -p /etc/postgresql-common
-  echo 'create_main_cluster = false' >/etc/postgresql-common/createcluster.conf
+  [ ! -e "$postgres_clusters" ] || return 0
+  mkdir -p "${postgres_clusters%/*}"
+  echo 'create_main_cluster = false' >"$postgres_clusters"
+  kept_away=yes
+}
+
+# The package keeps a file that it finds. It gets the one that it would have written.
+let_cluster_be_made() {
+  rm -f "$postgres_clusters"
+  usual=/usr/share/postgresql-common/createcluster.conf
+  [ ! -e "$usual" ] || cp "$usual" "$postgres_clusters"
 }
 
 # Packages, and where apt's words go.
 apt_install() {
   export DEBIAN_FRONTEND=noninteractive
   log=$2
-  # Tests start a PostgreSQL of their own: Debian's package would make one of the machine's, and start it.
+  kept_away=
+  installed=0
+  # Tests start a PostgreSQL of their own: Debian's package would make one of the machine's, and start it. What is installed later may.
   case $1 in *postgresql*) keep_cluster_away ;; esac
   {
     apt-get update || true # one unreachable source is no reason to give up; a missing package is
@@ -65,5 +77,7 @@ apt_install() {
     case $1 in *docker.io*) apt-cache show docker-cli >/dev/null 2>&1 && set -- "$1 docker-cli" "$2" ;; esac
     # shellcheck disable=SC2086 # a list of package names
     apt-get install -y --no-install-recommends -o Acquire::Retries=3 $1
-  } >"$log" 2>&1 </dev/null
+  } >"$log" 2>&1 </dev/null || installed=$?
+  if [ -n "$kept_away" ]; then let_cluster_be_made; fi
+  return "$installed"
 }
