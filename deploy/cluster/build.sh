@@ -36,6 +36,8 @@ $low go build -trimpath -buildvcs=false -ldflags '-s -w' -o "$program.new/pause"
 for part in kube-apiserver kube-controller-manager kube-scheduler kubelet kubectl; do ln -s kube "$program.new/$part"; done
 mv "$program.new" "$program"
 rm -rf "$compiled"
-# Programs of versions before this one.
-find "$cache" -maxdepth 1 -name 'kubernetes-*' ! -path "$program" -exec rm -rf {} +
+# Programs of versions before this one, but for one that runs.
+runs=$(cat "$run/program" 2>/dev/null || true)
+runs=${runs:-$program}
+find "${cache:?}" -maxdepth 1 -name 'kubernetes-*' ! -name "${program##*/}" ! -name "${runs##*/}" -exec rm -rf {} +
 say "Kubernetes $kubernetes built in $((($(date +%s) - began) / 60)) min $((($(date +%s) - began) % 60)) s"

@@ -1,8 +1,9 @@
 #!/bin/sh
 # `npm run cluster`: a real Kubernetes of one node on this machine, in namespaces of its own.
-#   cluster.sh [up] | down | build | kubectl ARGS… | runs | left
-# `build` only fills the cache. `runs` says by its status whether one runs. `left` lists what there is of a cluster outside the cache: nothing, after `down`.
-# environment: BOXOFFICE_CLUSTER_CACHE (default ~/.cache/boxoffice/cluster)
+#   cluster.sh [up] | down | build | kubectl ARGS… | runs | left [--settings]
+# `build` only fills the cache. `runs` says by its status whether one runs. `left` lists what there is of a cluster outside the cache: nothing, after `down`;
+# with --settings also the settings of the kernel that it must not change.
+# environment: BOXOFFICE_CLUSTER_CACHE, whose folder boxoffice-cluster is the cache (default: ~/.cache/boxoffice/cluster is)
 set -eu
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd -P)
 cd "$here/../.."
@@ -27,9 +28,10 @@ what=${1:-up}
 [ $# -eq 0 ] || shift
 case $what in
   up | down)
-    mkdir -p "$cache"
+    # Says what is missing.
+    if [ "$(id -u)" -ne 0 ] || missing flock; then check_machine; fi
     # Two that start or end it at once would each see half of what the other does. `-o` keeps the lock out of what is started.
-    exec flock -o "$cache/cluster.lock" sh "$here/cluster.sh" "$what-locked"
+    exec flock -o "$run.lock" sh "$here/cluster.sh" "$what-locked"
     ;;
   up-locked | down-locked)
     trap stop_engine EXIT
@@ -42,6 +44,6 @@ case $what in
     in_cluster "$@"
     ;;
   runs) running ;;
-  left) left ;;
-  *) echo "usage: cluster.sh [up] | down | build | kubectl ARGS… | runs | left" >&2; exit 2 ;;
+  left) left "$@" ;;
+  *) echo "usage: cluster.sh [up] | down | build | kubectl ARGS… | runs | left [--settings]" >&2; exit 2 ;;
 esac

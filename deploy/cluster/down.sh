@@ -14,7 +14,6 @@ start_time() { awk '$3 != "Z" { print $22 }' "/proc/$1/stat" 2>/dev/null || true
 
 down() {
   [ -d "$run" ] || return 0
-  state=$(cat "$run/state" 2>/dev/null || echo "$state")
   if running; then
     first=$(children "$process")
     remove_containers
@@ -37,8 +36,9 @@ down() {
     sleep 0.1
   done
   restore_kernel_settings
-  [ ! -e "$run/folders" ] || while read -r folder; do rmdir "$folder"; done <"$run/folders"
-  rm -rf "$state" "$run"
+  # The machine's own containerd may use them since.
+  [ ! -e "$run/folders" ] || while read -r folder; do rmdir "$folder" 2>/dev/null || true; done <"$run/folders"
+  rm -rf "${state:?}" "${run:?}"
 }
 
 # The kubelet first: it would start them again. Then containerd forgets them, and keeps the images.

@@ -13,15 +13,21 @@ prepare_sandbox_image() {
 import_images() {
   has 'boxoffice.local/pause:1' "$program" || {
     tar -C "$program" -c pause | docker import --change 'ENTRYPOINT ["/pause"]' - boxoffice.local/pause:1 >/dev/null
-    docker save boxoffice.local/pause:1 | ctr_here images import - >/dev/null
+    import_image 'boxoffice.local/pause:1'
     docker image rm boxoffice.local/pause:1 >/dev/null
     imported 'boxoffice.local/pause:1' "$program"
   }
   content=$(docker image inspect --format '{{.Id}}' "$sandbox")
   has "docker.io/$sandbox" "$content" || {
-    docker save "$sandbox" | ctr_here images import - >/dev/null
+    import_image "$sandbox"
     imported "docker.io/$sandbox" "$content"
   }
+}
+
+# A truncated archive of an engine that fails is an error of ctr too.
+import_image() {
+  docker save "$1" | timeout 600 ctr -a "$containerd_socket" -n k8s.io images import - >/dev/null ||
+    fail "the image $1 could not be imported into the node within 600 s; what docker and ctr say is above, and more in $state/logs/containerd.log"
 }
 
 # has NAME CONTENT, imported NAME CONTENT: which content was imported under this name.

@@ -2,6 +2,7 @@
 # shellcheck disable=SC2154 # the names are set by settings.sh
 # Part of cluster.sh: lists what is there of a cluster besides the cache, looked up in the kernel and not in what up.sh has noted.
 
+# left [--settings]: with it also the kernel settings, for a comparison.
 left() {
   # Every process of its parts has its program, its state or its socket in the command line; pods are in its control groups.
   for command in /proc/[0-9]*/cmdline; do
@@ -12,5 +13,6 @@ left() {
   grep -E " ($run|$state|$images)/" /proc/mounts | sed 's/^/mount /' || true
   find /sys/fs/cgroup -maxdepth 2 -name "$name" | sed 's/^/control group /'
   for place in "$run" "$state" /var/log/containers /var/log/pods /run/netns/cni-*; do [ ! -e "$place" ] || echo "file $place"; done
+  [ "${1:-}" = --settings ] || return 0
   for wanted in $kernel_settings; do echo "setting ${wanted%%=*} $(cat "/proc/sys/${wanted%%=*}")"; done
 }

@@ -5,7 +5,9 @@
 kubernetes=1.34.4 # the last minor version whose kubelet takes control groups of version 1 by default
 go_needed=1.24
 
-cache=${BOXOFFICE_CLUSTER_CACHE:-${HOME:?}/.cache/boxoffice/cluster}
+# Files below it are removed, so in a folder that is given it is a folder of our own.
+cache=${BOXOFFICE_CLUSTER_CACHE:+${BOXOFFICE_CLUSTER_CACHE%/}/boxoffice-cluster}
+cache=${cache:-${HOME:?}/.cache/boxoffice/cluster}
 sources=$(cat "$here/program/main.go" "$here/program/pause/main.go" "$here/program/go.mod" "$here/program/go.sum" | cksum | cut -d ' ' -f 1)
 program=$cache/kubernetes-$kubernetes-$sources
 debian=$cache/debian
@@ -16,7 +18,8 @@ name=boxoffice-cluster
 run=/run/$name
 network=$run/network # its network namespace
 # Where the running one is, started with another cache perhaps.
-state=$(cat "$run/state" 2>/dev/null || echo "$cache/state")
+state=$(cat "$run/state" 2>/dev/null || true)
+state=${state:-$cache/state}
 containerd_socket=$run/containerd.sock
 
 # Addresses inside the network namespace only.
@@ -30,3 +33,5 @@ say() { echo "cluster: $*" >&2; }
 fail() { say "$*"; exit 1; }
 missing() { ! command -v "$1" >/dev/null 2>&1; }
 now_ms() { date +%s%3N; }
+
+case $cache in /*) ;; *) fail "BOXOFFICE_CLUSTER_CACHE must be an absolute path: the cache would be $cache" ;; esac

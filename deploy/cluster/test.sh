@@ -21,7 +21,7 @@ failed() { echo "test:cluster: $*" >&2; echo "0 passed, 1 failed"; exit 1; }
 
 # The engine has the sandbox image, and tests of the providers side by side need it longer than `cluster.sh up` does.
 ensure_engine || failed "no Docker engine"
-sh "$here/cluster.sh" left >"$results/before"
+sh "$here/cluster.sh" left --settings >"$results/before"
 if sh "$here/cluster.sh" runs; then echo "test:cluster: using the cluster that runs; it stays" >&2; else ours=yes; fi
 sh "$here/cluster.sh" up || failed "the cluster did not start; its words are above"
 
@@ -36,7 +36,7 @@ echo "cluster: tests: $(($(date +%s) - began)) s" >&2
 if [ -n "$ours" ]; then
   ours=
   sh "$here/cluster.sh" down || failed "the cluster did not end"
-  sh "$here/cluster.sh" left >"$results/after"
+  sh "$here/cluster.sh" left --settings >"$results/after"
   diff "$results/before" "$results/after" >&2 || failed "the cluster has left something, above: < is what was there before, > what is there now"
 fi
 cat "$results/cluster.failures" 2>/dev/null || true

@@ -4,7 +4,8 @@
 
 up() {
   began=$(now_ms)
-  if running; then
+  # One that was interrupted before its images were there is ended below, and started anew.
+  if running && [ -e "$run/images" ]; then
     wait_until_ready
     usage
     return 0
@@ -16,12 +17,15 @@ up() {
   timed 'program and packages'
   prepare_sandbox_image
   timed 'sandbox image'
-  # What a killed run has left.
+  # What a killed run has left, with another cache perhaps, or before the machine was started anew.
   down
+  state=$cache/state
+  rm -rf "${state:?}"
 
   mkdir -p "$run" "$state/logs"
   chmod 700 "$state"
   echo "$state" >"$run/state"
+  echo "$program" >"$run/program"
   save_kernel_settings
   make_cgroups
   for place in /run/containerd /var/lib/cni; do [ -d "$place" ] || { mkdir -p "$place" && echo "$place" >>"$run/folders"; }; done
@@ -33,6 +37,7 @@ up() {
 
   wait_for 60 'containerd' timeout 10 ctr -a "$containerd_socket" version
   import_images
+  : >"$run/images"
   timed 'images'
   wait_until_ready
   timed 'node'
@@ -46,7 +51,8 @@ wait_until_ready() {
   wait_for 120 'the service account of the namespace default' in_cluster get serviceaccount default
 }
 
-in_cluster() { nsenter --net="$network" "$program/kubectl" --kubeconfig "$state/admin.kubeconfig" --cache-dir "$state/kubectl" "$@"; }
+# With the program that runs: another checkout may have started another version.
+in_cluster() { nsenter --net="$network" "$(cat "$run/program")/kubectl" --kubeconfig "$state/admin.kubeconfig" --cache-dir "$state/kubectl" "$@"; }
 
 # wait_for SECONDS WHAT COMMAND…: the clock counts, since a command can hang for as long as its timeout.
 wait_for() {
@@ -77,8 +83,10 @@ timed() {
 }
 
 usage() {
+  version=$(cat "$run/program")
+  version=${version##*/kubernetes-}
   cat <<USAGE
-cluster: Kubernetes $kubernetes runs, with one node ($node)
+cluster: Kubernetes ${version%-*} runs, with one node ($node)
   kubectl      npm run --silent cluster -- kubectl get pods -A
   kubeconfig   $state/admin.kubeconfig
   network      nsenter --net=$network COMMAND    (its addresses exist only there)
