@@ -56,7 +56,7 @@ export const createControlApp = ({ manager, revocations, onKeys, untold, instanc
     })
     .post('/control/v1/sandboxes/:id/resume', async (c) => {
       // Brokers of before send no body.
-      const order = c.req.header('content-type') === undefined ? {} : await parse(c, ResumeRequest)
+      const order = (await c.req.text()) === '' ? {} : await parse(c, ResumeRequest)
       return c.json(await manager.resume(c.req.param('id'), order))
     })
     .get('/control/v1/sandboxes/:id/workspace-usage', async (c) => {

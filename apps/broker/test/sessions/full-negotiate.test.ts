@@ -222,7 +222,7 @@ describe('[C-22, 4-54] sandbox_hint', () => {
 })
 
 describe('[4-79, 4-176] provider_preference', () => {
-  test.each(['langsmith', 'e2b', 'daytona', 'modal', 'kubernetes', 'nonsense'])('%s: 400 until an agent has it', async (provider) => {
+  test.each(['langsmith', 'e2b', 'daytona', 'modal', 'nonsense'])('%s: 400 until an agent has it', async (provider) => {
     const { status, body } = await broker.refused({ thread_id: 'p-unknown', mode: 'ensure', provider_preference: provider })
     expect([status, body.error.code, body.error.message]).toEqual([
       400,
