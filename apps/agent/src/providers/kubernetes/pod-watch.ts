@@ -61,7 +61,7 @@ export const createPodWatch = ({ api, path, labelSelector, onChange = () => {}, 
     onChange(pod)
   }
   const remove = (name: string, last = pods.get(name)): void => {
-    // One that is not there any more has ended before, and how has been asked for or forgotten.
+    // A pod that is not in the watch has ended before: `ended` has it, or its end has been taken from there.
     if (pods.delete(name) && last !== undefined) ended.set(name, last)
     for (const wake of waiting.get(name) ?? []) wake()
   }
