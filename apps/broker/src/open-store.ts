@@ -2,7 +2,6 @@ import { join } from 'node:path'
 import type { ResolvedBrokerConfig } from './config/config.ts'
 import type { Log } from './host/log.ts'
 import { SecretKeys } from './host/secret-keys.ts'
-import { migrate } from './store/postgres/engine/migrate.ts'
 import { openPostgresStore } from './store/postgres/postgres-store.ts'
 import { openSqliteStore } from './store/sqlite/sqlite-store.ts'
 import type { Store } from './store/store.ts'
@@ -19,8 +18,7 @@ type Settings = Pick<ResolvedBrokerConfig, 'dataDir' | 'databaseUrl' | 'migrate'
 export async function openStore({ dataDir, databaseUrl, migrate: when }: Settings, pollMs?: number): Promise<Store> {
   const times = pollMs === undefined ? {} : { pollMs }
   if (databaseUrl === undefined) return openSqliteStore(join(dataDir, 'broker.db'), times)
-  if (when === 'never') await migrate(databaseUrl, { mayChange: false })
-  return openPostgresStore(databaseUrl, times)
+  return openPostgresStore(databaseUrl, { ...times, mayMigrate: when === 'start' })
 }
 
 /** Where the signing keys of a store are: rows of the database, else files of the data directory. Throws `StartError`. */

@@ -22,14 +22,22 @@ import { postgresKeys } from './tables/keys.ts'
 import { postgresSigningKeys } from './tables/signing-keys.ts'
 
 /** `connections`: how many the broker has for its queries. `pollMs`: how often it looks for events that no notice has told. */
-export type PostgresStoreOptions = { connections?: number; pollMs?: number }
+export type PostgresStoreOptions = {
+  connections?: number
+  pollMs?: number
+  /** False: a schema that is older is refused. */
+  mayMigrate?: boolean
+}
 
 /**
  * The store in a PostgreSQL database, which several brokers share. `url`: `postgres://USER:PASSWORD@HOST:PORT/DATABASE`. Brings its
  * schema up to date; throws `StartError` for a database that does not answer or is newer.
  */
-export async function openPostgresStore(url: string, { connections, pollMs }: PostgresStoreOptions = {}): Promise<Store> {
-  await migrate(url)
+export async function openPostgresStore(
+  url: string,
+  { connections, pollMs, mayMigrate = true }: PostgresStoreOptions = {},
+): Promise<Store> {
+  await migrate(url, { mayChange: mayMigrate })
   const parts = new AsyncDisposableStack()
   const database = parts.use(openDatabase(url, connections === undefined ? {} : { connections }))
   const watch = parts.use(new EventWatch(database, pollMs === undefined ? {} : { pollMs }))
