@@ -22,6 +22,8 @@ const attach = async (id: string, fields: Record<string, unknown> = {}): Promise
 }
 
 const MiB = 1024 * 1024
+/** More than what is kept for a reader that stands still: by the kernel up to 36 MiB for each of the relay's two connections, and by us. */
+const AHEAD = 96 * MiB
 
 describe('readers of one terminal', { tags: ['3.5'] }, () => {
   /** Writes when it is told to, without an end. */
@@ -43,12 +45,12 @@ describe('readers of one terminal', { tags: ['3.5'] }, () => {
     const slow = await attach('paced')
     slow.ws.pause()
     fast.stdin('\n')
-    await fast.until(() => size(fast) > 30 * MiB, 90_000)
+    await fast.until(() => size(fast) > AHEAD, 90_000)
     slow.ws.resume()
     expect((await slow.closed).code).toBe(4408)
     expect(slow.find('error')?.error).toMatchObject({ code: 'TIMEOUT', message: expect.stringContaining('offset') })
     const behind = slow.bytes()
-    expect(behind.length).toBeLessThan(30 * MiB)
+    expect(behind.length).toBeLessThan(AHEAD)
     expect(behind.equals(expected(behind.length))).toBe(true)
     const again = await attach('paced', { stdout_offset: behind.length })
     expect(again.find('ready')?.stdout.gap).toMatchObject({ from: behind.length })
@@ -69,9 +71,9 @@ describe('readers of one terminal', { tags: ['3.5'] }, () => {
       await new Promise((resolve) => setTimeout(resolve, 100))
       return last > 0 && last === before
     })
-    expect(last).toBeLessThan(16 * MiB)
+    expect(last).toBeLessThan(AHEAD)
     only.ws.resume()
-    await only.until(() => size(only) > 20 * MiB, 90_000)
+    await only.until(() => size(only) > AHEAD, 90_000)
     only.send({ type: 'signal', signal: 'KILL' })
     await only.closed
     expect(only.bytes().equals(expected(size(only)))).toBe(true)
