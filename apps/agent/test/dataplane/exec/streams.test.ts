@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { TestDataplane } from '../../support/dataplane.ts'
 import { endedAfterEach } from '../../support/ended-after-each.ts'
+import { kernelBuffers } from '../../support/kernel-buffers.ts'
 import { until } from '../../support/processes.ts'
 import { type Encoding, TestSocket } from '../../support/socket.ts'
 
@@ -50,8 +51,8 @@ describe('flow control', { tags: ['4-134', 'C-35'] }, () => {
     await socket.frame('ready')
     const chunk = Buffer.alloc(MiB - 1, 'abcdefg')
     const sent = createHash('sha256')
-    // The kernel keeps up to 32 MiB (tcp_rmem) for each connection on the way, and the relay's way has two.
-    for (let i = 0; i < 120; i++) {
+    const chunks = kernelBuffers() / MiB + 48
+    for (let i = 0; i < chunks; i++) {
       sent.update(chunk)
       socket.stdin(chunk)
     }

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { TestDataplane } from '../../support/dataplane.ts'
 import { endedAfterEach } from '../../support/ended-after-each.ts'
+import { kernelBuffers } from '../../support/kernel-buffers.ts'
 import { until } from '../../support/processes.ts'
 import { TestSocket } from '../../support/socket.ts'
 
@@ -22,8 +23,7 @@ const attach = async (id: string, fields: Record<string, unknown> = {}): Promise
 }
 
 const MiB = 1024 * 1024
-/** More than what is kept for a reader that stands still: by the kernel up to 36 MiB for each of the relay's two connections, and by us. */
-const AHEAD = 96 * MiB
+const KERNEL = kernelBuffers()
 
 describe('readers of one terminal', { tags: ['3.5'] }, () => {
   /** Writes when it is told to, without an end. */
@@ -45,12 +45,12 @@ describe('readers of one terminal', { tags: ['3.5'] }, () => {
     const slow = await attach('paced')
     slow.ws.pause()
     fast.stdin('\n')
-    await fast.until(() => size(fast) > AHEAD, 90_000)
+    await fast.until(() => size(fast) > KERNEL + 30 * MiB, 90_000)
     slow.ws.resume()
     expect((await slow.closed).code).toBe(4408)
     expect(slow.find('error')?.error).toMatchObject({ code: 'TIMEOUT', message: expect.stringContaining('offset') })
     const behind = slow.bytes()
-    expect(behind.length).toBeLessThan(AHEAD)
+    expect(behind.length).toBeLessThan(KERNEL + 30 * MiB)
     expect(behind.equals(expected(behind.length))).toBe(true)
     const again = await attach('paced', { stdout_offset: behind.length })
     expect(again.find('ready')?.stdout.gap).toMatchObject({ from: behind.length })
@@ -71,9 +71,9 @@ describe('readers of one terminal', { tags: ['3.5'] }, () => {
       await new Promise((resolve) => setTimeout(resolve, 100))
       return last > 0 && last === before
     })
-    expect(last).toBeLessThan(AHEAD)
+    expect(last).toBeLessThan(KERNEL + 16 * MiB)
     only.ws.resume()
-    await only.until(() => size(only) > AHEAD, 90_000)
+    await only.until(() => size(only) > KERNEL + 20 * MiB, 90_000)
     only.send({ type: 'signal', signal: 'KILL' })
     await only.closed
     expect(only.bytes().equals(expected(size(only)))).toBe(true)
