@@ -81,7 +81,7 @@ const build = async (config: AgentConfig, overrides: AgentOverrides, teardown: A
   const disk = createDiskFloor({ dataDirectory, engineDirectory })
   const layout = await createLayout(dataDirectory)
   teardown.defer(() => layout.close())
-  const uids = createUids(installId, config.sameUser)
+  const uids = createUids(directory.uidBlock, config.sameUser)
   await claimOwners(uids, join(dataDirectory, 'workspaces'))
 
   const { broker: client, brokerCertificate: certificate } = overrides

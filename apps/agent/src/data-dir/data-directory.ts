@@ -3,16 +3,19 @@ import { chmod, copyFile, mkdir, open, readFile, realpath, rename, rm, stat, wri
 import { join } from 'node:path'
 import { SHIPPED_SUPERVISORS } from '@boxoffice/node-http'
 import { BoxofficeError } from '@boxoffice/protocol'
+import { claimUidBlock } from './uid-block.ts'
 
-/** The agent's data directory, held by this process alone. */
-export type DataDirectory = { path: string; installId: string; supervisorPath: string; release: () => Promise<void> }
+/** The agent's data directory, held by this process alone. `uidBlock`: whose user ids its sandboxes have (`createUids`). */
+export type DataDirectory = { path: string; installId: string; uidBlock: number; supervisorPath: string; release: () => Promise<void> }
 
 export const openDataDirectory = async (configured: string, supervisor: string | undefined): Promise<DataDirectory> => {
   await mkdir(configured, { recursive: true, mode: 0o700 })
   const path = await realpath(configured)
   const release = await lock(path)
   try {
-    return { path, installId: await installIdOf(path), supervisorPath: await installSupervisor(path, supervisor), release }
+    const installId = await installIdOf(path)
+    const uidBlock = await claimUidBlock(path, installId)
+    return { path, installId, uidBlock, supervisorPath: await installSupervisor(path, supervisor), release }
   } catch (error) {
     await release()
     throw error

@@ -1,12 +1,10 @@
-import { createHash } from 'node:crypto'
 import { readdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { BoxofficeError } from '@boxoffice/protocol'
 
 /** Above everything that distributions, systemd and subordinate ranges use, and below 2^31, which some programs take for negative. */
 const BASE = 2_000_000_000
-const PER_INSTALL = 65_536
-const INSTALLS = 2_000
+const PER_BLOCK = 65_536
 
 /** Who owns what: each sandbox of a root agent has a host uid (and an equal gid) that no other one shares. */
 export interface Uids {
@@ -16,26 +14,25 @@ export interface Uids {
   free(uid: number): void
 }
 
-/** `sameUser`: the agent's own for each of them, also where it is root. */
-export const createUids = (installId: string, sameUser = false): Uids => {
+/** `block`: of this agent alone (`claimUidBlock`). `sameUser`: the agent's own for each of them, also where it is root. */
+export const createUids = (block: number, sameUser = false): Uids => {
   const own = { uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 }
   if (own.uid !== 0 || sameUser) return { allot: () => own, claim: () => {}, free: () => {} }
 
-  // Several agents on one host stay out of each other's way without asking.
-  const first = BASE + (createHash('sha256').update(installId).digest().readUInt32LE(0) % INSTALLS) * PER_INSTALL
+  const first = BASE + block * PER_BLOCK
   const taken = new Set<number>()
   let next = 0
   return {
     allot() {
-      for (let tried = 0; tried < PER_INSTALL; tried++) {
+      for (let tried = 0; tried < PER_BLOCK; tried++) {
         // In turn, so that a uid rests as long as possible before it means somebody else.
         const uid = first + next
-        next = (next + 1) % PER_INSTALL
+        next = (next + 1) % PER_BLOCK
         if (taken.has(uid)) continue
         taken.add(uid)
         return { uid, gid: uid }
       }
-      throw new BoxofficeError('QUOTA_EXCEEDED', `all ${PER_INSTALL} user ids of this agent are in use`)
+      throw new BoxofficeError('QUOTA_EXCEEDED', `all ${PER_BLOCK} user ids of this agent are in use`)
     },
     claim: (uid) => void taken.add(uid),
     free: (uid) => void taken.delete(uid),

@@ -103,7 +103,7 @@ describe.runIf(process.getuid?.() === 0)('what is prewarmed', () => {
   test('a step of it that fails leaves nothing of the others', async () => {
     const directory = await mkdtemp('/tmp/bxp-')
     const layout = await createLayout(directory)
-    const uids = createUids('prepared')
+    const uids = createUids(1)
     const discarded: string[] = []
     const tried: { id: string; uid: number; socket: string }[] = []
     const prewarm = {

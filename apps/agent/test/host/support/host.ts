@@ -69,7 +69,7 @@ export class Host {
     const instanceId = Math.random().toString(16).slice(2, 14).padEnd(12, '0')
     const provider = await open(directory, instanceId)
     const layout = await createLayout(directory.path)
-    const uids = createUids(directory.installId)
+    const uids = createUids(directory.uidBlock)
     await claimOwners(uids, join(directory.path, 'workspaces'))
     const { supervisorPath, installId, path, release } = directory
     const journal = createJournal(new Registry())
