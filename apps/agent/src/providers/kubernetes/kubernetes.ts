@@ -152,7 +152,8 @@ export const kubernetesProvider = (options: KubernetesProviderOptions): Provider
       async suspend({ engineId: name }, mode) {
         try {
           const pod = await podNamed(name)
-          if (pod === undefined || handleOf(pod).state === 'lost') throw sandboxGone()
+          // One that ended can be stopped: a wake that failed is undone so.
+          if (pod === undefined || (mode === 'freeze' && handleOf(pod).state === 'lost')) throw sandboxGone()
           if (mode === 'freeze') {
             if (groups === undefined)
               throw new BoxofficeError('UNSUPPORTED', 'freeze: the agent may not write the control groups of this node')

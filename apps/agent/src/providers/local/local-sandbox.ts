@@ -55,13 +55,14 @@ export const localSandbox = ({ state: initial, isolation, group, files, bootId, 
   const processes = (): ProcessName[] => (ofThisBoot() ? [state.monitor, state.supervisor].filter((name) => name !== null) : [])
 
   const start = async (first: boolean, launch?: () => Spawned): Promise<SandboxHandle> => {
-    // The file is there before the process is, so that a crash in between leaves something to find it by.
-    state = { ...state, boot_id: bootId, stopped: false, monitor: null, supervisor: null }
+    // The file is there before the process is, so that a crash in between leaves something to find it by. One that wakes counts as stopped
+    // until its process is known: a look at it meanwhile, and a wake that fails, must not lose it.
+    state = { ...state, boot_id: bootId, stopped: !first, monitor: null, supervisor: null }
     if (first) await files.usePrewarmed(state.id, directory)
     await (first ? files.create(state) : files.save(state))
     const { pid, supervisorPid } = launch === undefined ? await startHere() : await startBy(launch).catch(startAgain)
     const [monitor, supervisor] = await Promise.all([nameProcess(pid), nameProcess(supervisorPid)])
-    state = { ...state, monitor: monitor ?? null, supervisor: supervisor ?? null }
+    state = { ...state, stopped: false, monitor: monitor ?? null, supervisor: supervisor ?? null }
     await (first ? files.create(state) : files.save(state))
     return { id: state.id, engineId: String(pid), state: 'running', profileHash: state.profile_hash }
   }
@@ -157,8 +158,11 @@ export const localSandbox = ({ state: initial, isolation, group, files, bootId, 
       await kill()
     },
     async resume() {
-      if (state.stopped) await start(false)
-      else if (group === undefined) await signalTree('SIGCONT')
+      if (state.stopped) {
+        // An agent that was killed in a wake left processes that no name leads to.
+        await kill()
+        await start(false)
+      } else if (group === undefined) await signalTree('SIGCONT')
       else await group.thaw()
     },
     async inside() {

@@ -153,6 +153,8 @@ export class LiveSandbox implements Sandbox {
     // Else the broker takes the restart for a use of each, and wakes them all.
     if (as !== 'running') this.activity.slept()
     if (handle.state === 'stopped') return
+    // The agent was killed in its wake.
+    if (this.file.stopped) await this.#save({ stopped: false })
     await this.#listen({ adopted: true })
     this.processes.adopt()
   }
@@ -279,14 +281,31 @@ export class LiveSandbox implements Sandbox {
 
   /** Not activity: that is with whoever asks (`ready`). */
   async #wake(from: 'frozen' | 'stopped'): Promise<void> {
-    if (from === 'stopped') {
-      // A new supervisor has never had a secret.
-      await this.#save({ secret_hash: null, stopped: false })
-      await this.#listen({ adopted: false })
-    }
-    await this.#parts.provider.sandboxes.resume(this.#known())
+    if (from === 'stopped') await this.#startAgain()
+    else await this.#parts.provider.sandboxes.resume(this.#known())
     this.#apply({ type: 'woken' })
     if (this.#life.ending === undefined) this.note({ type: 'wake', data: { from: from === 'frozen' ? 'freeze' : 'stop' } })
+  }
+
+  /** Waits for the supervisor's dial. A start that fails leaves the sandbox stopped, with all that is in its workspace, for the next wake. */
+  async #startAgain(): Promise<void> {
+    const { sandboxes } = this.#parts.provider
+    // A new supervisor has never had a secret.
+    await this.#save({ secret_hash: null })
+    await this.#listen({ adopted: false })
+    try {
+      await sandboxes.resume(this.#known())
+      const signal = AbortSignal.any([this.#overtaken.signal, AbortSignal.timeout(READY_WITHIN_MS)])
+      await firstDial(this.link, () => sandboxes.inspect(this.#known()), signal)
+      await this.#save({ stopped: false })
+    } catch (error) {
+      this.#refuseIfEnding()
+      await sandboxes.suspend(this.#known(), 'stop').catch((err: unknown) => {
+        this.#parts.log.warn({ err, sandbox_id: this.id }, 'a sandbox whose wake failed could not be stopped again')
+      })
+      await this.#link.drop()
+      throw this.#whyNot(error)
+    }
   }
 
   async #shutdown(cause: KillCause, graceMs: number): Promise<void> {
@@ -346,6 +365,7 @@ export class LiveSandbox implements Sandbox {
   }
 
   #whyNot(error: unknown): unknown {
+    if (this.#life.ending !== undefined) return endError(endOf(this.#life.ending))
     if (this.#closed.signal.aborted) return this.#lostError()
     if (error instanceof BoxofficeError) return error
     return startingError(error)
