@@ -141,9 +141,7 @@ export class World {
   /** Another process of the same installation, with the sandboxes that are there. */
   async startAgent(): Promise<void> {
     const { installId, sandboxes } = this.agent
-    const start = () => startFakeAgent({ brokerUrl: this.#url, enrollToken: ENROLL, heartbeat: false, installId, sandboxes })
-    // The port of the one that has ended may be another test's by now, which looks as if it still were there: agents try again, too.
-    this.agent = await start().catch((thrown: Error) => (thrown.message.includes('agent_elsewhere') ? start() : Promise.reject(thrown)))
+    this.agent = await startFakeAgent({ brokerUrl: this.#url, enrollToken: ENROLL, heartbeat: false, installId, sandboxes })
     this.#hold()
   }
 

@@ -1,4 +1,4 @@
-import { randomBytes, randomUUID } from 'node:crypto'
+import { randomBytes, randomInt, randomUUID } from 'node:crypto'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import {
@@ -97,8 +97,10 @@ export async function startFakeAgent(options: FakeAgentOptions) {
   }
 
   const server = createServer((request, response) => void answer(request, response))
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  // An address of its own: after its end the port at 127.0.0.1 may be another test's at once, and the agent looks as if it still were there.
+  const host = `127.${[0, 0, 0].map(() => randomInt(1, 255)).join('.')}`
+  await new Promise<void>((resolve) => server.listen(0, host, resolve))
+  const url = `http://${host}:${(server.address() as AddressInfo).port}`
 
   async function answer(request: IncomingMessage, response: ServerResponse) {
     const { pathname, searchParams } = new URL(request.url ?? '/', url)
