@@ -65,7 +65,7 @@ export const TREES: readonly Tree[] = [
   {
     root: 'apps/cli/src',
     packages: ['@boxoffice/broker', '@boxoffice/agent', '@boxoffice/client', '@boxoffice/kit', '@boxoffice/mcp', '@boxoffice/protocol'],
-    tiers: [['network', 'settings'], ['doctor', 'terminal'], ['sbs', 'transfer'], ['commands'], ['.']],
+    tiers: [['network', 'settings'], ['doctor', 'terminal'], ['sbs', 'transfer', 'commands/database'], ['commands'], ['.']],
   },
   {
     root: 'packages/kit/src',

@@ -1,5 +1,4 @@
 import { randomUUID } from 'node:crypto'
-import { isLoopback } from '@boxoffice/kit/is-loopback'
 import { setFastIo } from '@boxoffice/node-http'
 import { createAccess } from './access/access.ts'
 import { operatorKey } from './access/operator-key.ts'
@@ -18,9 +17,11 @@ import { lockDataDir } from './host/lock.ts'
 import { createLog } from './host/log.ts'
 import { createApp } from './http/app.ts'
 import { Metrics } from './http/metrics.ts'
-import { bind, ownAgentTls } from './http/server.ts'
+import { ownAgentTls } from './http/server.ts'
 import { withUpgrades } from './http/surface.ts'
+import { openListeners } from './open-listeners.ts'
 import { openStore, signingKeyPlace } from './open-store.ts'
+import { openTokens } from './open-tokens.ts'
 import { readiness } from './readiness.ts'
 import { createRegistration } from './registration/registration.ts'
 import { RelayProbe } from './relay/probe.ts'
@@ -29,10 +30,7 @@ import { createSessionAuthorizer } from './relay/session-authorizer.ts'
 import { uploadSpliceFrom } from './relay/upload-splice.ts'
 import { createSessions } from './sessions/sessions.ts'
 import { createSurfaces } from './surfaces/surfaces.ts'
-import { Credentials } from './tokens/credentials.ts'
-import { TokenIssuer } from './tokens/issuer.ts'
 import { SigningKeys } from './tokens/keys.ts'
-import { sessionTokenVerifier } from './tokens/verifier.ts'
 import { createReaper } from './upkeep/create-reaper.ts'
 import { LiveBrokers } from './upkeep/live-brokers.ts'
 import { replayReleases, replayRevocations } from './upkeep/replay-held.ts'
@@ -61,18 +59,9 @@ export async function buildBroker(
   const enrollToken = settings.enrollToken ?? enrollTokenOf(settings.dataDir)
   const keys = await SigningKeys.open(signingKeyPlace(settings, store, log), now)
 
-  const listener = await bind(settings)
-  parts.defer(() => listener.close())
-  const url = settings.publicUrl ?? listener.localUrl
-  // For the broker's own calls of itself, which know no certificate.
-  const own = settings.tls === undefined ? listener : await bind({ ...settings, host: '127.0.0.1', port: 0, tls: undefined })
-  if (own !== listener) parts.defer(() => own.close())
-  if (url.startsWith('http:') && !isLoopback(new URL(url).hostname))
-    log.warn({ public_url: url }, 'the public URL is not https: credentials cross the network in the clear unless a TLS proxy is in front')
-  const issuer = new TokenIssuer(keys, settings.tokenTtl, now, monotonic)
-  issuer.issuer = await store.brokers.issuer(url, !settings.sharedDataDir || settings.publicUrl !== undefined)
-  const verify = sessionTokenVerifier({ keys, issuer: () => issuer.issuer, now })
-  const credentials = new Credentials({ verify, keys, issuer, now })
+  const listeners = await openListeners(settings, log, parts)
+  const { listener, own, url } = listeners
+  const { issuer, credentials } = await openTokens({ settings, store, keys, now, monotonic, url })
   // Nobody else runs on this directory, so whatever other brokers were doing is left over.
   if (!isShared(settings)) await store.brokers.forget(null)
   await replayRevocations(store)
@@ -133,7 +122,7 @@ export async function buildBroker(
   })
   const app = createApp({ ...base, ...access, metrics, surfaces: surfaces.list, corsOrigins, trustedProxies })
 
-  for (const each of new Set([own, listener])) {
+  for (const each of listeners.all) {
     each.serve(app, withUpgrades(surfaces.list, relay))
     parts.defer(() => each.close())
   }

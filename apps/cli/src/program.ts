@@ -6,7 +6,7 @@ const COMMANDS: Readonly<Record<string, () => Promise<Command>>> = {
   up: async () => (await import('./commands/up.ts')).upCommand(),
   broker: async () => (await import('./commands/broker.ts')).brokerCommand(),
   agent: async () => (await import('./commands/agent.ts')).agentCommand(),
-  migrate: async () => (await import('./commands/migrate.ts')).migrateCommand(),
+  migrate: async () => (await import('./commands/database/migrate.ts')).migrateCommand(),
   exec: async () => (await import('./commands/exec.ts')).execCommand(),
   shell: async () => (await import('./commands/shell.ts')).shellCommand(),
   cp: async () => (await import('./commands/cp.ts')).cpCommand(),

@@ -4,8 +4,8 @@ import { BROKER_FLAGS, withFlags } from '../settings/flags.ts'
 import { partSettings, sourcesOf } from '../settings/service.ts'
 import { announceJson, announcePart, boxPorts } from '../terminal/ready.ts'
 import { onHangup, serve } from '../terminal/serve.ts'
-import { brokerCopyCommand } from './broker-copy.ts'
-import { rotateKeys } from './rotate-keys.ts'
+import { brokerCopyCommand } from './database/broker-copy.ts'
+import { rotateKeys } from './database/rotate-keys.ts'
 
 export const brokerCommand = (): Command =>
   withFlags(new Command('broker'), BROKER_FLAGS)

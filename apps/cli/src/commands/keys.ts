@@ -1,7 +1,7 @@
 import { Command, Option } from 'commander'
 import { type ConnectionFlags, connectTo, withConnection } from '../settings/connection.ts'
 import { printJson, table } from '../terminal/output.ts'
-import { makeSecretKeyCommand, rekeyCommand } from './secret-keys.ts'
+import { makeSecretKeyCommand, rekeyCommand } from './database/secret-keys.ts'
 
 type CreateFlags = ConnectionFlags & { json?: boolean; principal: string; role: 'user' | 'operator'; right?: string[]; tenant?: string }
 

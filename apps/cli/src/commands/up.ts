@@ -6,7 +6,7 @@ import { UP_FLAGS, withFlags } from '../settings/flags.ts'
 import { sourcesOf, upSettings } from '../settings/service.ts'
 import { announceJson, announceUp, boxPorts } from '../terminal/ready.ts'
 import { onHangup, serve } from '../terminal/serve.ts'
-import { rotateKeys } from './rotate-keys.ts'
+import { rotateKeys } from './database/rotate-keys.ts'
 
 export const upCommand = (): Command =>
   withFlags(new Command('up'), UP_FLAGS)

@@ -1,6 +1,6 @@
 import { Command } from 'commander'
-import { databaseSettings, withDatabase } from '../settings/database.ts'
-import { leave, printJson } from '../terminal/output.ts'
+import { databaseSettings, withDatabase } from '../../settings/database.ts'
+import { leave, printJson } from '../../terminal/output.ts'
 
 /** Of `boxoffice keys`: the keys that secrets of a database are sealed under. */
 export const makeSecretKeyCommand = (): Command =>

@@ -1,6 +1,6 @@
 import { Command } from 'commander'
-import { databaseSettings, withDatabase } from '../settings/database.ts'
-import { printJson } from '../terminal/output.ts'
+import { databaseSettings, withDatabase } from '../../settings/database.ts'
+import { printJson } from '../../terminal/output.ts'
 
 export const migrateCommand = (): Command =>
   withDatabase(new Command('migrate'), ['databaseUrl'])

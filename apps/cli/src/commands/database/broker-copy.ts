@@ -1,6 +1,6 @@
 import { Command } from 'commander'
-import { databaseSettings, withDatabase } from '../settings/database.ts'
-import { printJson, table } from '../terminal/output.ts'
+import { databaseSettings, withDatabase } from '../../settings/database.ts'
+import { printJson, table } from '../../terminal/output.ts'
 
 /** Of `boxoffice broker`. */
 export const brokerCopyCommand = (): Command =>
