@@ -1,5 +1,5 @@
 export { readAtMost } from './bodies/read-at-most.ts'
-export { finish, hasBody, hasUnread } from './bodies/unread-body.ts'
+export { closeWhereUnread, finish, hasBody, hasUnread } from './bodies/unread-body.ts'
 export { type ConnectionLimits, limitConnections, markAuthenticated } from './connections/connection-limits.ts'
 export { drainable } from './connections/drain.ts'
 export type { Holder } from './connections/holders.ts'

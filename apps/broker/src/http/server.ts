@@ -4,7 +4,16 @@ import { createServer as createHttpsServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { localUrl } from '@boxoffice/kit/listen-address'
-import { drainable, hasBody, limitConnections, refuseInEnvelope, refuseUnparsed, requireHost, SERVER_OPTIONS } from '@boxoffice/node-http'
+import {
+  closeWhereUnread,
+  drainable,
+  hasUnread,
+  limitConnections,
+  refuseInEnvelope,
+  refuseUnparsed,
+  requireHost,
+  SERVER_OPTIONS,
+} from '@boxoffice/node-http'
 import { BoxofficeError, fromUnknown, newRequestId } from '@boxoffice/protocol'
 import { getRequestListener, RequestError } from '@hono/node-server'
 import type { Hono } from 'hono'
@@ -101,7 +110,10 @@ function listenerOf(app: Hono<Env>, relay: Bytes): RequestListener {
   const routes = getRequestListener(fetch, { errorHandler: refuseUnroutable })
   return (request, response) => {
     if (relay.owns(request)) return relay.handle(request, response)
-    if (!request.complete && hasBody(request)) limitArrival(request)
+    if (hasUnread(request)) {
+      limitArrival(request)
+      closeWhereUnread(request, response)
+    }
     return routes(request, response)
   }
 }

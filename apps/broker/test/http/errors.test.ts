@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import { connect } from 'node:net'
 import { ErrorEnvelope, type NegotiateResponse } from '@boxoffice/protocol'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
@@ -217,6 +218,44 @@ describe('[C-80] what is tolerated', () => {
     const init = { method: 'POST', body, duplex: 'half', headers: { 'content-type': 'application/json' } } as RequestInit
     expect((await call(sessions, init)).status).toBe(413)
     expect((await call('/healthz')).status).toBe(200)
+  })
+})
+
+describe('a refusal of a request whose body is still to come', () => {
+  /** What the broker says to a request with the head of a body of 200,000 bytes, which sends the rest when it has the response. */
+  const send = async (path: string) => {
+    const { hostname, port } = new URL(broker.url)
+    const socket = connect({ host: hostname, port: Number(port) })
+    const head = [`POST ${path} HTTP/1.1`, `host: ${hostname}`, `authorization: Bearer ${broker.key}`, 'content-type: application/json']
+    socket.write([...head, 'content-length: 200000', '', '{'].join('\r\n'))
+    const pieces: Buffer[] = []
+    const answered = Promise.withResolvers<void>()
+    const closed = once(socket, 'close')
+    socket.on('data', (piece: Buffer) => {
+      pieces.push(piece)
+      if (Buffer.concat(pieces).includes('"}')) answered.resolve()
+    })
+    await Promise.race([answered.promise, closed])
+    socket.write(Buffer.alloc(199_999, 32))
+    await closed
+    return Buffer.concat(pieces).toString()
+  }
+
+  test('says that the connection ends, and is read by a client that sends everything first', async () => {
+    const response = await send(sessions)
+    expect(response).toMatch(/^HTTP\/1\.1 413 /)
+    expect(response).toMatch(/\r\nconnection: close\r\n/i)
+    expect(response.slice(response.indexOf('\r\n\r\n') + 4)).toContain('PAYLOAD_TOO_LARGE')
+  })
+
+  test.each([
+    ['Bearer none', 401],
+    [undefined, 400],
+  ])('one that has come whole leaves the connection open: %s, %i', async (authorization, status) => {
+    const headers = { ...json, authorization: authorization ?? `Bearer ${broker.key}` }
+    const response = await fetch(broker.url + sessions, { method: 'POST', body: '{"thread_id":', headers })
+    await response.text()
+    expect([response.status, response.headers.get('connection')]).toEqual([status, 'keep-alive'])
   })
 })
 

@@ -33,3 +33,24 @@ export function finish(incoming: IncomingMessage, outgoing: ServerResponse): voi
   incoming.on('data', onData).on('end', done).on('close', done)
   incoming.resume()
 }
+
+/**
+ * Makes a response that begins before its request has arrived whole say `Connection: close`, and end as `finish` ends it. Without the word a
+ * client sends its next request on a connection that is about to be cut. For listeners that write responses without a look at the body.
+ */
+export function closeWhereUnread(incoming: IncomingMessage, outgoing: ServerResponse): void {
+  const writeHead = outgoing.writeHead.bind(outgoing) as (...args: unknown[]) => ServerResponse
+  const end = outgoing.end.bind(outgoing) as (...args: unknown[]) => ServerResponse
+  outgoing.writeHead = (...args: unknown[]) => {
+    if (hasUnread(incoming)) outgoing.setHeader('Connection', 'close')
+    return writeHead(...args)
+  }
+  outgoing.end = (...args: unknown[]) => {
+    if (!outgoing.headersSent || outgoing.getHeader('Connection') !== 'close') return end(...args)
+    const [chunk] = args
+    if (typeof chunk === 'string' || chunk instanceof Uint8Array) outgoing.write(chunk)
+    outgoing.end = end
+    finish(incoming, outgoing)
+    return outgoing
+  }
+}
