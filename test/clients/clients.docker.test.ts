@@ -1,3 +1,5 @@
+import { describe } from 'vitest'
+import { MODES } from '../e2e/support/stack.ts'
 import { aiSdkSuite } from './suites/ai-sdk.ts'
 import { computesdkSuite } from './suites/computesdk.ts'
 import { runsSuite } from './suites/deepagents-runs.ts'
@@ -7,11 +9,14 @@ import { togetherSuite } from './suites/together.ts'
 import { stackOf } from './support/stack-of.ts'
 
 /** Clients whose tests need no stack of their own. */
-const stack = stackOf({ provider: 'docker' })
-// First, because it kills the agent, which then has few containers to find again.
-runsSuite(stack, 'direct', { whole: false })
-aiSdkSuite(stack)
-computesdkSuite(stack)
-e2bPythonSuite(stack)
-togetherSuite(stack)
-langgraphSuite(stack, { whole: false })
+describe.each(MODES)('docker, %s', (mode) => {
+  const stack = stackOf({ provider: 'docker', mode })
+  // First, because it kills the agent, which then has few containers to find again.
+  runsSuite(stack, mode, { whole: false })
+  aiSdkSuite(stack, { page: mode === 'direct' })
+  computesdkSuite(stack, { page: mode === 'direct' })
+  togetherSuite(stack)
+  langgraphSuite(stack, { whole: false })
+  // The facade is the broker's own; its client knows no relay.
+  if (mode === 'direct') e2bPythonSuite(stack)
+})

@@ -1,3 +1,4 @@
+import { MODES } from '../e2e/support/stack.ts'
 import { engineSuite } from './suites/deepagents-engine.ts'
 
-engineSuite('docker')
+for (const mode of MODES) engineSuite('docker', mode)

@@ -1,21 +1,11 @@
-import { afterAll, beforeAll, describe } from 'vitest'
-import { type Stack, startStack } from '../e2e/support/stack.ts'
+import { describe } from 'vitest'
+import { MODES } from '../e2e/support/stack.ts'
 import { langchainPythonSuite, unisolatedLangchainPythonSuite } from './suites/langchain-python.ts'
+import { stackOf } from './support/stack-of.ts'
 
-describe('langchain-boxoffice, local', () => {
-  let stack: Stack
-  beforeAll(async () => {
-    stack = await startStack({ provider: 'local' })
-  })
-  afterAll(() => stack?.[Symbol.asyncDispose]())
-  langchainPythonSuite(() => stack, { whole: true })
-})
+describe.each(MODES)('langchain-boxoffice, local, %s', (mode) =>
+  langchainPythonSuite(stackOf({ provider: 'local', mode }), { whole: mode === 'direct' }),
+)
 
-describe('langchain-boxoffice, without isolation', () => {
-  let stack: Stack
-  beforeAll(async () => {
-    stack = await startStack({ provider: 'local', agentArgs: ['--isolation', 'none'] })
-  })
-  afterAll(() => stack?.[Symbol.asyncDispose]())
-  unisolatedLangchainPythonSuite(() => stack)
-})
+describe('langchain-boxoffice, without isolation', () =>
+  unisolatedLangchainPythonSuite(stackOf({ provider: 'local', agentArgs: ['--isolation', 'none'] })))

@@ -1,3 +1,4 @@
+import { MODES } from '../e2e/support/stack.ts'
 import { mcpSuite } from './suites/mcp.ts'
 
-mcpSuite({ provider: 'docker', ways: [{ transport: 'http', era: 'modern' }], brief: true })
+for (const mode of MODES) mcpSuite({ provider: 'docker', ways: [{ transport: 'http', era: 'modern' }], mode, brief: true })

@@ -1,14 +1,11 @@
-import { afterAll, beforeAll, describe } from 'vitest'
-import { type Stack, startStack } from '../e2e/support/stack.ts'
+import { describe } from 'vitest'
+import { MODES } from '../e2e/support/stack.ts'
 import { langchainPythonSuite } from './suites/langchain-python.ts'
 import { pythonSuite } from './suites/python.ts'
+import { stackOf } from './support/stack-of.ts'
 
-describe('the Python packages, docker', () => {
-  let stack: Stack
-  beforeAll(async () => {
-    stack = await startStack({ provider: 'docker' })
-  })
-  afterAll(() => stack?.[Symbol.asyncDispose]())
-  pythonSuite(() => stack, { whole: false })
-  langchainPythonSuite(() => stack, { whole: false })
+describe.each(MODES)('the Python packages, docker, %s', (mode) => {
+  const stack = stackOf({ provider: 'docker', mode })
+  pythonSuite(stack, { whole: false })
+  langchainPythonSuite(stack, { whole: false })
 })

@@ -4,7 +4,7 @@ export const matrix: ClientMatrix = {
   client: 'Vercel AI SDK',
   packages: [{ registry: 'npm', name: 'ai' }],
   page: 'ai-sdk.md',
-  runs: 'local direct and through the relay, docker direct',
+  runs: 'local and docker, direct and through the relay',
   suites: ['test/clients/suites/ai-sdk.ts'],
   operations: [
     { operation: 'generateText({ experimental_sandbox })', result: 'passed', test: 'a tool of generateText runs commands in the sandbox' },

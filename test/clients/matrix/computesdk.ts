@@ -4,7 +4,7 @@ export const matrix: ClientMatrix = {
   client: 'ComputeSDK',
   packages: [{ registry: 'npm', name: 'computesdk' }],
   page: 'computesdk.md',
-  runs: 'local direct and through the relay, docker direct',
+  runs: 'local and docker, direct and through the relay',
   suites: ['test/clients/suites/computesdk.ts'],
   operations: [
     { operation: 'sandbox.create', result: 'passed', test: 'a sandbox is found again by its id, and by no other' },

@@ -6,7 +6,7 @@ export const matrix: ClientMatrix = {
   client: 'deepagents (JavaScript)',
   packages: [{ registry: 'npm', name: 'deepagents' }],
   page: 'deepagents.md',
-  runs: 'local direct and through the relay; methods of the backend and runs also on docker, direct',
+  runs: 'local direct and through the relay; methods of the backend and runs also on docker, both ways',
   suites: ['test/clients/suites/deepagents.ts', 'test/clients/suites/deepagents-runs.ts'],
   operations: [
     passed('create, initialize, close, isRunning, id, initialFiles', 'runs from initialize to close, once'),

@@ -7,7 +7,7 @@ export const matrix: ClientMatrix = {
     { registry: 'pypi', name: 'langchain-tests' },
   ],
   page: 'langchain-python.md',
-  runs: 'local and docker, direct',
+  runs: 'local and docker, direct and through the relay',
   suites: [
     'packages/langchain-boxoffice/tests/test_standard.py',
     'packages/langchain-boxoffice/tests/test_sandbox.py',

@@ -6,7 +6,7 @@ export const matrix: ClientMatrix = {
   client: 'LangGraph (JavaScript)',
   packages: [{ registry: 'npm', name: '@langchain/langgraph' }],
   page: 'langgraph.md',
-  runs: 'local direct and through the relay; what depends on the engine also on docker, direct',
+  runs: 'local direct and through the relay; what depends on the engine also on docker, both ways',
   suites: ['test/clients/suites/langgraph.ts'],
   operations: [
     passed('StateGraph: the sandbox of a thread', 'a node gets the sandbox of its thread, one for all who ask at once'),

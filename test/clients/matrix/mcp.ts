@@ -12,7 +12,7 @@ export const matrix: ClientMatrix = {
     { registry: 'npm', name: '@modelcontextprotocol/inspector' },
   ],
   page: 'mcp.md',
-  runs: 'local direct over stdio and HTTP, both revisions; local through the relay and docker over HTTP',
+  runs: 'local direct over stdio and HTTP, both revisions; local through the relay, and docker both ways, over HTTP',
   suites: ['test/clients/suites/mcp.ts', 'test/clients/mcp-http.test.ts', 'test/clients/mcp-inspector.test.ts', 'test/e2e/mcp/mcp.test.ts'],
   operations: [
     { operation: 'tools/list', result: 'passed', test: '[C-73] has tools with schemas, whose arguments name no thread and no token' },

@@ -4,7 +4,7 @@ export const matrix: ClientMatrix = {
   client: 'Boxoffice (Python)',
   packages: [{ registry: 'checkout', name: 'boxoffice' }],
   page: 'python.md',
-  runs: 'local direct and through the relay, docker direct; the asynchronous client local and direct',
+  runs: 'local and docker, direct and through the relay; the asynchronous client local and direct',
   suites: ['sync', 'stream', 'async', 'relay', 'silence'].map((name) => `packages/client-python/tests/test_${name}.py`),
   operations: [
     ...passed('test_negotiate', 'Client.session, sessions', 'Session.heartbeat'),

@@ -1,15 +1,15 @@
 import { randomBytes } from 'node:crypto'
 import { BoxofficeSandbox } from '@boxoffice/deepagents'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { API_KEY, type ProviderName, type Stack, startStack } from '../../e2e/support/stack.ts'
+import { API_KEY, type Mode, type ProviderName, type Stack, startStack } from '../../e2e/support/stack.ts'
 
 /** What depends on the engine and its image: the programs that deepagents runs, who may write where. */
-export const engineSuite = (provider: ProviderName): void => {
-  describe(`${provider}: BoxofficeSandbox`, () => {
+export const engineSuite = (provider: ProviderName, mode: Mode): void => {
+  describe(`${provider}, ${mode}: BoxofficeSandbox`, () => {
     let stack: Stack
     let sandbox: BoxofficeSandbox
     beforeAll(async () => {
-      stack = await startStack({ provider })
+      stack = await startStack({ provider, mode })
       sandbox = await BoxofficeSandbox.create({
         url: stack.brokerUrl,
         auth: { apiKey: API_KEY },
