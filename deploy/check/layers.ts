@@ -20,7 +20,7 @@ export const TREES: readonly Tree[] = [
     packages: ['@boxoffice/kit', '@boxoffice/mcp', '@boxoffice/protocol', '@boxoffice/node-http'],
     tiers: [
       ['domain', 'host', 'outbound'],
-      ['config', 'store'],
+      ['access/jwt', 'config', 'store'],
       ['access', 'events', 'store/postgres/engine', 'store/rows', 'store/sqlite/engine', 'tokens'],
       ['agents', 'store/postgres/events', 'store/postgres/tables', 'store/sqlite/tables'],
       ['relay/http1', 'sessions', 'store/postgres/sessions', 'store/sqlite/sessions'],

@@ -176,6 +176,12 @@ Each is \`{"per_second": NUMBER, "burst": NUMBER}\`.
 
 ${fields(broker.rateLimits)}
 
+### \`kubernetes_agents\`
+
+[Agents of a Kubernetes cluster](agents.md#agents-of-a-kubernetes-cluster) says what this is for.
+
+${fields(broker.kubernetesAgents)}
+
 ### \`oidc_claims\`
 
 ${fields(broker.oidcClaims)}

@@ -8,7 +8,7 @@ import { createJournal } from './broker-link/journal.ts'
 import { createCapacity } from './capacity/capacity.ts'
 import { openMachine } from './capacity/machine.ts'
 import type { AgentConfig } from './config/config.ts'
-import { candidatesFrom, mountPolicyFrom, reserveFrom } from './config/from-config.ts'
+import { candidatesFrom, installIdFrom, mountPolicyFrom, reserveFrom } from './config/from-config.ts'
 import type { AgentOverrides } from './config/overrides.ts'
 import { countEnds, countSandboxes } from './control/agent-metrics.ts'
 import { connectBroker } from './control/connect-broker.ts'
@@ -68,7 +68,8 @@ const build = async (config: AgentConfig, overrides: AgentOverrides, teardown: A
   setFastIo(config.fastIo)
   const directory = await openDataDirectory(config.dataDir, config.supervisorPath)
   teardown.defer(directory.release)
-  const { path: dataDirectory, installId } = directory
+  const { path: dataDirectory } = directory
+  const installId = installIdFrom(config) ?? directory.installId
   const instanceId = randomBytes(6).toString('hex')
   const instance = { install_id: installId, instance_id: instanceId }
   const tls = await readTls(config.tlsCert, config.tlsKey)

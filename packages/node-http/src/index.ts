@@ -18,4 +18,5 @@ export { refuseInEnvelope, refuseUnparsed, requireHost, SERVER_OPTIONS } from '.
 export { SHIPPED_SUPERVISORS } from './shipped-supervisor.ts'
 export { isCanonicalToken } from './tokens/canonical-token.ts'
 export { keyThumbprint } from './tokens/key-thumbprint.ts'
+export { isNodeInstallId, nodeInstallId } from './tokens/node-install.ts'
 export { offeredProtocols, subprotocolToken, tokenOf } from './tokens/session-token.ts'

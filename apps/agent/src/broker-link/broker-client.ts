@@ -25,7 +25,8 @@ const TIMEOUT_MS = 10_000
 
 export type BrokerClientOptions = {
   brokerUrl: string
-  enrollToken: string
+  /** Asked for at each registration: one in a file may be replaced. */
+  enrollToken: () => Promise<string>
   identity: AgentIdentity
   /** PEM: the broker is the one that shows it, whatever its name is. */
   certificate?: string | undefined
@@ -54,13 +55,14 @@ export const createBrokerClient = ({ brokerUrl, enrollToken, identity, certifica
   })
   return {
     async register(request, signal) {
-      const challenge = await send('/v1/agents/challenge', AgentChallenge, post(enrollToken, {}, signal)).catch((thrown: unknown) => {
+      const token = await enrollToken()
+      const challenge = await send('/v1/agents/challenge', AgentChallenge, post(token, {}, signal)).catch((thrown: unknown) => {
         // A broker of before asks for no proof.
         if (thrown instanceof BoxofficeError && thrown.code === 'NOT_FOUND') return undefined
         throw thrown
       })
       const proof = challenge === undefined ? {} : { proof: identity.prove(challenge, request) }
-      return send('/v1/agents/register', RegisterAgentResponse, post(enrollToken, { ...request, ...proof }, signal))
+      return send('/v1/agents/register', RegisterAgentResponse, post(token, { ...request, ...proof }, signal))
     },
     heartbeat: ({ id, token }, request, signal) =>
       send(`/v1/agents/${encodeURIComponent(id)}/heartbeat`, AgentInstructions, post(token, request, signal)),

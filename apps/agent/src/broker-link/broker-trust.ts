@@ -7,6 +7,7 @@ import { createRevocationStore, type RevocationStore } from '../auth/revocations
 import { createTokenBinding, type TokenBinding } from '../auth/token-binding.ts'
 import { type BrokerClient, createBrokerClient } from './broker-client.ts'
 import { type BrokerClock, createBrokerClock, listenForTime } from './broker-clock.ts'
+import { type EnrollTokenSettings, enrollTokenFrom } from './enroll-token.ts'
 import { openIdentity } from './identity.ts'
 import { keepRevocations } from './revocation-file.ts'
 import { loadTrust, trustWriter } from './trust.ts'
@@ -31,7 +32,7 @@ export interface BrokerTrust {
 
 export type BrokerTrustOptions = {
   dataDirectory: string
-  config: { brokerUrl: string; enrollToken: string }
+  config: { brokerUrl: string } & EnrollTokenSettings
   /** The PEM certificate by which the broker is known, where its name cannot be in one. */
   certificate: string | undefined
   /** Instead of the client that those make. */
@@ -49,7 +50,7 @@ export const openBrokerTrust = async (options: BrokerTrustOptions): Promise<Brok
   const { dataDirectory, config, certificate, wall, log } = options
   const identity = await openIdentity(dataDirectory)
   const client =
-    options.client ?? createBrokerClient({ brokerUrl: config.brokerUrl, enrollToken: config.enrollToken, identity, certificate })
+    options.client ?? createBrokerClient({ brokerUrl: config.brokerUrl, enrollToken: enrollTokenFrom(config), identity, certificate })
   let trust = await loadTrust(dataDirectory)
   let savedKeys = trust?.jwks
   const save = trustWriter(dataDirectory)

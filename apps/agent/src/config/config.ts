@@ -23,7 +23,7 @@ export const AgentConfig = z
     port: port.default(7071).describe('port of the agent; 0 chooses a free one'),
     publicUrl: httpUrl.optional().describe('URL at which clients reach the agent; default: where it listens'),
     brokerUrl: httpUrl.describe('URL of the broker to serve'),
-    enrollToken: z.string().min(1).describe('token that the broker wants to see'),
+    enrollToken: z.string().min(1).optional().describe('token that the broker wants to see; required without kubernetes.enroll_token_file'),
     controlListen: listenAddress
       .default('127.0.0.1:0')
       .describe('address at which the agent listens for the broker, host:port; port 0 chooses a free one'),
@@ -63,6 +63,13 @@ export const AgentConfig = z
           .refine(isAbsolute, 'must be an absolute path')
           .optional()
           .describe('JSON kubeconfig with a token or a client certificate; default: the service account of the pod that the agent is'),
+        enrollTokenFile: z
+          .string()
+          .refine(isAbsolute, 'must be an absolute path')
+          .optional()
+          .describe(
+            'file of a service account token for the broker, by which the agent registers as that of its node; default: the enroll token',
+          ),
         imagePullPolicy: z
           .enum(['IfNotPresent', 'Always', 'Never'])
           .default('IfNotPresent')
@@ -126,6 +133,14 @@ export const AgentConfig = z
       ),
     fastIo: FastIo.prefault({}).describe('switches of what is there only for speed, as JSON, e.g. {"splice":false}; default: all on'),
     destroyOnExit: z.boolean().default(false).describe('ends all sandboxes when the agent stops; default: they stay'),
+  })
+  .refine(({ enrollToken, kubernetes }) => (enrollToken === undefined) !== (kubernetes.enrollTokenFile === undefined), {
+    path: ['enrollToken'],
+    error: 'is required, unless kubernetes.enroll_token_file is there, and not beside it',
+  })
+  .refine(({ kubernetes: { enrollTokenFile, nodeName } }) => enrollTokenFile === undefined || nodeName !== undefined, {
+    path: ['kubernetes'],
+    error: 'enroll_token_file needs node_name',
   })
   .refine(({ tlsCert, tlsKey }) => (tlsCert === undefined) === (tlsKey === undefined), {
     path: ['tlsKey'],

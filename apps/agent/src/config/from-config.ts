@@ -1,5 +1,6 @@
 import { isLoopback } from '@boxoffice/kit/is-loopback'
 import { parseListenAddress } from '@boxoffice/kit/listen-address'
+import { nodeInstallId } from '@boxoffice/node-http'
 import type { Reserve } from '../capacity/room.ts'
 import { createMountPolicy, type MountPolicy } from '../mounts/policy.ts'
 import { providerCandidates } from '../providers/candidates.ts'
@@ -22,6 +23,10 @@ export const candidatesFrom = (config: AgentConfig, exposed: boolean, where: Whe
     ...where,
   })
 }
+
+/** Of an agent that its cluster says is that of a node; undefined: its data directory's. */
+export const installIdFrom = ({ kubernetes: { enrollTokenFile, nodeName } }: AgentConfig): string | undefined =>
+  enrollTokenFile === undefined || nodeName === undefined ? undefined : nodeInstallId(nodeName)
 
 /** What new sandboxes leave free. */
 export const reserveFrom = ({ reserve: { memoryMb, ...counts } }: AgentConfig): Reserve => ({

@@ -1,10 +1,11 @@
 import { randomUUID } from 'node:crypto'
-import { readFile } from 'node:fs/promises'
+import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { keyThumbprint } from '@boxoffice/node-http'
 import { describe, expect, test } from 'vitest'
 import { openIdentity } from '../../src/broker-link/identity.ts'
 import { profile, TestAgents } from './support/agents.ts'
+import { ENROLL_TOKEN } from './support/broker.ts'
 
 const agents = TestAgents.forEachTest()
 
@@ -46,7 +47,7 @@ describe('registration', () => {
 
   test('ends at the start when the broker refuses the enroll token', async () => {
     agents.broker.refuses = { status: 401 }
-    await expect(agents.begin()).rejects.toThrow(/refused the enroll token; .*--enroll-token/)
+    await expect(agents.begin()).rejects.toThrow(/refused the enroll token .*--enroll-token/)
   })
 
   test('ends later when the broker was away at the start and then refuses the enroll token', async () => {
@@ -55,6 +56,21 @@ describe('registration', () => {
     await agents.begin({}, { onRefused: refused.resolve })
     agents.broker.refuses = { status: 401 }
     expect((await refused.promise).message).toMatch(/refused the enroll token/)
+  })
+
+  test('[C-50] with the token of a service account is as that of its node, and reads the token again each time', async () => {
+    const enrollTokenFile = join(agents.dataDir, 'token')
+    await writeFile(enrollTokenFile, `${ENROLL_TOKEN}\n`)
+    const { agent } = await agents.begin({ enrollToken: undefined, kubernetes: { enrollTokenFile, nodeName: 'node1' } })
+    expect(agents.broker.registrations[0]?.install_id).toBe('k8s-node.node1')
+    await writeFile(enrollTokenFile, 'another')
+    agents.broker.agentToken = randomUUID()
+    agents.broker.refuses = { status: 401 }
+    await agents.broker.refused(1)
+    agents.broker.refuses = undefined
+    await writeFile(enrollTokenFile, ENROLL_TOKEN)
+    await agents.broker.registered(2)
+    await agents.end(agent)
   })
 
   test('goes on when a broker that has known the agent refuses it for a while', async () => {

@@ -4,9 +4,10 @@ import { type OutboundCall, outboundCall } from '../outbound/call.ts'
 import type { Store } from '../store/store.ts'
 import type { Authorizer } from './authorizer.ts'
 import { authorizerOf } from './authorizers.ts'
+import { readJwks } from './jwt/read-jwks.ts'
+import { RemoteKeys } from './jwt/remote-keys.ts'
 import { OidcVerifier } from './oidc.ts'
 import { Principals } from './principals.ts'
-import { RemoteKeys } from './remote-keys.ts'
 
 export type AccessOptions = {
   settings: ResolvedBrokerConfig
@@ -49,6 +50,6 @@ type ProviderOptions = Pick<AccessOptions, 'settings' | 'isOwnKey' | 'now' | 'mo
 function identityProviderOf({ settings, call, isOwnKey, now, monotonic }: ProviderOptions): OidcVerifier | undefined {
   const { oidcIssuer: issuer, oidcJwksUrl, oidcAudience: audience, oidcAlgorithms: algorithms, oidcTenant: tenant } = settings
   if (issuer === undefined || oidcJwksUrl === undefined || audience === undefined) return undefined
-  const keys = new RemoteKeys(oidcJwksUrl, call, monotonic)
+  const keys = new RemoteKeys('the identity provider', readJwks(oidcJwksUrl, call), monotonic)
   return new OidcVerifier({ issuer, audience, algorithms, tenant, keys, now, claims: settings.oidcClaims, isOwnKey })
 }

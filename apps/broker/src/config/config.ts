@@ -8,6 +8,7 @@ import { literalAddress, permits, type TargetPolicy } from '../outbound/targets.
 import { BoxSettings } from './box.ts'
 import { configuredServers } from './configured-servers.ts'
 import { allowedImages, ImageSettings, type MayNameImage } from './images.ts'
+import { KubernetesAgents } from './kubernetes-agents.ts'
 import { McpServerConfig, McpSettings } from './mcp-server.ts'
 import { OIDC_ALGORITHMS } from './oidc.ts'
 import { DatabaseUrl, requireShared } from './shared-database.ts'
@@ -68,6 +69,10 @@ export const BrokerConfig = z.object({
     .min(8, 'must have at least 8 characters')
     .optional()
     .describe('token that agents show to register, at least 8 characters; default: made at the first start and kept'),
+  /** [C-50] */
+  kubernetesAgents: KubernetesAgents.optional().describe(
+    'agents that enroll by the token of their Kubernetes service account, as JSON; default: none',
+  ),
   apiKey: z
     .string()
     .min(32, 'must have at least 32 characters; generate one with: openssl rand -base64 33')

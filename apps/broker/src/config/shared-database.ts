@@ -13,6 +13,7 @@ type Shared = {
   databaseUrl?: string | undefined
   secretKeyFile?: string | undefined
   enrollToken?: string | undefined
+  kubernetesAgents?: object | undefined
   publicUrl?: string | undefined
 }
 
@@ -26,9 +27,12 @@ const REQUIRED = {
 /** Throws `StartError` naming what a broker on PostgreSQL lacks. */
 export function requireShared(config: Shared): void {
   if (config.databaseUrl === undefined) return
-  for (const [name, what] of Object.entries(REQUIRED))
+  for (const [name, what] of Object.entries(REQUIRED)) {
+    // Where agents come by their cluster's word, no token must be the same everywhere.
+    if (name === 'enrollToken' && config.kubernetesAgents !== undefined) continue
     if (config[name as keyof typeof REQUIRED] === undefined)
       throw new StartError(`with a database URL the broker needs the setting ${name} ${what}`)
+  }
 }
 
 /** Whether other brokers may have the same sessions. */

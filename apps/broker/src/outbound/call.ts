@@ -21,17 +21,19 @@ const MAX_ANSWER_BYTES = 16 * 1024 * 1024
 
 /**
  * Addresses are checked where the connection is made, so that a name cannot lead elsewhere between check and dial. One
- * connection per call: answers are cached, and a kept connection would outlive the check.
+ * connection per call: answers are cached, and a kept connection would outlive the check. `ca`: PEM of who may have signed the
+ * certificate of the other side, instead of those that Node trusts.
  */
 export const outboundCall =
-  (policy: TargetPolicy, timeoutMs: number): OutboundCall =>
+  (policy: TargetPolicy, timeoutMs: number, ca?: () => Promise<string>): OutboundCall =>
   async ({ method, url, headers, body }) => {
     const literal = literalAddress(url)
     if (literal !== undefined && !permits(policy, literal)) throw notPermitted(url.hostname)
     const send = url.protocol === 'https:' ? httpsRequest : httpRequest
+    const tls = ca === undefined ? {} : { ca: await ca() }
     const signal = AbortSignal.timeout(timeoutMs)
     const length = body === undefined ? {} : { 'content-length': String(Buffer.byteLength(body)) }
-    const request = send(url, { method, agent: false, signal, lookup: checkedLookup(policy), headers: { ...headers, ...length } })
+    const request = send(url, { method, agent: false, signal, ...tls, lookup: checkedLookup(policy), headers: { ...headers, ...length } })
     const response = await new Promise<IncomingMessage>((resolve, reject) => {
       request.on('response', resolve).on('error', reject).end(body)
     })

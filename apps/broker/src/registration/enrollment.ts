@@ -1,34 +1,52 @@
 import { createHash, randomBytes, randomUUID, timingSafeEqual } from 'node:crypto'
 import { BoxofficeError } from '@boxoffice/protocol'
+import type { NodeAgent, NodeAgents } from '../access/node-agents.ts'
 import { hashKey } from '../access/principals.ts'
 import { auditEntry, type Origin } from '../domain/audit-entry.ts'
 import type { EnrollTokenRecord, EnrollTokenStore } from '../store/store.ts'
 
 export type NewEnrollToken = { name: string; oneUse: boolean; expiresInSeconds: number | null }
 
-/** Who may register: whoever holds the configured enroll token, or one that an operator has made. */
+export type EnrollmentOptions = {
+  /** The configured token. */
+  configured: string
+  tokens: EnrollTokenStore
+  /** Undefined: no agent comes by the word of a cluster. */
+  nodeAgents: NodeAgents | undefined
+  now: () => number
+}
+
+/** By what an agent may register: the id of an enroll token, null for the configured one; or what its cluster says of it. */
+export type Admission = { enrollTokenId: string | null; node?: undefined } | { enrollTokenId: null; node: NodeAgent }
+
+const JWT = /^[\w-]+\.[\w-]+\.[\w-]*$/
+
+/** Who may register: whoever holds the configured enroll token, one that an operator has made, or the token of an agent's service account. */
 export class Enrollment {
   readonly #configured: string
   readonly #tokens: EnrollTokenStore
+  readonly #nodeAgents: NodeAgents | undefined
   readonly #now: () => number
 
-  constructor(configured: string, tokens: EnrollTokenStore, now: () => number) {
+  constructor({ configured, tokens, nodeAgents, now }: EnrollmentOptions) {
     this.#configured = configured
     this.#tokens = tokens
+    this.#nodeAgents = nodeAgents
     this.#now = now
   }
 
   /**
-   * The id of the token; null for the configured one. 401 for an unknown one, 403 for a revoked one. Whether a spent or expired one
-   * still serves depends on the install that registers with it, so its registration tells.
+   * 401 for an unknown token, 403 for a revoked one. Whether a spent or expired one still serves depends on the install that registers
+   * with it, so its registration tells.
    */
-  async admit(token: string): Promise<string | null> {
-    if (sameSecret(token, this.#configured)) return null
+  async admit(token: string): Promise<Admission> {
+    if (sameSecret(token, this.#configured)) return { enrollTokenId: null }
+    if (this.#nodeAgents !== undefined && JWT.test(token)) return { enrollTokenId: null, node: await this.#nodeAgents.verify(token) }
     const record = await this.#tokens.byHash(hashKey(token))
     if (record === undefined)
       throw new BoxofficeError('UNAUTHENTICATED', 'the enroll token is not one of this broker; see its --enroll-token')
     if (record.revokedAt !== null) throw notEnrolled('revoked')
-    return record.id
+    return { enrollTokenId: record.id }
   }
 
   /** The record, and the token itself: the only time that anybody sees it. */

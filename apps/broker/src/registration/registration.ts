@@ -1,4 +1,5 @@
 import type { Profile } from '@boxoffice/protocol'
+import { NodeAgents } from '../access/node-agents.ts'
 import type { AgentClient } from '../agents/agent-client.ts'
 import type { AgentSilence } from '../agents/silence.ts'
 import { isExposed, type ResolvedBrokerConfig } from '../config/config.ts'
@@ -27,16 +28,19 @@ export type RegistrationOptions = {
   enrollToken: string
   log: Log
   now: () => number
+  monotonic: () => number
 }
 
 /** How agents come to the broker, and what their reports make of its sessions. */
 export type Registration = { registry: AgentRegistry; enrollment: Enrollment; inventory: Inventory }
 
-export function createRegistration({ settings, sessions, enrollToken, ...options }: RegistrationOptions): Registration {
+export function createRegistration({ settings, sessions, enrollToken, monotonic, ...options }: RegistrationOptions): Registration {
   const { store, issuer, client, silence, log, now } = options
   const { writer, effects } = sessions
   const inventory = new Inventory({ store, writer, effects, log, now })
-  const enrollment = new Enrollment(enrollToken, store.enrollTokens, now)
+  const { kubernetesAgents } = settings
+  const nodeAgents = kubernetesAgents && new NodeAgents(kubernetesAgents, now, monotonic)
+  const enrollment = new Enrollment({ configured: enrollToken, tokens: store.enrollTokens, nodeAgents, now })
   const registry = new AgentRegistry({
     ...options,
     inventory,

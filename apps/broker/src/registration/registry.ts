@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { withoutSlash } from '@boxoffice/kit/without-slash'
+import { isNodeInstallId, nodeInstallId } from '@boxoffice/node-http'
 import {
   type AgentChallenge,
   type AgentHeartbeatRequest,
@@ -22,7 +23,7 @@ import { grantRevocationsOf } from '../sessions/grants.ts'
 import type { AgentRecord, Store } from '../store/store.ts'
 import type { TokenIssuer } from '../tokens/issuer.ts'
 import type { SigningKeys } from '../tokens/keys.ts'
-import { type Enrollment, notEnrolled, sameSecret } from './enrollment.ts'
+import { type Admission, type Enrollment, notEnrolled, sameSecret } from './enrollment.ts'
 import type { InstallPresence } from './install-presence.ts'
 import type { Inventory } from './inventory.ts'
 import type { JournalIntake } from './journal-intake.ts'
@@ -78,10 +79,12 @@ export class AgentRegistry {
    */
   async register(enrollToken: string, request: RegisterAgentRequest, origin: Origin): Promise<RegisterAgentResponse> {
     const { store, keys, issuer, enrollment, proofs, presence, silence, log, now, tokenTtlSeconds } = this.#options
-    const enrollTokenId = await enrollment.admit(enrollToken)
+    const admission = await enrollment.admit(enrollToken)
+    requireOwnInstall(request.install_id, admission)
+    const { enrollTokenId, node } = admission
     const publicKey = await proofs.keyOf(request)
     // Without one nothing would say that it is the install that has spent the token which comes again.
-    if (enrollTokenId !== null && publicKey === null)
+    if ((enrollTokenId !== null || node !== undefined) && publicKey === null)
       throw new BoxofficeError('FORBIDDEN', 'this enroll token is for agents that have a key; update the agent')
     const agentToken = `bxa_${randomBytes(32).toString('base64url')}`
     const drift = Date.parse(request.clock) - now()
@@ -102,12 +105,12 @@ export class AgentRegistry {
       registeredAt: now(),
       lastSeenAt: now(),
     }
-    const data = enrollTokenId === null ? null : { enroll_token_id: enrollTokenId }
     const present = await store.agents.byInstall(agent.installId)
-    if (present !== undefined && !isSame(present, agent, request.agent_token)) await presence.requireGone(present, agent)
-    const registered = await store.agents.register(agent, present, [
-      auditEntry('agent.register', { ...origin, caller: agent.installId }, { ts: now(), data }),
-    ])
+    // The cluster says who the node's agent is, so another key is that of a new data directory there.
+    const takesOver = node !== undefined
+    if (present !== undefined && !isSame(present, agent, request.agent_token, takesOver)) await presence.requireGone(present, agent)
+    const entry = auditEntry('agent.register', { ...origin, caller: agent.installId }, { ts: now(), data: enrolledBy(admission) })
+    const registered = await store.agents.register(agent, present, [entry], takesOver)
     if (registered.outcome === 'another_key') {
       log.warn({ install_id: agent.installId, ip: origin.ip }, 'a registration with another key than that of the install was refused')
       throw new BoxofficeError(
@@ -203,10 +206,38 @@ export class AgentRegistry {
  * Whether it is the present instance that comes again, or one that has nothing to take over: another key than the pinned one is refused
  * by the store. A key alone may be a copy's; the token is in the memory of one process.
  */
-function isSame(present: AgentRecord, newcomer: AgentRecord, agentToken: string | undefined): boolean {
+function isSame(present: AgentRecord, newcomer: AgentRecord, agentToken: string | undefined, takesOver: boolean): boolean {
   if (agentToken !== undefined && sameSecret(hashKey(agentToken), present.tokenHash)) return true
   if (present.publicKey === null) return false
+  if (takesOver) return present.publicKey === newcomer.publicKey && present.instanceId === newcomer.instanceId
   return present.publicKey !== newcomer.publicKey || present.instanceId === newcomer.instanceId
+}
+
+/** The install of a node is for who the cluster says is its agent, and for nobody else. */
+function requireOwnInstall(installId: string, { node }: Admission): void {
+  if (node === undefined) {
+    if (!isNodeInstallId(installId)) return
+    throw new BoxofficeError(
+      'FORBIDDEN',
+      'this install is of a Kubernetes node: its agent registers with the token of its service account',
+      {
+        details: { reason: 'node_install' },
+      },
+    )
+  }
+  if (installId !== nodeInstallId(node.node))
+    throw new BoxofficeError(
+      'FORBIDDEN',
+      `the token is of an agent on the node ${node.node}, and this agent says that it is on another one`,
+      {
+        details: { reason: 'node_mismatch' },
+      },
+    )
+}
+
+const enrolledBy = ({ enrollTokenId, node }: Admission): Record<string, string> | null => {
+  if (node !== undefined) return { service_account: node.account, node: node.node }
+  return enrollTokenId === null ? null : { enroll_token_id: enrollTokenId }
 }
 
 const unknownAgent = (): BoxofficeError => new BoxofficeError('UNAUTHENTICATED', 'the agent token is not valid any more; register again')

@@ -88,9 +88,9 @@ export interface AgentStore {
   /**
    * Inserts, or replaces all but the id of the agent with the same `installId`, and spends the enroll token unless it is the one by
    * which this install with this key came before. Otherwise nothing is written. `before` is the install's record as the caller has
-   * judged it.
+   * judged it. With `takesOver` another key than the pinned one replaces it.
    */
-  register(agent: AgentRecord, before: AgentRecord | undefined, audit: readonly AuditEntry[]): Promise<RegisterOutcome>
+  register(agent: AgentRecord, before: AgentRecord | undefined, audit: readonly AuditEntry[], takesOver?: boolean): Promise<RegisterOutcome>
   /** False when there is no such agent. */
   forgetKey(id: string, audit: readonly AuditEntry[]): Promise<boolean>
   byId(id: string): Promise<AgentRecord | undefined>

@@ -8,12 +8,13 @@ import { isRevoked, spend } from './enroll-tokens.ts'
 
 export function postgresAgents({ read, once, write }: Database): AgentStore {
   return {
-    register: (agent, judged, audit) =>
+    register: (agent, judged, audit, takesOver = false) =>
       write(async (tx): Promise<RegisterOutcome> => {
         // Two registrations of a new install have no row yet to take turns at.
         await lockNamed(tx, `install ${agent.installId}`)
         const [before] = await tx.rows<AgentRow>('SELECT * FROM agents WHERE install_id = $1 FOR UPDATE', [agent.installId])
-        if (before !== undefined && before.public_key !== null && before.public_key !== agent.publicKey) return { outcome: 'another_key' }
+        const isPinned = !takesOver && before !== undefined && before.public_key !== null
+        if (isPinned && before.public_key !== agent.publicKey) return { outcome: 'another_key' }
         if (before?.token_hash !== judged?.tokenHash) return { outcome: 'changed' }
         const id = before?.id ?? agent.id
         const spent = await spendFor(tx, agent, id, before)

@@ -33,10 +33,11 @@ export function sqliteAgents(db: Db, write: Write, { audit: appendAudit, enrollT
   const known = new Map<string, AgentRecord>()
   let version: unknown
   return {
-    register: async (agent, judged, audit) =>
+    register: async (agent, judged, audit, takesOver = false) =>
       write.vital((): RegisterOutcome => {
         const before = byInstall.get(agent.installId)
-        if (before !== undefined && before.public_key !== null && before.public_key !== agent.publicKey) return { outcome: 'another_key' }
+        const isPinned = !takesOver && before !== undefined && before.public_key !== null
+        if (isPinned && before.public_key !== agent.publicKey) return { outcome: 'another_key' }
         if (before?.token_hash !== judged?.tokenHash) return { outcome: 'changed' }
         const id = before?.id ?? agent.id
         const spent = spend(agent, id, before)

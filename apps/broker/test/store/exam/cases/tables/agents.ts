@@ -112,6 +112,17 @@ export function agentCases(at: Stores): void {
     expect(await register(at.one, stranger, agent)).toEqual({ outcome: 'registered', id: agent.id })
   })
 
+  test('[C-50] an install whose agent takes over has the new key, and is judged by what was known of it all the same', async () => {
+    const agent = newAgent()
+    await register(at.one, agent)
+    const next = newAgent({ installId: agent.installId })
+    const takeOver = (known: AgentRecord | undefined) => at.other.agents.register(next, known, [audited(agent.installId)], true)
+    expect(await takeOver(undefined)).toEqual({ outcome: 'changed' })
+    expect(await takeOver(agent)).toEqual({ outcome: 'registered', id: agent.id })
+    expect(await at.one.agents.byId(agent.id)).toEqual({ ...next, id: agent.id })
+    expect(await register(at.one, newAgent({ installId: agent.installId }), next)).toEqual({ outcome: 'another_key' })
+  })
+
   test('[C-50] enroll tokens are listed newest first, found by their hash, and revoked once', async () => {
     const all = [await token({ createdAt: 1, oneUse: true, expiresAt: 9 }), await token({ createdAt: 3 }), await token({ createdAt: 2 })]
     for (const one of all) expect(await at.other.enrollTokens.byHash(one.hash)).toEqual(one)

@@ -7,7 +7,6 @@ import {
   type FlattenedJWSInput,
   type JSONWebKeySet,
 } from 'jose'
-import type { OutboundCall } from '../outbound/call.ts'
 
 const CACHE_MS = 300_000
 /** An unknown `kid` may be a new key, or anybody's invention: it makes us look again at most this often. */
@@ -17,18 +16,22 @@ const FAILURE_MS = 2000
 
 type Keys = ReturnType<typeof createLocalJWKSet>
 
-/** The keys of a JWKS URL. Aged by a monotonic clock, and read through the guarded call; jose's own reader knows neither. */
+/** Gives the text of a JWKS. */
+export type ReadKeys = () => Promise<string>
+
+/** The keys of a JWKS that changes. Aged by a monotonic clock, and read through the guarded call; jose's own reader knows neither. */
 export class RemoteKeys {
-  readonly #url: URL
-  readonly #call: OutboundCall
+  /** Whose keys they are, for messages. */
+  readonly whose: string
+  readonly #readKeys: ReadKeys
   readonly #monotonic: () => number
   #keys: { find: Keys; loadedAt: number } | undefined
   #failed: { at: number; error: BoxofficeError } | undefined
   #loading: Promise<Keys> | undefined
 
-  constructor(url: string, call: OutboundCall, monotonic: () => number) {
-    this.#url = new URL(url)
-    this.#call = call
+  constructor(whose: string, readKeys: ReadKeys, monotonic: () => number) {
+    this.whose = whose
+    this.#readKeys = readKeys
     this.#monotonic = monotonic
   }
 
@@ -57,14 +60,12 @@ export class RemoteKeys {
 
   async #read(): Promise<Keys> {
     try {
-      const { status, text } = await this.#call({ method: 'GET', url: this.#url, headers: { accept: 'application/json' } })
-      if (status !== 200) throw new Error(`the JWKS URL answered ${status}`)
-      const find = createLocalJWKSet(JSON.parse(text) as JSONWebKeySet)
+      const find = createLocalJWKSet(JSON.parse(await this.#readKeys()) as JSONWebKeySet)
       this.#keys = { find, loadedAt: this.#monotonic() }
       this.#failed = undefined
       return find
     } catch (thrown) {
-      const error = new BoxofficeError('BACKEND_UNAVAILABLE', 'the keys of the identity provider could not be read; try again', {
+      const error = new BoxofficeError('BACKEND_UNAVAILABLE', `the keys of ${this.whose} could not be read; try again`, {
         retryAfter: 2,
         cause: thrown,
       })
