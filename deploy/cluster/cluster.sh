@@ -1,6 +1,6 @@
 #!/bin/sh
 # `npm run cluster`: a real Kubernetes of one node on this machine, in namespaces of its own.
-#   cluster.sh [up] | down | build | kubectl ARGS… | runs | left [--settings]
+#   cluster.sh [up] | down | build | kubectl ARGS… | helm ARGS… | runs | left [--settings]
 # `build` only fills the cache. `runs` says by its status whether one runs. `left` lists what there is of a cluster outside the cache: nothing, after `down`;
 # with --settings also the settings of the kernel that it must not change.
 # environment: BOXOFFICE_CLUSTER_CACHE, whose folder boxoffice-cluster is the cache (default: ~/.cache/boxoffice/cluster is)
@@ -31,19 +31,24 @@ case $what in
     # Says what is missing.
     if [ "$(id -u)" -ne 0 ] || missing flock; then check_machine; fi
     # Two that start or end it at once would each see half of what the other does. `-o` keeps the lock out of what is started.
-    exec flock -o "$run.lock" sh "$here/cluster.sh" "$what-locked"
+    exec flock -o "$run.lock" sh "$here/cluster.sh" "$what-locked" "$@"
     ;;
   up-locked | down-locked)
     trap stop_engine EXIT
     trap 'exit 143' INT TERM
-    "${what%-locked}"
+    "${what%-locked}" "$@"
     ;;
   build) sh "$here/build.sh" && sh "$here/packages.sh" ;;
   kubectl)
     running || fail "no cluster runs: npm run cluster"
     in_cluster "$@"
     ;;
+  # Charts are rendered without a cluster, too.
+  helm)
+    [ -x "$helm" ] || sh "$here/build.sh"
+    if running; then helm_in_cluster "$@"; else "$helm" "$@"; fi
+    ;;
   runs) running ;;
   left) left "$@" ;;
-  *) echo "usage: cluster.sh [up] | down | build | kubectl ARGS… | runs | left [--settings]" >&2; exit 2 ;;
+  *) echo "usage: cluster.sh [up] | down | build | kubectl ARGS… | helm ARGS… | runs | left [--settings]" >&2; exit 2 ;;
 esac

@@ -17,10 +17,15 @@ import_images() {
     docker image rm boxoffice.local/pause:1 >/dev/null
     imported 'boxoffice.local/pause:1' "$program"
   }
-  content=$(docker image inspect --format '{{.Id}}' "$sandbox")
-  has "docker.io/$sandbox" "$content" || {
-    import_image "$sandbox"
-    imported "docker.io/$sandbox" "$content"
+  import_when_new "$sandbox"
+}
+
+# An image of the Docker engine by its name there.
+import_when_new() {
+  content=$(docker image inspect --format '{{.Id}}' "$1")
+  has "docker.io/$1" "$content" || {
+    import_image "$1"
+    imported "docker.io/$1" "$content"
   }
 }
 

@@ -10,6 +10,8 @@ cache=${BOXOFFICE_CLUSTER_CACHE:+${BOXOFFICE_CLUSTER_CACHE%/}/boxoffice-cluster}
 cache=${cache:-${HOME:?}/.cache/boxoffice/cluster}
 sources=$(cat "$here/program/main.go" "$here/program/pause/main.go" "$here/program/go.mod" "$here/program/go.sum" | cksum | cut -d ' ' -f 1)
 program=$cache/kubernetes-$kubernetes-$sources
+helm_version=3.19.5 # of those that know this Kubernetes
+helm=$cache/helm-$helm_version-$(cat "$here/helm/go.mod" "$here/helm/go.sum" | cksum | cut -d ' ' -f 1)
 debian=$cache/debian
 images=$cache/images
 

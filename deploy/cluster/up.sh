@@ -54,6 +54,8 @@ wait_until_ready() {
 # With the program that runs: another checkout may have started another version.
 in_cluster() { nsenter --net="$network" "$(cat "$run/program")/kubectl" --kubeconfig "$state/admin.kubeconfig" --cache-dir "$state/kubectl" "$@"; }
 
+helm_in_cluster() { nsenter --net="$network" env KUBECONFIG="$state/admin.kubeconfig" HELM_CACHE_HOME="$state/helm" HELM_CONFIG_HOME="$state/helm" HELM_DATA_HOME="$state/helm" "$helm" "$@"; }
+
 # wait_for SECONDS WHAT COMMAND…: the clock counts, since a command can hang for as long as its timeout.
 wait_for() {
   until=$(($(date +%s) + $1))

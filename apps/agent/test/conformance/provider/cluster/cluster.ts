@@ -11,7 +11,7 @@ const NETWORK = '/run/boxoffice-cluster/network'
 const API = ['172.30.79.1', '443'] as const
 const ROOT = join(import.meta.dirname, '../../../../../..')
 
-const kubectl = async (args: readonly string[], input = ''): Promise<string> => {
+export const kubectl = async (args: readonly string[], input = ''): Promise<string> => {
   const child = spawn('sh', ['deploy/cluster/cluster.sh', 'kubectl', ...args], { cwd: ROOT })
   // One that ended before it read tells so by its exit.
   child.stdin.on('error', () => {}).end(input)
@@ -49,6 +49,41 @@ export type ClusterNamespace = AsyncDisposable & {
   kubectl(args: readonly string[], input?: string): Promise<string>
 }
 
+/** The API of the running cluster, reached from outside of its network, for whoever has a token. Ends with it. */
+export const useClusterApi = async (): Promise<AsyncDisposable & Pick<Access, 'server' | 'ca' | 'insecure'>> => {
+  const config = JSON.parse(await kubectl(['config', 'view', '--raw', '--minify', '-o', 'json']))
+  const ca = Buffer.from(config.clusters[0].cluster['certificate-authority-data'], 'base64').toString()
+  const forwarder = await forwardTo(...API)
+  return {
+    server: `https://localhost:${forwarder.port}`,
+    ca,
+    insecure: false,
+    [Symbol.asyncDispose]: () => forwarder[Symbol.asyncDispose](),
+  }
+}
+
+/** A port of this machine that leads to an address in the cluster's network. Ends with it. */
+export const forwardTo = async (host: string, hostPort: string): Promise<AsyncDisposable & { port: number }> => {
+  const server = createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as { port: number }
+  const script = join(import.meta.dirname, 'forwarder.mjs')
+  const forwarder = spawn('nsenter', [`--net=${NETWORK}`, process.execPath, script, host, hostPort], {
+    stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+  })
+  forwarder.send('listen', server)
+  await once(forwarder, 'message')
+  server.close()
+  return {
+    port,
+    async [Symbol.asyncDispose]() {
+      const ended = once(forwarder, 'exit')
+      forwarder.disconnect()
+      await ended
+    },
+  }
+}
+
 /** A namespace of the running cluster, and a way to its API from outside of its network. Both end with it. */
 export const useNamespace = async (name: string): Promise<ClusterNamespace> => {
   const list = { apiVersion: 'v1', kind: 'List', items: objectsIn(name) }
@@ -56,26 +91,12 @@ export const useNamespace = async (name: string): Promise<ClusterNamespace> => {
   // Pods are refused until it is there.
   await kubectl(['wait', '--for=create', '--timeout=120s', '-n', name, 'serviceaccount/default'])
   const token = (await kubectl(['create', 'token', AGENT, '-n', name])).trim()
-  const config = JSON.parse(await kubectl(['config', 'view', '--raw', '--minify', '-o', 'json']))
-  const ca = Buffer.from(config.clusters[0].cluster['certificate-authority-data'], 'base64').toString()
-
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as { port: number }
-  const script = join(import.meta.dirname, 'forwarder.mjs')
-  const forwarder = spawn('nsenter', [`--net=${NETWORK}`, process.execPath, script, ...API], {
-    stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
-  })
-  forwarder.send('listen', server)
-  await once(forwarder, 'message')
-  server.close()
+  const { [Symbol.asyncDispose]: end, ...api } = await useClusterApi()
   return {
-    access: { server: `https://localhost:${port}`, ca, insecure: false, token: () => token, namespace: name },
+    access: { ...api, token: () => token, namespace: name },
     kubectl: (args, input) => kubectl(['-n', name, ...args], input),
     async [Symbol.asyncDispose]() {
-      const ended = once(forwarder, 'exit')
-      forwarder.disconnect()
-      await ended
+      await end()
       await kubectl(['delete', 'namespace', name, '--wait'])
     },
   }
