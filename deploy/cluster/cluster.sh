@@ -1,7 +1,7 @@
 #!/bin/sh
 # `npm run cluster`: a real Kubernetes of one node on this machine, in namespaces of its own.
-#   cluster.sh [up] | down | build | kubectl ARGS… | helm ARGS… | runs | left [--settings]
-# `build` only fills the cache. `runs` says by its status whether one runs. `left` lists what there is of a cluster outside the cache: nothing, after `down`;
+#   cluster.sh [up] | boxoffice [ARGS OF HELM…] | down | build | kubectl ARGS… | helm ARGS… | runs | left [--settings]
+# `boxoffice` starts it too, and installs the chart there. `build` only fills the cache. `runs` says by its status whether one runs. `left` lists what there is of a cluster outside the cache: nothing, after `down`;
 # with --settings also the settings of the kernel that it must not change.
 # environment: BOXOFFICE_CLUSTER_CACHE, whose folder boxoffice-cluster is the cache (default: ~/.cache/boxoffice/cluster is)
 set -eu
@@ -17,6 +17,8 @@ cd "$here/../.."
 . "$here/images.sh"
 # shellcheck source=deploy/cluster/up.sh
 . "$here/up.sh"
+# shellcheck source=deploy/cluster/boxoffice.sh
+. "$here/boxoffice.sh"
 # shellcheck source=deploy/cluster/down.sh
 . "$here/down.sh"
 # shellcheck source=deploy/cluster/left.sh
@@ -27,13 +29,13 @@ cd "$here/../.."
 what=${1:-up}
 [ $# -eq 0 ] || shift
 case $what in
-  up | down)
+  up | down | boxoffice)
     # Says what is missing.
     if [ "$(id -u)" -ne 0 ] || missing flock; then check_machine; fi
     # Two that start or end it at once would each see half of what the other does. `-o` keeps the lock out of what is started.
     exec flock -o "$run.lock" sh "$here/cluster.sh" "$what-locked" "$@"
     ;;
-  up-locked | down-locked)
+  up-locked | down-locked | boxoffice-locked)
     trap stop_engine EXIT
     trap 'exit 143' INT TERM
     "${what%-locked}" "$@"
@@ -50,5 +52,5 @@ case $what in
     ;;
   runs) running ;;
   left) left "$@" ;;
-  *) echo "usage: cluster.sh [up] | down | build | kubectl ARGS… | helm ARGS… | runs | left [--settings]" >&2; exit 2 ;;
+  *) echo "usage: cluster.sh [up] | boxoffice [ARGS OF HELM…] | down | build | kubectl ARGS… | helm ARGS… | runs | left [--settings]" >&2; exit 2 ;;
 esac
