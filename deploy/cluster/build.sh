@@ -5,6 +5,8 @@ set -eu
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd -P)
 # shellcheck source=deploy/cluster/settings.sh
 . "$here/settings.sh"
+# shellcheck source=deploy/cluster/go.sh
+. "$here/go.sh"
 
 mkdir -p "$cache"
 # Two builds would need twice the memory for the same program: the second one waits, and then finds it.
@@ -13,11 +15,7 @@ if [ "${1:-}" != --locked ]; then
 fi
 if [ -x "$program/kube" ] && [ -x "$helm" ]; then exit 0; fi
 
-missing go && fail "Go is missing, and Kubernetes is built from source: install Go ≥ $go_needed"
-found=$(go env GOVERSION | sed 's/^go//')
-[ "$(printf '%s\n' "$go_needed" "$found" | sort -V | head -n 1)" = "$go_needed" ] ||
-  fail "Go $found is too old for Kubernetes $kubernetes: install Go ≥ $go_needed"
-
+choose_go
 began=$(date +%s)
 # What was compiled (3 GB) is kept only until the programs are there: an interrupted build goes on where it was.
 compiled=$cache/go-build
@@ -58,5 +56,5 @@ build_helm() {
 
 [ -x "$program/kube" ] || build_kubernetes
 [ -x "$helm" ] || build_helm
-rm -rf "$compiled"
+rm -rf "$compiled" "${cache:?}/go"
 say "Kubernetes $kubernetes and Helm $helm_version built in $((($(date +%s) - began) / 60)) min $((($(date +%s) - began) % 60)) s"

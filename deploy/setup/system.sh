@@ -13,6 +13,10 @@ install_packages() {
     if missing debootstrap; then wanted="$wanted debootstrap"; fi
     if missing git; then wanted="$wanted git"; fi
     if missing tmux; then wanted="$wanted tmux"; fi
+    # Of the one-node Kubernetes of deploy/cluster.
+    for program in ip:iproute2 openssl:openssl curl:curl; do
+      if missing "${program%%:*}"; then wanted="$wanted ${program##*:}"; fi
+    done
     if ! ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1; then wanted="$wanted postgresql"; fi
     # Debian leaves `ensurepip` out of python3, and without it a virtual environment has no pip.
     if ! python3 -c 'import ensurepip, venv' 2>/dev/null; then wanted="$wanted python3 python3-venv"; fi
