@@ -1,6 +1,6 @@
 import { z } from 'zod'
-import { Capability } from '../base/capabilities.ts'
-import { Profile } from '../sessions/profiles.ts'
+import { KnownCapabilities } from '../base/capabilities.ts'
+import { SentProfile } from '../sessions/profiles.ts'
 import { RelayPreference } from '../sessions/sessions.ts'
 import { Jwks } from '../sessions/token.ts'
 import { JOURNAL_BATCH, JournalEntry } from './journal.ts'
@@ -132,7 +132,7 @@ export const Revocations = z.object({
   sandboxes: z.array(z.object({ sandbox_id: z.string(), min_iat: z.number(), until: z.number() })).optional(),
   /** An actor's rights in a session were narrowed: its tokens with `iat` ≤ `before` grant no more than `caps` [C-57]. */
   grants: z
-    .array(z.object({ session_id: z.string(), sub: z.string(), caps: z.array(Capability), before: z.number(), until: z.number() }))
+    .array(z.object({ session_id: z.string(), sub: z.string(), caps: KnownCapabilities, before: z.number(), until: z.number() }))
     .optional(),
 })
 export type Revocations = z.infer<typeof Revocations>
@@ -141,7 +141,7 @@ export const AgentInstructions = z.object({
   decisions: z.array(SandboxDecision),
   revocations: Revocations,
   /** Profiles that want a warm pool (`pool_size` > 0). */
-  pools: z.array(Profile),
+  pools: z.array(SentProfile),
   heartbeat_seconds: z.number(),
   /** The broker's clock, Unix milliseconds: the one by which agents judge tokens [C-77]. */
   broker_time_ms: z.number().optional(),

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { MountSet } from '../sessions/mounts.ts'
-import { Profile } from '../sessions/profiles.ts'
+import { SentProfile } from '../sessions/profiles.ts'
 import { Revocations, SANDBOX_STATES, SandboxReport } from './agents.ts'
 
 /**
@@ -20,7 +20,7 @@ import { Revocations, SANDBOX_STATES, SandboxReport } from './agents.ts'
  */
 export const CreateSandboxRequest = z.object({
   tenant_id: z.string(),
-  profile: Profile,
+  profile: SentProfile,
   labels: z.record(z.string(), z.string()).default({}),
   /**
    * The scope's workspace, which outlives its sandboxes [C-55]. Mounted if it is there or the profile is `persistent`; otherwise the

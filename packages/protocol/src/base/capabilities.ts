@@ -5,6 +5,12 @@ export const CAPABILITIES = ['fs_read', 'fs_write', 'shell', 'exec'] as const
 export const Capability = z.enum(CAPABILITIES)
 export type Capability = z.infer<typeof Capability>
 
+/** Of a list that a newer release may have written, the capabilities that this one knows: the others open nothing here. */
+export const KnownCapabilities = z.preprocess(
+  (names) => (Array.isArray(names) ? names.filter((name) => typeof name !== 'string' || Capability.safeParse(name).success) : names),
+  z.array(Capability),
+)
+
 /** Other names that clients ask by [C-56]. */
 export const CAPABILITY_ALIASES: Readonly<Record<string, Capability>> = {
   execute: 'exec',

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { CAPABILITIES, Capability } from '../base/capabilities.ts'
+import { CAPABILITIES, Capability, KnownCapabilities } from '../base/capabilities.ts'
 import { MAX_MOUNTS, Mount, MountMode, type MountSet } from './mounts.ts'
 
 /** A named set of image, limits, network, suspend policy and pool size (contract 4.1). Times in seconds, memory in MiB. */
@@ -76,6 +76,9 @@ export const Profile = z.object({
   locked: z.array(z.string()).default([]).describe('fields that a request cannot override'),
 })
 export type Profile = z.infer<typeof Profile>
+
+/** A profile as a broker sends it to an agent, which may be of an earlier release. */
+export const SentProfile = Profile.extend({ capabilities: KnownCapabilities.default([...CAPABILITIES]) })
 
 const builtIn = (name: string, fields: Partial<z.input<typeof Profile>>): Profile => Profile.parse({ name, ...fields })
 

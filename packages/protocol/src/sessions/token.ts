@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { Capability } from '../base/capabilities.ts'
+import { KnownCapabilities } from '../base/capabilities.ts'
 
 /** The JWK thumbprint of the key of the agent that a token is shown to (RFC 7800): another agent refuses it. */
 const Confirmation = z.object({ jkt: z.string() })
@@ -17,7 +17,7 @@ export const SessionTokenClaims = z.object({
   sandbox_id: z.string(),
   /** The tenant. */
   tid: z.string(),
-  caps: z.array(Capability),
+  caps: KnownCapabilities,
   /** The incarnation of the sandbox. */
   gen: z.number().int().nonnegative(),
   iat: z.number().int(),
