@@ -4,6 +4,7 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::io::IoSlice;
 
+use crate::network::tunnel::Tunnel;
 use crate::process::Process;
 use crate::wire::{Decoder, Kind, header, push_bytes, push_json};
 
@@ -17,6 +18,7 @@ pub enum Job {
     Reader(Reading),
     /// A thread has the descriptor.
     File,
+    Tunnel(Box<Tunnel>),
 }
 
 pub struct Reading {
@@ -83,6 +85,15 @@ impl Channel {
 
     pub fn queue<T: serde::Serialize>(&mut self, kind: Kind, message: &T) {
         push_json(&mut self.out, kind, message);
+    }
+
+    /// Writes a frame at once; what the socket does not take waits. A socket that is broken is met by the next `flush`.
+    pub fn send_now(&mut self, frame: &[u8]) {
+        let written = match &self.fd {
+            Some(fd) if !self.has_pending() => rustix::io::write(fd, frame).unwrap_or(0),
+            _ => 0,
+        };
+        self.out.extend_from_slice(&frame[written..]);
     }
 
     pub fn has_pending(&self) -> bool {

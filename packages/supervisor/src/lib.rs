@@ -4,6 +4,7 @@
 pub mod channel;
 pub mod config;
 pub mod files;
+pub mod network;
 pub mod poll;
 pub mod prefork;
 pub mod process;

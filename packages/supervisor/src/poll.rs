@@ -19,6 +19,8 @@ pub enum Token {
     Stdin(u32),
     /// Output of what outlives an ended process, dropped.
     Sink(u32),
+    /// The connection that a channel carries.
+    Tunnel(u32),
 }
 
 impl Token {
@@ -32,6 +34,7 @@ impl Token {
             Token::Output(serial, _) => (5, serial),
             Token::Stdin(serial) => (6, serial),
             Token::Sink(number) => (7, number),
+            Token::Tunnel(number) => (8, number),
         };
         kind << 32 | u64::from(number)
     }
@@ -46,7 +49,8 @@ impl Token {
             4 => Token::Output(number, 0),
             5 => Token::Output(number, 1),
             6 => Token::Stdin(number),
-            _ => Token::Sink(number),
+            7 => Token::Sink(number),
+            _ => Token::Tunnel(number),
         }
     }
 }

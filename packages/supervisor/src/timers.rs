@@ -18,6 +18,8 @@ pub enum Timer {
     Look(u32),
     /// A `wait` of a process is over.
     Wait(u32),
+    /// A connection to a program of the sandbox has been tried for long enough.
+    Connect(u32),
     /// The oldest record has been kept long enough.
     Expire,
     Dial,

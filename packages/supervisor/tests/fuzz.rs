@@ -3,7 +3,7 @@
 
 mod support;
 
-use boxoffice_supervisor::wire::message::{Attach, Op, Start, Welcome};
+use boxoffice_supervisor::wire::message::{Attach, Dial, Op, Start, Welcome};
 use boxoffice_supervisor::wire::{Ack, Decoder, Item, Kind, object, push_bytes, push_json};
 use serde_json::{Value, json};
 use std::io::Write;
@@ -84,6 +84,7 @@ fn decode(input: &[u8], cut: usize) {
                 Ok(Some(Item::Frame { kind, payload })) => match kind {
                     Kind::Start => drop(object::<Start>(payload)),
                     Kind::Attach => drop(object::<Attach>(payload)),
+                    Kind::Dial => drop(object::<Dial>(payload)),
                     Kind::Welcome => drop(object::<Welcome>(payload)),
                     Kind::Call => drop(object::<Op>(payload)),
                     Kind::Ack => drop(Ack::parse(payload)),

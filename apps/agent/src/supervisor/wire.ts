@@ -15,6 +15,7 @@ export const FRAME = {
   ack: 0x15,
   call: 0x16,
   spare: 0x17,
+  dial: 0x18,
   ready: 0x20,
   exit: 0x21,
   result: 0x22,

@@ -1,7 +1,7 @@
 //! `cargo +nightly fuzz run decoder fuzz/corpus fuzz/seeds/decoder` from the folder above.
 #![no_main]
 
-use boxoffice_supervisor::wire::message::{Attach, Op, Spare, Start, Welcome};
+use boxoffice_supervisor::wire::message::{Attach, Dial, Op, Spare, Start, Welcome};
 use boxoffice_supervisor::wire::{Ack, Decoder, Item, Kind, object};
 use libfuzzer_sys::fuzz_target;
 
@@ -16,6 +16,7 @@ fuzz_target!(|input: &[u8]| {
             match kind {
                 Kind::Start => drop(object::<Start>(payload)),
                 Kind::Attach => drop(object::<Attach>(payload)),
+                Kind::Dial => drop(object::<Dial>(payload)),
                 Kind::Welcome => drop(object::<Welcome>(payload)),
                 Kind::Call => drop(object::<Op>(payload)),
                 Kind::Spare => drop(object::<Spare>(payload)),

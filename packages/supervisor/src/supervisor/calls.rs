@@ -137,6 +137,7 @@ impl Supervisor {
                 "rings_bytes": self.ring_bytes(),
                 "channels": self.channels.len(),
             }))),
+            Op::Ports {} => self.listening_ports().map(Some),
             Op::Shutdown { cause, grace_ms } => {
                 self.begin_shutdown(Some(rid.clone()), cause, grace_ms.unwrap_or(DEFAULT_GRACE));
                 Ok(None)

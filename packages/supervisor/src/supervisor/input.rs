@@ -49,6 +49,9 @@ impl Supervisor {
                     let serial = reading.serial;
                     self.stdin(serial, number, bytes, empty);
                 }
+                (Job::Tunnel(_), Item::Data { kind: Kind::Stdin, bytes, empty, .. }) => {
+                    self.tunnel_input(number, bytes, empty);
+                }
                 (Job::Idle, Item::Frame { kind: Kind::Start, payload }) => {
                     let start = object(payload)?;
                     self.start(number, start);
@@ -56,6 +59,10 @@ impl Supervisor {
                 (Job::Idle, Item::Frame { kind: Kind::Attach, payload }) => {
                     let attach = object(payload)?;
                     self.attach_by_id(number, attach);
+                }
+                (Job::Idle, Item::Frame { kind: Kind::Dial, payload }) => {
+                    let dial = object(payload)?;
+                    self.begin_dial(number, &dial);
                 }
                 (Job::Idle, Item::Frame { kind: Kind::File, payload }) => {
                     let request = object(payload)?;
@@ -83,8 +90,10 @@ impl Supervisor {
         let Some(channel) = self.channels.remove(&number) else {
             return;
         };
-        if let Job::Reader(reading) = channel.job {
-            self.leave(reading.serial, number);
+        match channel.job {
+            Job::Reader(reading) => self.leave(reading.serial, number),
+            Job::Tunnel(tunnel) => self.abandon_tunnel(number, &tunnel),
+            Job::Idle | Job::File => {}
         }
     }
 
@@ -116,7 +125,11 @@ impl Supervisor {
                 process.readers.retain(|reader| reader.channel != number);
             }
         }
+        let carries = flushed == Flushed::All && matches!(channel.job, Job::Tunnel(_));
         self.watch_channel(number, flushed == Flushed::Blocked);
+        if carries {
+            self.settle_tunnel(number);
+        }
     }
 
     fn watch_channel(&mut self, number: u32, blocked: bool) {

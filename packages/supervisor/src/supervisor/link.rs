@@ -48,10 +48,11 @@ impl Supervisor {
         let boot = control.then_some(self.boot.as_str());
         let spares = control.then_some(true);
         let watches = control.then_some(true);
+        let dials = control.then_some(true);
         push_json(
             &mut out,
             Kind::Hello,
-            &Hello { version: VERSION, kind, channel, pid: std::process::id(), secret, boot, spares, watches },
+            &Hello { version: VERSION, kind, channel, pid: std::process::id(), secret, boot, spares, watches, dials },
         );
         out
     }

@@ -11,6 +11,7 @@ mod reap;
 mod records;
 mod shutdown;
 mod start;
+mod tunnels;
 
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -186,6 +187,7 @@ impl Supervisor {
             Token::Output(serial, stream) => self.on_output(serial, stream),
             Token::Stdin(serial) => self.feed_stdin(serial),
             Token::Sink(number) => self.drop_output(number),
+            Token::Tunnel(number) => self.on_tunnel(number, &event),
         }
     }
 
@@ -198,6 +200,7 @@ impl Supervisor {
             Timer::Orphan(serial) => self.orphan(serial),
             Timer::Look(serial) => self.look(serial),
             Timer::Wait(serial) => self.answer_waits(serial),
+            Timer::Connect(number) => self.connect_over(number),
             Timer::Expire => self.expire(),
             Timer::Dial => self.dial(),
             Timer::Shutdown => self.shutdown_step(),
@@ -207,7 +210,7 @@ impl Supervisor {
     fn drop_source(&mut self, token: Token) {
         match token {
             Token::Control => self.lose_control(),
-            Token::Channel(number) => self.close_channel(number),
+            Token::Channel(number) | Token::Tunnel(number) => self.close_channel(number),
             Token::Output(serial, stream) => {
                 if let Some(process) = self.processes.get_mut(&serial) {
                     process.streams[stream].fd = None;

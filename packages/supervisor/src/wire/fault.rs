@@ -27,6 +27,9 @@ pub enum Kind {
     Busy,
     BadRequest,
     Changed,
+    Refused,
+    Reset,
+    TimedOut,
     Other,
 }
 
@@ -102,6 +105,8 @@ pub fn name(errno: Errno) -> Option<&'static str> {
         LOOP = "ELOOP",
         LIBBAD = "ELIBBAD",
         OPNOTSUPP = "EOPNOTSUPP",
+        CONNREFUSED = "ECONNREFUSED",
+        CONNABORTED = "ECONNABORTED",
         CONNRESET = "ECONNRESET",
         TIMEDOUT = "ETIMEDOUT",
         STALE = "ESTALE",

@@ -22,6 +22,9 @@ pub struct Hello<'a> {
     /// On the control connection: that the file operation `watch` is understood.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub watches: Option<bool>,
+    /// On the control connection: that `Dial` and the call `ports` are understood.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dials: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -109,6 +112,19 @@ pub struct Attach {
     pub stdout: From,
     #[serde(default)]
     pub stderr: From,
+}
+
+/// A connection to a port of the sandbox's loopback.
+#[derive(Deserialize)]
+pub struct Dial {
+    pub port: u16,
+    pub timeout_ms: Option<u64>,
+}
+
+/// Where somebody listens.
+#[derive(Serialize)]
+pub struct Dialled<'a> {
+    pub host: &'a str,
 }
 
 #[derive(Serialize)]
@@ -234,6 +250,7 @@ pub enum Op {
     },
     Statistics {},
     Ping {},
+    Ports {},
     Shutdown {
         #[serde(default)]
         cause: Option<String>,
