@@ -58,6 +58,7 @@ export class ChannelConnection implements ConnectionRole {
     const lease = this.#lease
     if (type === 0 || lease === undefined) throw new WireViolation('data out of place')
     if (piece.length > 0) lease.handler.data(type, piece)
+    else lease.handler.dataEnded?.()
   }
 
   frame(type: number, payload: Record<string, unknown>): void {

@@ -18,6 +18,8 @@ export const Hello = z.object({
   spares: z.boolean().optional(),
   /** Of the control connection: the file operation `watch` is understood. */
   watches: z.boolean().optional(),
+  /** Of the control connection: `dial` and the call `ports` are understood. */
+  dials: z.boolean().optional(),
 })
 export type Hello = z.infer<typeof Hello>
 

@@ -57,6 +57,32 @@ const badRequest = (op: string, name: string): string => {
   return `${op}: the sandbox cannot do this with ${name}`
 }
 
+/** An error of a connection to a port of the sandbox. */
+export const tunnelError = (fault: Fault, port: number): BoxofficeError => {
+  switch (fault.kind) {
+    case 'refused':
+      return portNotListening(port)
+    case 'timed_out':
+      return new BoxofficeError('TIMEOUT', `Port ${port} has not taken the connection in time; the program that listens there is busy`)
+    case 'busy':
+      return new BoxofficeError('RATE_LIMITED', 'The sandbox has too many connections to its ports; close one', { retryAfter: 1 })
+    case 'reset':
+      return new BoxofficeError('CONNECTION_RESET', `The program behind port ${port} broke the connection off`)
+    case 'gone':
+      return new BoxofficeError('SANDBOX_STARTING', 'The sandbox is stopping; try again', { retryAfter: 1 })
+    default:
+      return unexpected(fault)
+  }
+}
+
+/** With the ports where somebody does listen, as far as that is known. */
+export const portNotListening = (port: number, listening?: readonly number[]): BoxofficeError =>
+  new BoxofficeError(
+    'PORT_NOT_LISTENING',
+    `Nobody listens on port ${port} of the sandbox; start the program, on 127.0.0.1 or on every address`,
+    { details: { port, ...(listening !== undefined && { listening: [...listening] }) } },
+  )
+
 /** What was asked of a file: paths as the client gave them [1-46]. `to` is the target of a move. */
 export type FileSubject = { op: string; given: string; to?: string | undefined }
 

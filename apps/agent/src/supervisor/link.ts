@@ -20,6 +20,8 @@ export type SupervisorExit = {
 export interface ChannelHandler {
   /** A piece of stdout (1, also a file's content) or stderr (2), at most 64 KiB. The next read overwrites it: a handler copies what it keeps. */
   data(stream: 1 | 2, piece: Buffer): void
+  /** The empty data frame: no more data comes, the operation goes on. */
+  dataEnded?(): void
   /** Any other frame, by its type byte of WIRE.md, JSON already parsed. */
   frame(type: number, payload: Record<string, unknown>): void
   /** The connection is gone before the operation ended. */
@@ -54,6 +56,8 @@ export interface SupervisorLink {
   readonly connected: boolean
   /** The supervisor, as far as it has dialled, knows the file operation `watch`. */
   readonly watches: boolean
+  /** It connects to ports of the sandbox. */
+  readonly dials: boolean
   /** Resolves when the control connection is up. Rejects with SANDBOX_STARTING when the signal aborts. */
   whenConnected(signal: AbortSignal): Promise<void>
   /** Takes an idle channel, waits for a dial if there is none. Rejects when the link is closed. */

@@ -51,6 +51,10 @@ export const ProcessList = z.object({ processes: z.array(ProcessRecord) })
 export const OutputPage = z.object({ offset: bytes, next: bytes, oldest: bytes, end: bytes, eof: z.boolean(), data: z.string() })
 export type OutputPage = z.infer<typeof OutputPage>
 
+/** `ready` of a `dial`. */
+export const Dialled = z.object({ host: z.string().max(64) })
+export const PortList = z.object({ ports: z.array(z.number().int().min(1).max(65535)).max(1024) })
+
 export const FileStat = z.object({
   path: z.string(),
   type: z.enum(['file', 'directory', 'symlink', 'other']),

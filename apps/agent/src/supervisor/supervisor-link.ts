@@ -57,6 +57,7 @@ class UnixSupervisorLink implements SupervisorLink, Awake {
   /** The supervisor keeps as many spare channels as it is told to. */
   #keepsSpares = false
   #watches = false
+  #dials = false
   /** How many it is to keep: none while the sandbox rests. A supervisor that knows no `spare` frame keeps `SPARE` always. */
   #spare = 0
   #usedAt = 0
@@ -78,6 +79,10 @@ class UnixSupervisorLink implements SupervisorLink, Awake {
 
   get watches(): boolean {
     return this.#watches
+  }
+
+  get dials(): boolean {
+    return this.#dials
   }
 
   whenConnected(signal: AbortSignal): Promise<void> {
@@ -161,6 +166,7 @@ class UnixSupervisorLink implements SupervisorLink, Awake {
     if (this.#control !== undefined) throw new WireViolation('a control connection exists already')
     this.#keepsSpares = hello.spares === true
     this.#watches = hello.watches === true
+    this.#dials = hello.dials === true
     return this.#admitControl(socket, fresh)
   }
 

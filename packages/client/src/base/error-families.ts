@@ -42,6 +42,7 @@ export type ErrorFamily =
 
 const FAMILIES: Record<ErrorCode | ClientErrorCode, ErrorFamily> = {
   CONNECTION_FAILED: 'connection',
+  CONNECTION_RESET: 'connection',
   SANDBOX_STARTING: 'unavailable',
   BACKEND_UNAVAILABLE: 'unavailable',
   AGENT_FULL: 'unavailable',
@@ -63,6 +64,7 @@ const FAMILIES: Record<ErrorCode | ClientErrorCode, ErrorFamily> = {
   EXEC_NOT_FOUND: 'not_found',
   PROCESS_NOT_FOUND: 'not_found',
   FILE_NOT_FOUND: 'not_found',
+  PORT_NOT_LISTENING: 'not_found',
   BINDING_CONFLICT: 'conflict',
   ALREADY_ATTACHED: 'conflict',
   TAKEN_OVER: 'conflict',
