@@ -56,7 +56,7 @@ export const TREES: readonly Tree[] = [
       ['http/responses', 'sandboxes'],
       ['http'],
       ['control', 'dataplane/files', 'limits', 'ws/session'],
-      ['ws/processes', 'ws/watch'],
+      ['ws/ports', 'ws/processes', 'ws/watch'],
       ['ws'],
       ['dataplane'],
       ['.'],

@@ -115,10 +115,10 @@ function socketOperation(path: string): ZodOpenApiOperationObject {
     summary,
     description,
     ...parameters(path, { ...(query !== undefined && { query }), header }),
-    'x-requires': path.startsWith('shell') ? 'shell' : 'exec',
+    'x-requires': path.startsWith('shell') ? 'shell' : path.startsWith('ports') ? 'ports' : 'exec',
     'x-frames': { client: references(client), server: references(server) },
     // Where frames can carry the token, the upgrade needs none.
-    security: [{ token: [] }, { apiKey: [] }, ...(path.startsWith('processes') ? [] : [{}])],
+    security: [{ token: [] }, { apiKey: [] }, ...(/^(?:processes|ports)/.test(path) ? [] : [{}])],
     responses: { 101: { description: 'The WebSocket is open' }, default: refused(ErrorEnvelope) },
   }
 }

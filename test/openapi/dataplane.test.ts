@@ -12,7 +12,7 @@ import { checkOf, compare, type Document, type Exchange, operationsOf, recorded,
 
 const text = readFileSync(DATAPLANE_DOCUMENT, 'utf8')
 const document = JSON.parse(text) as Document
-const isSocket = (path: string): boolean => path.endsWith('/ws') || path.endsWith('/files/watch')
+const isSocket = (path: string): boolean => path.endsWith('/ws') || path.endsWith('/files/watch') || path.endsWith('/ports/{id}')
 
 let dp: TestDataplane
 beforeAll(async () => {
@@ -201,5 +201,6 @@ async function useEverything(exchanges: Exchange[]): Promise<void> {
   await call('GET', '/processes/p')
   await call('DELETE', '/processes/p')
   await call('GET', '/processes/p')
+  await call('GET', '/ports')
   await call('GET', '/nowhere')
 }

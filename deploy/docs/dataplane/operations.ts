@@ -12,6 +12,7 @@ import {
   LIMITS,
   ListExecsResponse,
   ListFilesResponse,
+  ListPortsResponse,
   ListProcessesResponse,
   ManagedProcess,
   MkdirRequest,
@@ -195,6 +196,10 @@ export const OPERATIONS: Readonly<Record<string, Described>> = {
     requestBody: body(MoveRequest),
     responses: { 200: answer('It is moved', MoveResponse) },
   },
+  'GET ports': {
+    summary: 'List listening ports',
+    responses: { 200: answer('TCP ports on which somebody listens, on the loopback or every address', ListPortsResponse) },
+  },
   'GET ping': { summary: 'Ask whether the agent can be reached', responses: { 204: NOTHING } },
 }
 
@@ -210,6 +215,7 @@ export const NAMED_SCHEMAS: Readonly<Record<string, z.ZodType>> = {
   FileEntry,
   ListExecsResponse,
   ListFilesResponse,
+  ListPortsResponse,
   ListProcessesResponse,
   ManagedProcess,
   MkdirRequest,

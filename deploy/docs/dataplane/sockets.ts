@@ -11,7 +11,10 @@ import {
   LinesClientFrame,
   LinesServerFrame,
   PingFrame,
+  PORT_LIMITS,
   PongFrame,
+  PortClientFrame,
+  PortServerFrame,
   ReadyFrame,
   ResizeFrame,
   SignalFrame,
@@ -41,10 +44,11 @@ const CLIENT_FRAMES = {
   LinesClientFrame,
   ExecuteClientFrame,
   WatchClientFrame,
+  PortClientFrame,
 }
 const SERVER_FRAMES = {
   ...{ AuthOkFrame, ReadyFrame, StdoutFrame, StderrFrame, ExitFrame, PongFrame, ErrorFrame },
-  ...{ LinesServerFrame, ExecuteServerFrame, WatchServerFrame },
+  ...{ LinesServerFrame, ExecuteServerFrame, WatchServerFrame, PortServerFrame },
 }
 
 /** The schemas of all frames by their names. What the client sends is described as input, so that a default may be left away. */
@@ -119,5 +123,22 @@ export const SOCKETS: Readonly<Record<string, Socket>> = {
     subprotocols: [SUBPROTOCOL, `${SUBPROTOCOL_BEARER_PREFIX}<token>`],
     client: ['WatchClientFrame'],
     server: ['WatchServerFrame'],
+  },
+  'ports/:id': {
+    summary: 'Connect to a TCP port of the sandbox on a WebSocket',
+    description:
+      'Binary messages are the bytes of the connection, both ways. ready → bytes; `end` of either side ends its bytes, after both close 1000. ' +
+      'Where nobody listens the upgrade is refused: 502 `PORT_NOT_LISTENING`.',
+    query: z.object({
+      window: z
+        .int()
+        .min(PORT_LIMITS.windowBytes.min)
+        .max(PORT_LIMITS.windowBytes.max)
+        .optional()
+        .describe('bytes that each side may be ahead of the last `ack` of the other; default: as the network lets it'),
+    }),
+    subprotocols: [SUBPROTOCOL, `${SUBPROTOCOL_BEARER_PREFIX}<token>`],
+    client: ['PortClientFrame'],
+    server: ['PortServerFrame'],
   },
 }

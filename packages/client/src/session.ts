@@ -18,6 +18,7 @@ import { createSessionToken } from './network/session-token.ts'
 import type { WebSocketConstructor } from './network/socket.ts'
 import { createExec, type Exec } from './sandbox/exec.ts'
 import { Files } from './sandbox/files.ts'
+import { Ports } from './sandbox/ports.ts'
 import { Processes } from './sandbox/processes.ts'
 import { openShell, type Shell, type ShellOptions } from './sandbox/shell.ts'
 
@@ -61,6 +62,7 @@ export class Session {
   readonly exec: Exec
   readonly files: Files
   readonly processes: Processes
+  readonly ports: Ports
   readonly #controlPlane: ControlPlane
   readonly #reconnectWindowMs: number
   readonly #dataplane: Dataplane
@@ -103,6 +105,7 @@ export class Session {
     this.exec = createExec(this.#dataplane)
     this.files = new Files(this.#dataplane)
     this.processes = new Processes(this.#dataplane)
+    this.ports = new Ports(this.#dataplane)
   }
 
   /** The mode that is used now: as negotiated, or the relay since the direct one led nowhere. Undefined if an MVP broker did not say. */

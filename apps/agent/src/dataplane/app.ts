@@ -6,6 +6,7 @@ import type { Logger } from 'pino'
 import type { Registry } from 'prom-client'
 import { type Authenticator, createAuthenticator } from '../auth/auth.ts'
 import type { KeySource } from '../auth/keys.ts'
+import { requireIn } from '../auth/require.ts'
 import type { RevocationStore } from '../auth/revocations.ts'
 import type { DiskFloor } from '../host/disk-floor.ts'
 import type { Access, AccessJournal } from '../http/access-journal.ts'
@@ -98,7 +99,7 @@ export const createDataplane = (options: DataplaneOptions): Dataplane => {
     if (requires === null) return answerPing({ outgoing })
     context.requires = requires
     const sandbox = auth.sandbox(claims)
-    auth.require(claims, requires)
+    requireIn(auth, sandbox, claims, requires)
     access.opened(accessOf(incoming, context, claims))
     const detach = route.quiet === true ? undefined : useOf(sandbox)
     const aborter = new AbortController()

@@ -86,11 +86,12 @@ const ROUTES: Readonly<Record<Capability | 'none', string>> = {
   shell: 'shell',
   fs_read: 'files',
   fs_write: 'files',
+  ports: 'ports',
   none: 'unknown',
 }
 const KINDS: Readonly<Record<Access['transport'], Readonly<Record<Capability, string>>>> = {
-  http: { exec: 'http exec', shell: 'http shell', fs_read: 'http files', fs_write: 'http files' },
-  ws: { exec: 'ws exec', shell: 'ws shell', fs_read: 'ws files', fs_write: 'ws files' },
+  http: { exec: 'http exec', shell: 'http shell', fs_read: 'http files', fs_write: 'http files', ports: 'http ports' },
+  ws: { exec: 'ws exec', shell: 'ws shell', fs_read: 'ws files', fs_write: 'ws files', ports: 'ws ports' },
 }
 
 const JWT = /^[\w-]{1,4096}\.[\w-]{1,4096}\.[\w-]{1,512}$/

@@ -25,6 +25,7 @@ import type { Logger } from 'pino'
 import { WebSocketServer } from 'ws'
 import type { Authenticator } from '../auth/auth.ts'
 import type { KeySource } from '../auth/keys.ts'
+import { requireIn } from '../auth/require.ts'
 import type { RevocationStore } from '../auth/revocations.ts'
 import type { Access, AccessJournal } from '../http/access-journal.ts'
 import type { DataplaneLimits } from '../http/dataplane-limits.ts'
@@ -35,6 +36,8 @@ import { createAttachments } from './attachments.ts'
 import { ClientSocket } from './client-socket.ts'
 import { EXECUTE_DIALECT, OWN_DIALECT } from './dialect.ts'
 import type { SocketKind } from './frames.ts'
+import { PortSocket } from './ports/port-socket.ts'
+import { openPort, PORT_SOCKET, portIn } from './ports/port-upgrade.ts'
 import { ProcessSocket } from './processes/process-socket.ts'
 import { leaseOf, lineServer, PROCESS_SOCKET, processIn } from './processes/process-upgrade.ts'
 import type { SocketSession } from './session/socket-session.ts'
@@ -54,7 +57,7 @@ export type SocketServerOptions = {
   log: Logger
 }
 
-/** The WebSockets of the dataplane: `exec/ws` and its alias `execute/ws`, `shell/ws`, `processes/{id}/ws` and `files/watch`. */
+/** The WebSockets of the dataplane: `exec/ws` and its alias `execute/ws`, `shell/ws`, `processes/{id}/ws`, `files/watch` and `ports/{port}`. */
 export interface SocketServer {
   upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void
   /** Closes every socket with 1001 and resolves when all are gone. */
@@ -65,7 +68,7 @@ export interface SocketServer {
 const EXECUTE = 'execute/ws'
 const KINDS: Readonly<Record<string, SocketKind>> = { 'exec/ws': 'exec', [EXECUTE]: 'exec', 'shell/ws': 'shell' }
 /** The paths of all sockets, as `Route.path`. */
-export const socketPaths: readonly string[] = [...Object.keys(KINDS), PROCESS_SOCKET, WATCH_SOCKET]
+export const socketPaths: readonly string[] = [...Object.keys(KINDS), PROCESS_SOCKET, WATCH_SOCKET, PORT_SOCKET]
 
 export const createSocketServer = (options: SocketServerOptions): SocketServer => {
   const { auth, origins, keys, revocations, metrics, access, log, now, limits } = options
@@ -95,19 +98,22 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
     const target = parseTarget(request.url ?? '/')
     const processId = target === undefined ? undefined : processIn(target.path)
     const watches = target?.path === WATCH_SOCKET
-    const kind = target === undefined ? undefined : processId === undefined && !watches ? KINDS[target.path] : 'exec'
+    const port = target === undefined ? undefined : portIn(target.path)
+    /** For one thing only, which is there before the upgrade or refused. */
+    const isWhole = processId !== undefined || watches || port !== undefined
+    const kind = target === undefined ? undefined : isWhole ? 'exec' : KINDS[target.path]
     if (target === undefined || kind === undefined)
       throw new BoxofficeError(
         'NOT_FOUND',
-        'No such socket; ws_base_url ends in /v1, append /exec/ws, /shell/ws, /processes/{id}/ws or /files/watch',
+        'No such socket; ws_base_url ends in /v1, append /exec/ws, /shell/ws, /processes/{id}/ws, /files/watch or /ports/{port}',
       )
     if (!origins.allowed(request)) throw new BoxofficeError('FORBIDDEN', 'This origin may not connect; list it in cors_origins')
     if (clients.closing) throw new BoxofficeError('BACKEND_UNAVAILABLE', 'The agent is restarting; try again', { retryAfter: 1 })
-    const requires = watches ? 'fs_read' : kind
+    const requires = watches ? 'fs_read' : port !== undefined ? 'ports' : kind
     caller.requires = requires
     const token = tokenOf(request.headers) ?? subprotocolToken(offeredProtocols(request.headers))
     caller.token = token
-    if (token === undefined && (processId !== undefined || watches || target.path === EXECUTE))
+    if (token === undefined && (isWhole || target.path === EXECUTE))
       throw new BoxofficeError(
         'UNAUTHENTICATED',
         'A session token is required: Authorization: Bearer <token>, or the subprotocol bearer.<token>',
@@ -115,7 +121,7 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
     if (token === undefined) {
       if (new URLSearchParams(target.query).has('token')) throw queryToken()
       if (!auth.exists(target.sandboxId)) throw new BoxofficeError('NOT_FOUND', 'There is no such sandbox; negotiate again')
-      return { kind, target, claims: undefined, processId }
+      return { kind, target, claims: undefined, processId, port }
     }
     const claims = await auth.authenticate(token, target.sandboxId)
     caller.claims = claims
@@ -123,9 +129,9 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
     const sandbox = auth.sandbox(claims)
     if (sandbox.lost !== undefined) throw new BoxofficeError('SANDBOX_LOST', 'The sandbox is gone; negotiate again')
     limits.wsOpen(claims)
-    if (processId !== undefined || watches) auth.require(claims, requires)
+    if (isWhole) requireIn(auth, sandbox, claims, requires)
     await sandbox.ready(signal)
-    return { kind, target, claims, processId }
+    return { kind, target, claims, processId, port }
   }
 
   /** To a managed process: refused before the upgrade where there is nothing to attach to [2-66]. */
@@ -188,6 +194,27 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
     if (!upgraded) opened.watch.close()
   }
 
+  /** A connection to a port: refused before the upgrade where nobody listens. */
+  const openTunnel = async (
+    { port, target, claims }: Admitted & { port: string; claims: SessionTokenClaims },
+    { request, socket, head, requestId }: { request: IncomingMessage; socket: Duplex; head: Buffer; requestId: string },
+    signal: AbortSignal,
+    begun: () => void,
+  ): Promise<void> => {
+    const sandbox = auth.sandbox(claims)
+    const opened = await openPort(sandbox, port, target.query, signal)
+    if (socket.destroyed) return void opened.tunnel.destroy()
+    begun()
+    let upgraded = false
+    known.handleUpgrade(request, socket, head, (ws) => {
+      upgraded = true
+      metrics.sockets.labels('port').inc()
+      clients.add(new PortSocket({ ws, opened, sandbox, claims, requestId, auth, now }).session, ws)
+    })
+    // Its handshake was not one of a WebSocket, and has been refused.
+    if (!upgraded) opened.tunnel.destroy()
+  }
+
   const open = async (request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> => {
     const requestId = requestIdFrom(request.headers['x-request-id'])
     const caller: Access = {
@@ -200,7 +227,7 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
     socket.on('error', clientAborted)
     try {
       const admitted = await admit(request, aborter.signal, caller)
-      const { kind, target, claims, processId } = admitted
+      const { kind, target, claims, processId, port } = admitted
       if (socket.destroyed) return
       if (processId !== undefined && claims !== undefined) {
         const opened = (): void => access.opened({ ...caller, claims })
@@ -209,6 +236,10 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
       if (claims !== undefined && target.path === WATCH_SOCKET) {
         const begun = (): void => access.opened({ ...caller, claims })
         return await openWatch({ ...admitted, claims }, { request, socket, head, requestId }, aborter.signal, begun)
+      }
+      if (claims !== undefined && port !== undefined) {
+        const begun = (): void => access.opened({ ...caller, claims })
+        return await openTunnel({ ...admitted, port, claims }, { request, socket, head, requestId }, aborter.signal, begun)
       }
       if (claims !== undefined) access.opened({ ...caller, claims })
       const wss = claims === undefined ? strangers : known
@@ -246,7 +277,13 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
       // Its clients look for a refused credential in a frame.
       if (alias && error.status === UNAUTHORIZED && socket.writable)
         strangers.handleUpgrade(request, socket, head, (ws) => sayGoodbye(ws, executeError(error), error.closeCode, error.code))
-      else if (path === WATCH_SOCKET && caller.claims !== undefined && hidesRefusals(request) && socket.writable) {
+      else if (
+        path !== undefined &&
+        (path === WATCH_SOCKET || portIn(path) !== undefined) &&
+        caller.claims !== undefined &&
+        hidesRefusals(request) &&
+        socket.writable
+      ) {
         const frame = { type: 'error', error: error.envelope(requestId).error }
         known.handleUpgrade(request, socket, head, (ws) => sayGoodbye(ws, frame, error.closeCode, error.code))
       } else refuseUpgrade(socket, error, requestId, alias)
@@ -281,5 +318,11 @@ const queryToken = (): BoxofficeError =>
     'A token in the query is not read; send Authorization: Bearer <token>, or the subprotocol bearer.<token>',
   )
 
-/** `processId`: the socket is that of a managed process. */
-type Admitted = { kind: SocketKind; target: Target; claims: SessionTokenClaims | undefined; processId: string | undefined }
+/** `processId`: the socket is that of a managed process. `port`: it is that of a port, as the path has it. */
+type Admitted = {
+  kind: SocketKind
+  target: Target
+  claims: SessionTokenClaims | undefined
+  processId: string | undefined
+  port: string | undefined
+}

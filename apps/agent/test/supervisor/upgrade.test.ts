@@ -5,6 +5,7 @@ import { brotliDecompressSync } from 'node:zlib'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { loadSandboxFiles, RECORD_NAME } from '../../src/data-dir/record-file.ts'
 import { TestDataplane } from '../support/dataplane.ts'
+import { PortClient } from '../support/port-client.ts'
 import { TestSocket } from '../support/socket.ts'
 import { WatchClient } from '../support/watch-client.ts'
 
@@ -101,6 +102,17 @@ describe.runIf(arch() === 'x64')('a sandbox in which the supervisor of 953fe7b r
     await adopt(
       async (old) => expect(await WatchClient.refused(old)).toEqual({ status: 501, code: 'UNSUPPORTED' }),
       async (old) => expect(await WatchClient.refused(old)).toEqual({ status: 501, code: 'UNSUPPORTED' }),
+    )
+  })
+
+  test('connects to no ports, and says so', async () => {
+    const refused = async (old: TestDataplane): Promise<unknown> => {
+      const { status } = await old.fetch('/ports')
+      return [status, (await PortClient.refused(old, 8000)).status]
+    }
+    await adopt(
+      async (old) => expect(await refused(old)).toEqual([501, 501]),
+      async (old) => expect(await refused(old)).toEqual([501, 501]),
     )
   })
 

@@ -18,6 +18,7 @@ import {
 import type { z } from 'zod'
 import { agentOf } from '../agents/agent-of.ts'
 import { sandboxPath } from '../agents/endpoint.ts'
+import { withoutNamed } from '../domain/capabilities.ts'
 import { requireThere } from '../domain/refusals.ts'
 import type { PlacedSession } from '../domain/session.ts'
 import type { AgentTls } from '../relay/http1/agent-tls.ts'
@@ -96,7 +97,7 @@ export interface SessionDataplane {
 }
 
 /** For whom the tokens are that the broker makes for itself. */
-const BROKER: Held = { actor: 'broker', capabilities: CAPABILITIES, notBefore: 0 }
+const BROKER: Held = { actor: 'broker', capabilities: withoutNamed(CAPABILITIES), notBefore: 0 }
 const NOT_MODIFIED = 304
 const MAX_TOKENS = 10_000
 /** Two outputs of 16 MiB, as base64, and what is around them. */

@@ -1,8 +1,8 @@
-import { BoxofficeError, CAPABILITIES, CAPABILITY_ALIASES, Capability } from '@boxoffice/protocol'
+import { BoxofficeError, CAPABILITIES, CAPABILITY_ALIASES, Capability, ONLY_BY_NAME } from '@boxoffice/protocol'
 
 export type Capabilities = readonly Capability[]
 
-/** What a request asks for; null: everything that policy allows. `unknown` are names that mean nothing here [C-56]. */
+/** What a request asks for; null: everything that policy allows, but for `ONLY_BY_NAME`. `unknown` are names that mean nothing here [C-56]. */
 export type RequestedCapabilities = { capabilities: Capabilities | null; unknown: readonly string[] }
 
 /** Reads names and their aliases; absent is everything, `[]` nothing. */
@@ -16,6 +16,9 @@ export function readRequested(names: readonly string[] | undefined): RequestedCa
   }
 }
 const EVERYTHING: RequestedCapabilities = { capabilities: null, unknown: [] }
+
+/** What who names none gets of them. */
+export const withoutNamed = (all: Capabilities): Capabilities => all.filter((one) => !ONLY_BY_NAME.has(one))
 
 /** What is in both. Gives `a` itself where nothing is missing, which is nearly always. */
 export const intersect = (a: Capabilities, b: Capabilities): Capabilities => (isWithin(a, b) ? a : a.filter((one) => b.includes(one)))

@@ -53,13 +53,18 @@ export interface RelaySockets {
 const ROUTES = /^(?:exec|shell)\/ws$/
 /** Those of managed processes: any text message may be a line, so who comes says so before the upgrade. */
 const LINES = /^processes\/[^/]+\/ws$/
-/** That of a watch. */
-const WATCH = 'files/watch'
+/** Those of a watch and of ports, which begin before the upgrade too. */
+const WHOLE = /^(?:files\/watch|ports\/[^/]+)$/
 /** By kind, what a client may offer, the best first, and how long a message may be. */
 const FRAME_PROTOCOLS = [SUBPROTOCOL_BINARY, SUBPROTOCOL]
 const LINE_PROTOCOLS = [SUBPROTOCOL_LINES, SUBPROTOCOL_MCP]
 const UNAUTHORIZED = 401
 const MAX_LINE_MESSAGE_BYTES = PROCESS_LIMITS.lineBytes + 1024
+
+const isOfWhole = (url: string | undefined): boolean => {
+  const path = isRelayed(url) ? parseTarget(url ?? '/').path : undefined
+  return path !== undefined && WHOLE.test(path)
+}
 
 export function createRelaySockets(options: RelaySocketsOptions): RelaySockets {
   const { authorizer, origins, connections, metrics, log } = options
@@ -77,12 +82,17 @@ export function createRelaySockets(options: RelaySocketsOptions): RelaySockets {
   const ofStrangers = server(FRAME_PROTOCOLS, LIMITS.messageBytesBeforeAuth)
   const ofLines = server(LINE_PROTOCOLS, MAX_LINE_MESSAGE_BYTES)
 
-  const open = async (request: IncomingMessage, socket: Duplex, head: Buffer, requestId: string, signal: AbortSignal): Promise<void> => {
+  const open = async (
+    request: IncomingMessage,
+    socket: Duplex,
+    head: Buffer,
+    { requestId, signal, caller }: { requestId: string; signal: AbortSignal; caller: { isKnown: boolean } },
+  ): Promise<void> => {
     if (!isRelayed(request.url)) throw new BoxofficeError('NOT_FOUND', 'there is no socket here; sockets are below ws_base_url')
     requireSingleHeaders(request)
     refuseRetargeting(request.headers)
     const { sessionId, path, query } = parseTarget(request.url ?? '/')
-    if (path === undefined || !(path.endsWith('/ws') || path === WATCH)) throw noRoute()
+    if (path === undefined || !(path.endsWith('/ws') || WHOLE.test(path))) throw noRoute()
     if (!origins.allowed(request)) throw new BoxofficeError('FORBIDDEN', 'this origin may not connect; list it in cors_origins')
     if (sockets.closing) throw new BoxofficeError('BACKEND_UNAVAILABLE', 'the broker is restarting; try again', { retryAfter: 1 })
     const lines = LINES.test(path)
@@ -105,7 +115,7 @@ export function createRelaySockets(options: RelaySocketsOptions): RelaySockets {
       })
 
     const token = tokenOf(request.headers) ?? subprotocolToken(offered)
-    if (token === undefined && (lines || path === WATCH || path === EXECUTE_SOCKET))
+    if (token === undefined && (lines || WHOLE.test(path) || path === EXECUTE_SOCKET))
       throw unauthenticated('a session token is required: Authorization: Bearer <token>, or the subprotocol bearer.<token>')
     if (token === undefined) {
       if (!ROUTES.test(path)) throw noRoute()
@@ -116,6 +126,7 @@ export function createRelaySockets(options: RelaySocketsOptions): RelaySockets {
       return accept((relayed) => relayed.awaitAuth(), false)
     }
     const authorized = await authorizer.authorize(sessionId, token)
+    caller.isKnown = true
     markAuthenticated(socket, holderOf(authorized))
     const agent = await link(authorized, signal)
     if (socket.destroyed) return void agent.connection.destroy()
@@ -127,8 +138,9 @@ export function createRelaySockets(options: RelaySocketsOptions): RelaySockets {
     const aborter = new AbortController()
     const clientAborted = (): void => aborter.abort()
     socket.on('close', clientAborted).on('error', clientAborted)
+    const caller = { isKnown: false }
     try {
-      await open(request, socket, head, requestId, aborter.signal)
+      await open(request, socket, head, { requestId, signal: aborter.signal, caller })
     } catch (thrown) {
       const error = fromUnknown(thrown)
       metrics.refused(error.code)
@@ -137,7 +149,11 @@ export function createRelaySockets(options: RelaySocketsOptions): RelaySockets {
       // Clients of `execute/ws` look for a refused credential in a frame.
       if (alias && error.status === UNAUTHORIZED && socket.writable)
         ofStrangers.handleUpgrade(request, socket, head, (ws) => sayGoodbye(ws, executeError(error), error.closeCode, error.code))
-      else refuseUpgrade(socket, error, requestId, alias)
+      else if (caller.isKnown && isOfWhole(request.url) && tokenOf(request.headers) === undefined && socket.writable) {
+        // A browser does not tell its program why an upgrade was refused. It has its token in the subprotocols.
+        const frame = { type: 'error', error: error.envelope(requestId).error }
+        ofFrames.handleUpgrade(request, socket, head, (ws) => sayGoodbye(ws, frame, error.closeCode, error.code))
+      } else refuseUpgrade(socket, error, requestId, alias)
     } finally {
       socket.off('close', clientAborted).off('error', clientAborted)
     }

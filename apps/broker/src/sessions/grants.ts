@@ -2,7 +2,16 @@ import type { Profile, Revocations } from '@boxoffice/protocol'
 import { CAPABILITIES } from '@boxoffice/protocol'
 import type { Decision } from '../access/authorizer.ts'
 import type { Identity } from '../access/principals.ts'
-import { type Capabilities, intersect, isWithin, type RequestedCapabilities, requireSome, unite, widest } from '../domain/capabilities.ts'
+import {
+  type Capabilities,
+  intersect,
+  isWithin,
+  type RequestedCapabilities,
+  requireSome,
+  unite,
+  widest,
+  withoutNamed,
+} from '../domain/capabilities.ts'
 import type { LiveSession } from '../domain/session.ts'
 import type { GrantRecord } from '../store/session-store.ts'
 import type { Store } from '../store/store.ts'
@@ -68,7 +77,7 @@ export class Grants {
    * has asked for: what is outside is left out, not refused.
    */
   async renew(session: LiveSession, asked: Asked, atMost: Capabilities | null): Promise<Issuance> {
-    const issuance = await this.#evaluate(session, asked, this.#policy(session.profile, asked.decision), {})
+    const issuance = await this.#evaluate(session, asked, this.#policy(session.profile, asked.decision), { isNamed: atMost !== null })
     return atMost === null ? issuance : { ...issuance, capabilities: intersect(issuance.capabilities, atMost) }
   }
 
@@ -95,7 +104,7 @@ export class Grants {
     session: LiveSession,
     { principal, actor }: Asked,
     policy: Capabilities,
-    { asks, isNew = false }: { asks?: Capabilities | null; isNew?: boolean },
+    { asks, isNew = false, isNamed = false }: { asks?: Capabilities | null; isNew?: boolean; isNamed?: boolean },
   ): Promise<Issuance> {
     const { store, now } = this.#options
     const known = session.hasGrants ? await store.grants.find(session.id, actor) : undefined
@@ -114,7 +123,8 @@ export class Grants {
     }
     const since = (record ?? known)?.narrowedAt ?? null
     const asked = asks ?? granted
-    const capabilities = intersect(asked === null ? policy : intersect(policy, asked), keyAllows(principal))
+    const within = asked !== null ? intersect(policy, asked) : isNamed ? policy : withoutNamed(policy)
+    const capabilities = intersect(within, keyAllows(principal))
     return { actor, capabilities, notBefore: since === null ? 0 : since + 1, record, narrows }
   }
 

@@ -7,6 +7,7 @@ const ALL = ['fs_read', 'fs_write', 'shell', 'exec']
 const profiles = [
   { name: 'reads', capabilities: ['fs_read' as const] },
   { name: 'runs', capabilities: ['fs_read' as const, 'exec' as const] },
+  { name: 'serves', capabilities: ['exec' as const, 'ports' as const] },
   { name: 'nothing', capabilities: [] },
 ]
 const capsOf = (token: string) => decodeJwt(token).caps
@@ -41,6 +42,9 @@ describe('[4-75, C-56] what is asked for, and what is granted', () => {
       ['unknown_capability:constructor', 'unknown_capability:__proto__'],
     ],
     ['some refused', ['fs_read', 'shell'], 'runs', ['fs_read'], []],
+    ['ports by their name', ['ports', 'exec'], 'default', ['exec', 'ports'], []],
+    ['ports not without it', undefined, 'serves', ['exec'], []],
+    ['ports, refused by policy', ['ports', 'exec'], 'runs', ['exec'], []],
     ['[] where policy allows nothing', [], 'nothing', [], []],
   ]
   test.each(granted)('%s', async (_, requested, profile, capabilities, warnings) => {
@@ -109,6 +113,23 @@ describe('[4-75, C-56] what is asked for, and what is granted', () => {
     ])
     expect((await broker.refreshToken(body.session_id)).body.credentials.granted_capabilities).toEqual(['fs_read', 'exec'])
   })
+})
+
+test('[C-57] ports stay with a token that asked for them by name, and come to no other', async () => {
+  const broker = await startTestBroker()
+  try {
+    await broker.startAgent()
+    const plain = await broker.negotiate({ thread_id: 't', mode: 'ensure' })
+    const named = await broker.negotiate({ thread_id: 't', mode: 'get', requested_capabilities: ['ports', 'exec'] })
+    expect([capsOf(plain.body.token), capsOf(named.body.token)]).toEqual([ALL, ['exec', 'ports']])
+    const { session_id } = plain.body
+    const refreshed = async (requested_capabilities?: string[]) =>
+      capsOf((await broker.refreshToken(session_id, requested_capabilities && { requested_capabilities })).body.token)
+    expect(await refreshed(['ports', 'exec'])).toEqual(['exec', 'ports'])
+    expect(await refreshed()).toEqual(ALL)
+  } finally {
+    await broker.stop()
+  }
 })
 
 describe('[C-57] asking for less takes nothing from other tokens', () => {

@@ -26,7 +26,7 @@ const ls = async (where: string, flags: LsFlags): Promise<void> => {
     location.kind === 'sandbox' ? await locate(client, location) : { thread: flags.thread, path: location.path }
   const forgotten =
     location.kind === 'local' && where !== '.' ? ` (the files of thread ${JSON.stringify(where)}: \`boxoffice ls ${where}:\`)` : ''
-  const { files: tree } = await findSession(client, thread, forgotten)
+  const { files: tree } = await findSession(client, thread, { hint: forgotten })
   const files = await list(tree, path || '.', flags).catch((error: unknown) => {
     if (forgotten === '' || !isCode(error, 'FILE_NOT_FOUND')) throw error
     throw new UsageError(`thread ${JSON.stringify(thread)} has no file ${JSON.stringify(path)}${forgotten}`)

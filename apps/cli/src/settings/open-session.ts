@@ -1,4 +1,4 @@
-import { BoxofficeError, type Client, isCode, type Session } from '@boxoffice/client'
+import { BoxofficeError, type Client, isCode, type Session, type SessionOptions } from '@boxoffice/client'
 
 const WARNINGS: Readonly<Record<string, string>> = {
   profile_differs: 'the sandbox is there already, with another profile than the one asked for; it keeps its own',
@@ -15,9 +15,13 @@ export const openSession = async (client: Client, thread: string, profile: strin
 }
 
 /** The session of a thread that has one. */
-export const findSession = async (client: Client, thread: string, hint = ''): Promise<Session> => {
+export const findSession = async (
+  client: Client,
+  thread: string,
+  { hint = '', ...asked }: { hint?: string } & Pick<SessionOptions, 'capabilities'> = {},
+): Promise<Session> => {
   try {
-    return await client.session(thread, { mode: 'get' })
+    return await client.session(thread, { ...asked, mode: 'get' })
   } catch (error) {
     if (!isCode(error, 'BINDING_NOT_FOUND')) throw error
     const { requestId } = error as BoxofficeError

@@ -1,7 +1,9 @@
 import { z } from 'zod'
 
 /** One right each on the dataplane [4-75]. `shell` does not imply `exec` in the API [C-56]. */
-export const CAPABILITIES = ['fs_read', 'fs_write', 'shell', 'exec'] as const
+export const CAPABILITIES = ['fs_read', 'fs_write', 'shell', 'exec', 'ports'] as const
+/** Granted only to who asks for it by name, within policy: agents of before refuse a token that carries it. */
+export const ONLY_BY_NAME: ReadonlySet<string> = new Set<(typeof CAPABILITIES)[number]>(['ports'])
 export const Capability = z.enum(CAPABILITIES)
 export type Capability = z.infer<typeof Capability>
 

@@ -23,7 +23,7 @@ describe('opening', { tags: ['C-38', '4-56'] }, () => {
     expect(await socket.frame('auth_ok')).toMatchObject({
       session_id: dp.sandbox.sessionId,
       sandbox_id: dp.sandbox.id,
-      granted_capabilities: ['fs_read', 'fs_write', 'shell', 'exec'],
+      granted_capabilities: ['fs_read', 'fs_write', 'shell', 'exec', 'ports'],
     })
   })
 

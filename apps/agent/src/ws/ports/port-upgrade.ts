@@ -1,0 +1,27 @@
+import { BoxofficeError, PORT_LIMITS, parsePort } from '@boxoffice/protocol'
+import { Query } from '../../http/query.ts'
+import type { Sandbox } from '../../sandbox/sandbox.ts'
+import { dialPort, type Tunnel } from '../../supervisor/tunnel.ts'
+
+/** The path of the socket of a port. */
+export const PORT_SOCKET = 'ports/:id'
+const PATTERN = /^ports\/([^/]+)$/
+
+/** The port of a path as it was written; undefined for other paths. */
+export const portIn = (path: string): string | undefined => PATTERN.exec(path)?.[1]
+
+/** A connection to a port, and how far each side may be ahead of what the other has taken; undefined: as the network lets it. */
+export type OpenedPort = { tunnel: Tunnel; port: number; window: number | undefined }
+
+/** Connects to the port, or throws why not. */
+export const openPort = async (sandbox: Sandbox, written: string, search: string, signal: AbortSignal): Promise<OpenedPort> => {
+  const { min, max } = PORT_LIMITS.windowBytes
+  const port = parsePort(written)
+  if (port === undefined)
+    throw new BoxofficeError(
+      'INVALID_REQUEST',
+      `port: must be a number from ${PORT_LIMITS.first} to ${PORT_LIMITS.last}, in decimal digits`,
+    )
+  const window = new Query(search.replace(/^\?/, '')).integer('window', { min, max, fallback: 0 })
+  return { tunnel: await dialPort(sandbox.link, port, { signal }), port, window: window === 0 ? undefined : window }
+}
