@@ -50,6 +50,7 @@ export const createControlApp = ({ manager, revocations, onKeys, untold, instanc
       return c.json({ sandboxes: manager.inventory.reports() })
     })
     .get('/control/v1/sandboxes/:id', (c) => c.json(manager.inventory.report(c.req.param('id'))))
+    .get('/control/v1/sandboxes/:id/processes', async (c) => c.json({ processes: await manager.inventory.processes(c.req.param('id')) }))
     .post('/control/v1/sandboxes/:id/suspend', async (c) => {
       const { mode, ...order } = await parse(c, SuspendRequest)
       return c.json(await manager.suspend(c.req.param('id'), mode, order))

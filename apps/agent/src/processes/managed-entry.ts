@@ -21,6 +21,8 @@ export class ManagedEntry {
   written: Promise<void> = Promise.resolve()
   /** Its next start, or when its output gives way because its client has not come back. */
   timer: NodeJS.Timeout | undefined
+  /** What was told last of its stderr. */
+  preview = ''
   /** While it waits for its next start, the session is not idle [0-45]. */
   release: (() => void) | undefined
   #state: RunState
@@ -45,11 +47,12 @@ export class ManagedEntry {
   }
 }
 
-/** What is told of one [2-60]. */
-export const describeEntry = async (sandbox: Sandbox, entry: ManagedEntry): Promise<ManagedProcess> => {
+/** What is told of one [2-60]. `asleep`: without a question to the supervisor. */
+export const describeEntry = async (sandbox: Sandbox, entry: ManagedEntry, { asleep } = { asleep: false }): Promise<ManagedProcess> => {
   const { record, holder } = entry
   const { name } = entry.state
   const exit = record.exit === null || name === 'running' ? undefined : toExitFields(record.exit)
+  if (!asleep) entry.preview = await stderrPreview(sandbox, record.run, exit?.stderr_bytes)
   return {
     process_id: record.process_id,
     status: name === 'running' || name === 'starting' ? 'running' : 'exited',
@@ -65,7 +68,7 @@ export const describeEntry = async (sandbox: Sandbox, entry: ManagedEntry): Prom
     reason: exit?.reason ?? (record.exited_at === null ? null : 'sandbox_lost'),
     kill_cause: exit?.kill_cause ?? null,
     spawn_error: exit?.spawn_error ?? null,
-    stderr_preview: exit?.spawn_error?.message ?? (await stderrPreview(sandbox, record.run, exit?.stderr_bytes)),
+    stderr_preview: exit?.spawn_error?.message ?? entry.preview,
     restarts: record.restarts,
     restarting: name === 'waiting',
     restart: record.restart,

@@ -62,9 +62,9 @@ class SandboxProcesses implements ManagedProcesses {
     return describeEntry(this.#sandbox, entry)
   }
 
-  list(): Promise<ManagedProcess[]> {
+  list(options?: { asleep: boolean }): Promise<ManagedProcess[]> {
     this.#entries.forgetOld()
-    return Promise.all(this.#entries.all().map((entry) => describeEntry(this.#sandbox, entry)))
+    return Promise.all(this.#entries.all().map((entry) => describeEntry(this.#sandbox, entry, options)))
   }
 
   async get(processId: string): Promise<ManagedProcess> {

@@ -4,7 +4,8 @@ import type { z } from 'zod'
 /** The managed processes of one sandbox (contract 4.5): named, long-lived, started again as they were asked to be. */
 export interface ManagedProcesses {
   start(request: z.output<typeof StartProcessRequest>, signal: AbortSignal): Promise<ManagedProcess>
-  list(): Promise<ManagedProcess[]>
+  /** `asleep`: the supervisor cannot be asked now, so that what it alone knows is told as it was told last. */
+  list(options?: { asleep: boolean }): Promise<ManagedProcess[]>
   /** Throws PROCESS_NOT_FOUND. */
   get(processId: string): Promise<ManagedProcess>
   /** Resolves when it has ended; one that is not there, or has ended, is fine. */

@@ -1,5 +1,13 @@
 import type { Server } from 'node:net'
-import { BoxofficeError, type CreateSandboxRequest, profileMounts, type SandboxRecord, type SandboxReport } from '@boxoffice/protocol'
+import { withTimeout } from '@boxoffice/kit/with-timeout'
+import {
+  BoxofficeError,
+  type CreateSandboxRequest,
+  type ManagedProcess,
+  profileMounts,
+  type SandboxRecord,
+  type SandboxReport,
+} from '@boxoffice/protocol'
 import type { Journal } from '../broker-link/journal.ts'
 import { descriptorLimit } from '../capacity/machine.ts'
 import type { SandboxFile } from '../data-dir/record-file.ts'
@@ -31,6 +39,8 @@ export type ManagerOptions = PlannerOptions &
 
 /** More than this many are looked up in one listing of the engine. */
 const ASKED_ONE_BY_ONE = 16
+/** How long a supervisor may take to tell of processes; what is known without it is told then. */
+const SUPERVISOR_MS = 2000
 
 /** Holds every sandbox of this agent: makes, finds, suspends, wakes and ends them. */
 export interface SandboxManager extends SandboxDirectory {
@@ -59,6 +69,8 @@ export interface Inventory {
   reports(among?: (sandbox: LiveSandbox) => boolean): SandboxReport[]
   /** Throws BINDING_NOT_FOUND. */
   report(id: string): SandboxReport
+  /** The managed processes of a sandbox, whatever its state; it is not woken, and not used by it. Throws BINDING_NOT_FOUND. */
+  processes(id: string): Promise<ManagedProcess[]>
   /** Asks the engine about every sandbox whose supervisor is not linked: the link ends with PID 1, so a linked one is there. */
   verifyAll(): Promise<void>
   /** Hears of each sandbox that is lost. */
@@ -223,6 +235,12 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
     running: () => [...sandboxes.values()].filter(({ state, file }) => state === 'running' && file.session_id !== null),
     reports: (among = () => true) => [...sandboxes.values()].filter(among).map(reportOf),
     report: (id) => reportOf(known(id)),
+    async processes(id) {
+      const { processes, state, linked } = known(id)
+      const asleep = processes.list({ asleep: true })
+      // One that is frozen meanwhile does not answer.
+      return state === 'running' && linked ? withTimeout(processes.list(), SUPERVISOR_MS, () => asleep) : asleep
+    },
     async verifyAll() {
       const unlinked = [...sandboxes.values()].filter(({ linked, state }) => !linked && state !== 'stopped' && state !== 'lost')
       const alive = new Set<string>()

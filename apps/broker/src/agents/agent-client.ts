@@ -8,7 +8,9 @@ import {
   ErrorEnvelope,
   errorCodeFrom,
   type Jwks,
+  ListProcessesResponse,
   ListSandboxesResponse,
+  type ManagedProcess,
   type ResumeRequest,
   type Revocations,
   SandboxRecord,
@@ -29,6 +31,11 @@ export interface AgentClient {
   list(agent: AgentRecord): Promise<SandboxReport[]>
   /** What one sandbox is doing now; 404 `BINDING_NOT_FOUND` when the agent has none of that id. */
   report(agent: AgentRecord, sandboxId: string): Promise<SandboxReport>
+  /**
+   * The managed processes of one sandbox, ended ones too; it is not woken, and not used by it. Agents before 2026-12 answer
+   * 404 `NOT_FOUND`.
+   */
+  processes(agent: AgentRecord, sandboxId: string): Promise<ManagedProcess[]>
   /**
    * `force`: a stop ends what runs; without it a sandbox in use is refused. An order whose session's `revision` is older than that of
    * another that has come is dropped, unless it is forced.
@@ -58,6 +65,8 @@ export class AgentUnreachable extends BoxofficeError {
 
 /** A response of the control API is a few hundred bytes a sandbox; more than this is not a response. */
 const MAX_ANSWER_BYTES = 4 * 1024 * 1024
+/** The same for processes, which are told with their arguments. */
+const MAX_PROCESSES_BYTES = 64 * 1024 * 1024
 const CALL_TIMEOUT_MS = 15_000
 
 /** What calls agents by control tokens: one for an agent id, and what hears that the agent has refused it. */
@@ -74,6 +83,8 @@ export function httpAgentClient(tokens: ControlTokens): AgentClient {
       call(agent, 'PUT', `/control/v1/sessions/${encodeURIComponent(sessionId)}/sandbox`, { body, signal, answer: SandboxRecord }),
     list: async (agent) => (await call(agent, 'GET', '/control/v1/sandboxes', { answer: ListSandboxesResponse })).sandboxes,
     report: (agent, id) => call(agent, 'GET', path(id), { answer: SandboxReport }),
+    processes: async (agent, id) =>
+      (await call(agent, 'GET', `${path(id)}/processes`, { answer: ListProcessesResponse, limit: MAX_PROCESSES_BYTES })).processes,
     suspend: (agent, id, body) => call(agent, 'POST', `${path(id)}/suspend`, { body }),
     resume: (agent, id, body) => call(agent, 'POST', `${path(id)}/resume`, { body }),
     destroy: (agent, id, keepWorkspace) =>
@@ -94,8 +105,8 @@ export function httpAgentClient(tokens: ControlTokens): AgentClient {
   }
 }
 
-/** `token` in the place of the usual control token. */
-type CallOptions<T> = { body?: unknown; signal?: AbortSignal; answer?: z.ZodType<T>; token?: string }
+/** `token` in the place of the usual control token; `limit`: bytes of the answer, other than the usual. */
+type CallOptions<T> = { body?: unknown; signal?: AbortSignal; answer?: z.ZodType<T>; token?: string; limit?: number }
 type Call<T> = CallOptions<T> & { agent: AgentRecord; method: string; path: string; tokens: ControlTokens }
 type Pools = { http: HttpAgent; https: HttpsAgent }
 
@@ -136,7 +147,7 @@ async function exchange<T>(pools: Pools, call: Call<T>, token: string, retry = t
       failSlowConnect(request)
       request.end(payload)
     })
-    const body = await readAtMost(response, { limit: MAX_ANSWER_BYTES, tooLong: () => new Error('the answer is too large') })
+    const body = await readAtMost(response, { limit: call.limit ?? MAX_ANSWER_BYTES, tooLong: () => new Error('the answer is too large') })
     return { status: response.statusCode ?? 0, text: body.toString() }
   } catch (thrown) {
     // The agent closed a kept connection just as we used it; every call here is idempotent.

@@ -1,6 +1,7 @@
 import type { Capability, ProviderReport, RelayPreference, Scope } from '@boxoffice/protocol'
 import type { AuditEntry, AuditFilter, AuditRow } from '../domain/audit-entry.ts'
 import type { LiveSession } from '../domain/session.ts'
+import type { BoxErrorStore } from './box-error-store.ts'
 import type { E2bStore } from './e2b-store.ts'
 import type { EnvironmentStore } from './environment-store.ts'
 import type { SealedKeyStore } from './sealed-key-store.ts'
@@ -43,6 +44,7 @@ export interface Store extends AsyncDisposable {
   readonly held: HeldStore
   readonly e2b: E2bStore
   readonly environments: EnvironmentStore
+  readonly boxErrors: BoxErrorStore
   /** Whose a scope is, its live session and the agent of that, in one look-up: what `ensure` begins with. */
   ofScope(tenant: string, scope: Scope): Promise<ScopeState>
   /** Null where signing keys are files of the data directory. */

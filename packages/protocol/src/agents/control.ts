@@ -9,6 +9,7 @@ import { Revocations, SANDBOX_STATES, SandboxReport } from './agents.ts'
  *   PUT    /control/v1/sessions/{session_id}/sandbox   CreateSandboxRequest → SandboxRecord; idempotent by session id
  *   GET    /control/v1/sandboxes                       → { sandboxes: SandboxReport[] }
  *   GET    /control/v1/sandboxes/{id}                  → SandboxReport (404 BINDING_NOT_FOUND)
+ *   GET    /control/v1/sandboxes/{id}/processes        → ListProcessesResponse; it is not woken, and not used by it
  *   POST   /control/v1/sandboxes/{id}/suspend          SuspendRequest → SandboxReport
  *   POST   /control/v1/sandboxes/{id}/resume           ResumeRequest, or nothing → SandboxReport
  *   DELETE /control/v1/sandboxes/{id}?keep_workspace=  → 204, also when it is already gone; SandboxUntold while events of it are to be told

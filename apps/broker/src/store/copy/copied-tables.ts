@@ -21,5 +21,8 @@ export const COPIED = [
   'e2b_tokens',
 ] as const
 
-/** What PostgreSQL counts by itself from the sessions, has no need of, or would be wrong: no broker runs on the old database. */
-export const NOT_COPIED = ['live_by_tenant', 'live_by_agent', 'live_by_label', 'reserve', 'brokers'] as const
+/**
+ * What PostgreSQL counts by itself from the sessions, has no need of, or would be wrong: no broker runs on the old database. The last
+ * errors of the Box surface are for whoever looks after it now.
+ */
+export const NOT_COPIED = ['live_by_tenant', 'live_by_agent', 'live_by_label', 'reserve', 'brokers', 'box_errors'] as const

@@ -14,6 +14,7 @@ import { postgresSessions } from './sessions/sessions.ts'
 import { postgresWorkspaces } from './sessions/workspaces.ts'
 import { postgresAgents } from './tables/agents.ts'
 import { postgresAudit } from './tables/audit.ts'
+import { postgresBoxErrors } from './tables/box-errors.ts'
 import { postgresBrokers } from './tables/brokers.ts'
 import { postgresChallenges } from './tables/challenges.ts'
 import { postgresE2b } from './tables/e2b.ts'
@@ -60,6 +61,7 @@ export async function openPostgresStore(
     brokers,
     e2b: postgresE2b(database),
     environments: postgresEnvironments(database),
+    boxErrors: postgresBoxErrors(database),
     signingKeys: postgresSigningKeys(database),
     // Nothing holds in memory: what the database cannot write is refused.
     held: { entries: () => [], written() {} },

@@ -16,6 +16,7 @@ import { sqliteSessions } from './sessions/sessions.ts'
 import { sqliteWorkspaces } from './sessions/workspaces.ts'
 import { sqliteAgents } from './tables/agents.ts'
 import { sqliteAudit } from './tables/audit.ts'
+import { sqliteBoxErrors } from './tables/box-errors.ts'
 import { sqliteBrokers } from './tables/brokers.ts'
 import { sqliteChallenges } from './tables/challenges.ts'
 import { sqliteE2b } from './tables/e2b.ts'
@@ -73,6 +74,7 @@ export async function openSqliteStore(path: string, { pollMs = 200 }: { pollMs?:
     brokers: sqliteBrokers(db, write),
     e2b: sqliteE2b(db, write),
     environments: sqliteEnvironments(db, write),
+    boxErrors: sqliteBoxErrors(db, write),
     async ofScope(tenant, scope) {
       const ownership = await scopes.ownership(tenant, scope)
       const live = await sessions.live(tenant, scope)

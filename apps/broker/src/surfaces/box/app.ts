@@ -69,7 +69,7 @@ export function createBoxConsole(options: BoxAppOptions): Hono<Env> {
   )
   app.get(
     '/errors',
-    as('operator', (caller) => ({ errors: box.errors(caller) })),
+    as('operator', async (caller) => ({ errors: await box.errors(caller) })),
   )
   return closed(app)
 }

@@ -51,6 +51,7 @@ export function createBox(options: BoxOptions): Box {
     settings: settings.box,
     mayNameImage: mayNameImageOf(settings),
     agents: store.agents,
+    boxErrors: store.boxErrors,
     quota: new WorkspaceQuota(store.agents, client),
   })
   const callers = createCallers({ principals, controlToken: settings.box.controlToken, authFailures, controlLimit })

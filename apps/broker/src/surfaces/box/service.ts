@@ -9,15 +9,17 @@ import {
   StartProcessRequest,
 } from '@boxoffice/protocol'
 import type { z } from 'zod'
+import type { AgentClient } from '../../agents/agent-client.ts'
 import type { Placement } from '../../agents/placement.ts'
 import type { DataplaneClient } from '../../dataplane/client.ts'
 import { noSession } from '../../domain/refusals.ts'
 import type { PlacedSession, Session } from '../../domain/session.ts'
 import type { Log } from '../../host/log.ts'
-import type { AgentRecord } from '../../store/store.ts'
+import type { BoxErrorStore } from '../../store/box-error-store.ts'
+import type { AgentStore } from '../../store/store.ts'
 import { type BoxCaller, BoxSessions, type BoxSessionsOptions } from './box-sessions.ts'
-import { type BoxErrorEntry, ErrorRing } from './error-ring.ts'
 import { invalid, toBoxRefusal } from './errors.ts'
+import { type BoxErrorEntry, LastErrors } from './last-errors.ts'
 import { ProcessRecords } from './process-records.ts'
 import { BoxSpec } from './spec.ts'
 import { type BoxExecResult, RAW_OUTPUT_BYTES, toBoxExec, toBoxSession, toProcessFields } from './views.ts'
@@ -27,7 +29,9 @@ import type { WorkspaceQuota } from './workspace-quota.ts'
 export type BoxServiceOptions = BoxSessionsOptions & {
   dataplane: DataplaneClient
   placement: Placement
-  agents: { list(): Promise<AgentRecord[]> }
+  agents: Pick<AgentStore, 'byId' | 'list'>
+  boxErrors: BoxErrorStore
+  client: Pick<AgentClient, 'processes'>
   quota: WorkspaceQuota
   log: Log
   now: () => number
@@ -43,7 +47,7 @@ const LOGGED_COMMAND = 400
 export class BoxService {
   readonly #options: BoxServiceOptions
   readonly #sessions: BoxSessions
-  readonly #errors = new ErrorRing()
+  readonly #errors: LastErrors
   readonly #processes: ProcessRecords
   /** By tenant and Box session. */
   readonly #commands = new KeyedQueue()
@@ -51,7 +55,8 @@ export class BoxService {
   constructor(options: BoxServiceOptions) {
     this.#options = options
     this.#sessions = new BoxSessions(options)
-    this.#processes = new ProcessRecords(options.dataplane)
+    this.#processes = new ProcessRecords(options)
+    this.#errors = new LastErrors(options)
   }
 
   /** Runs one request; a failure is kept for `errors`. `data`: what was asked, as far as it is known by then. */
@@ -60,8 +65,7 @@ export class BoxService {
       return await work()
     } catch (thrown) {
       const { code: type, message } = toBoxRefusal(fromUnknown(thrown))
-      const timestamp = new Date(this.#options.now()).toISOString()
-      this.#errors.add(principal.tenant, { timestamp, type, message, query_id: queryIdOf(data()) })
+      await this.#errors.add(principal.tenant, { at: this.#options.now(), type, message, queryId: queryIdOf(data()) })
       throw thrown
     }
   }
@@ -148,14 +152,12 @@ export class BoxService {
   async deleteSession(caller: BoxCaller, id: string): Promise<{ deleted: string }> {
     const session = await this.#sessions.require(caller, id)
     await this.#options.sessions.release(caller.principal, session.id, { keepWorkspace: false }, caller.origin)
-    this.#processes.forget(session.id)
     return { deleted: id }
   }
 
   async startProcess(caller: BoxCaller, id: string, data: unknown): Promise<ManagedProcess> {
     const request = read(StartProcessRequest, data)
     const session = await this.#sessions.require(caller, id)
-    this.#processes.changes(session.id)
     const process = await this.#options.dataplane.session(session.id).processes.start(request)
     await this.#sessions.touch(caller, session)
     return process
@@ -169,7 +171,6 @@ export class BoxService {
   async stopProcess(caller: BoxCaller, id: string, processId: string): Promise<{ stopped: string }> {
     const process = await this.getProcess(caller, id, processId)
     const session = await this.#sessions.require(caller, id)
-    this.#processes.changes(session.id)
     await this.#options.dataplane.session(session.id).processes.stop(process.process_id)
     return { stopped: process.process_id }
   }
@@ -181,15 +182,16 @@ export class BoxService {
 
   async status(caller: BoxCaller) {
     const { settings } = this.#options
-    const [backend, live] = await Promise.all([this.backend(), this.#sessions.list(caller)])
-    const processes = await Promise.all(live.map((session) => this.#processes.of(session).catch(() => [])))
+    const errors = this.#errors.of(caller.principal.tenant)
+    const [backend, live, { length: errorCount }] = await Promise.all([this.backend(), this.#sessions.list(caller), errors])
+    const running = await Promise.all(live.map((session) => this.#processes.running(session).catch(() => 0)))
     return {
       available: backend.available,
       profile: settings.profile,
-      recent_error_count: this.#errors.of(caller.principal.tenant).length,
+      recent_error_count: errorCount,
       backend,
       active_sessions: live.length,
-      managed_processes: processes.flat().filter(({ status }) => status === 'running').length,
+      managed_processes: running.reduce((sum, count) => sum + count, 0),
       session_ttl_sec: settings.sessionTtlSec,
       limits: {
         max_sessions: settings.maxSessions,
@@ -222,7 +224,7 @@ export class BoxService {
     return { status: 'ok' as const, available: (await this.backend()).available }
   }
 
-  errors({ principal }: BoxCaller): readonly BoxErrorEntry[] {
+  errors({ principal }: BoxCaller): Promise<BoxErrorEntry[]> {
     return this.#errors.of(principal.tenant)
   }
 
@@ -234,7 +236,6 @@ export class BoxService {
   }
 
   #drop(caller: BoxCaller, session: Session): Promise<void> {
-    this.#processes.forget(session.id)
     return this.#sessions.drop(caller, session)
   }
 }

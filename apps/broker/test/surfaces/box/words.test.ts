@@ -1,6 +1,5 @@
 import { BoxofficeError, ERRORS, type ErrorCode, type ExecResult } from '@boxoffice/protocol'
 import { describe, expect, test } from 'vitest'
-import { ErrorRing } from '../../../src/surfaces/box/error-ring.ts'
 import { toBoxRefusal } from '../../../src/surfaces/box/errors.ts'
 import { RAW_OUTPUT_BYTES, toBoxExec } from '../../../src/surfaces/box/views.ts'
 
@@ -32,16 +31,6 @@ describe('[2-42] what a failure is called', () => {
     for (const code of Object.keys(ERRORS) as ErrorCode[])
       expect(toBoxRefusal(new BoxofficeError(code, 'why'))).toMatchObject({ code: expect.stringMatching(/^[a-z_]+$/) })
   })
-})
-
-test('[2-48] the last fifty failures of a tenant are kept, and none of another', () => {
-  const ring = new ErrorRing()
-  const entry = (message: string) => ({ timestamp: '', type: 'x', message, query_id: null })
-  for (let n = 0; n < 60; n++) ring.add('one', entry(String(n)))
-  ring.add('other', entry('other'))
-  expect(ring.of('one').map(({ message }) => message)).toEqual(Array.from({ length: 50 }, (_, n) => String(n + 10)))
-  expect(ring.of('other')).toHaveLength(1)
-  expect(ring.of('nobody')).toEqual([])
 })
 
 describe('a result', () => {

@@ -332,4 +332,16 @@ export const MIGRATIONS: readonly string[] = [
     WHEN (OLD.state IN ('provisioning', 'active', 'idle', 'suspended')
       AND NEW.state NOT IN ('provisioning', 'active', 'idle', 'suspended')) EXECUTE FUNCTION sessions_end();
   `,
+  `
+  -- The last failures of requests to the Box surface, of each tenant.
+  CREATE TABLE box_errors (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    tenant text NOT NULL,
+    at bigint NOT NULL,
+    type text NOT NULL,
+    message text NOT NULL,
+    query_id text
+  );
+  CREATE INDEX box_errors_tenant ON box_errors (tenant, id);
+  `,
 ]

@@ -354,4 +354,16 @@ export const MIGRATIONS: readonly string[] = [
     DELETE FROM session_environments WHERE session_id = NEW.id;
   END;
   `,
+  `
+  -- The last failures of requests to the Box surface, of each tenant. The newest is never deleted, so that ids only rise.
+  CREATE TABLE box_errors (
+    id INTEGER PRIMARY KEY,
+    tenant TEXT NOT NULL,
+    at INTEGER NOT NULL,
+    type TEXT NOT NULL,
+    message TEXT NOT NULL,
+    query_id TEXT
+  ) STRICT;
+  CREATE INDEX box_errors_tenant ON box_errors (tenant, id);
+  `,
 ]

@@ -121,4 +121,27 @@ export function facadeCases(at: Stores): void {
       expect(await mine.environments.of(id)).toBeUndefined()
     })
   })
+
+  test('[2-48] the last failures of a tenant on the Box surface are kept, and none of another', async () => {
+    const [tenant, other] = [fresh('tenant'), fresh('tenant')]
+    const failure = (n: number) => ({
+      at: 100 + n,
+      type: 'validation_error',
+      message: `it's ${n} "票"`,
+      queryId: n % 2 === 0 ? null : `q${n}`,
+    })
+    await at.one.boxErrors.add(other, failure(0), 3)
+    for (const n of times(5)) await (n % 2 === 0 ? at.one : at.other).boxErrors.add(tenant, failure(n), 3)
+    for (const store of [at.one, at.other]) expect(await store.boxErrors.of(tenant)).toEqual([2, 3, 4].map(failure))
+    expect(await at.other.boxErrors.of(other)).toEqual([failure(0)])
+    expect(await at.one.boxErrors.of(fresh('tenant'))).toEqual([])
+    await at.other.boxErrors.add(tenant, { ...failure(5), message: 'nul \0 \ud800', queryId: 'nul \0' }, 3)
+    expect((await at.one.boxErrors.of(tenant)).at(-1)?.message).toMatch(/^nul [\0\uFFFD] /)
+  })
+
+  test('[2-48] of 32 failures that come at once to two brokers with room for 3, three stay', async () => {
+    const tenant = fresh('tenant')
+    await together(at, 32, (store, n) => store.boxErrors.add(tenant, { at: n, type: 'x', message: String(n), queryId: null }, 3))
+    expect(await at.other.boxErrors.of(tenant)).toHaveLength(3)
+  })
 }

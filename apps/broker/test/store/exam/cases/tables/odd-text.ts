@@ -34,6 +34,7 @@ export function oddTextCases(at: Stores): void {
         at.one.sessions.keptOf(id, scope),
         at.one.audit.query({ ...ALL_AUDIT, event: id, caller: id }),
         at.one.keys.list(id),
+        at.one.boxErrors.of(id),
       ]
       expect(await Promise.all(lists.map((list) => orRefused(list, [])))).toEqual(lists.map(() => []))
       expect(await orRefused(at.one.challenges.take(id, 0), false)).toBe(false)
