@@ -89,13 +89,19 @@ const build = async (config: AgentConfig, overrides: AgentOverrides, teardown: A
   const trust = await openBrokerTrust({ config, dataDirectory, client, certificate, wall, log })
   teardown.defer(trust.close)
   const journal = createJournal(metrics)
+  const capacity = createCapacity({
+    machine: openMachine(),
+    disk,
+    reserve: reserveFrom(config),
+    sandboxes: { most: config.maxSandboxes, count: () => manager.inventory.count },
+  })
   const manager = createSandboxManager({
     provider: () => selector.require(),
     layout,
     uids,
     supervisorPath: directory.supervisorPath,
     defaultImage: config.defaultImage,
-    capacity: createCapacity({ machine: openMachine(), disk, reserve: reserveFrom(config) }),
+    capacity,
     mountPolicy: await mountPolicyFrom(config, dataDirectory),
     defaultHostWorkspace: config.defaultHostWorkspace,
     poolConcurrency: config.poolConcurrency,
@@ -116,6 +122,7 @@ const build = async (config: AgentConfig, overrides: AgentOverrides, teardown: A
     instance,
     listening: () => listening,
     besideBroker,
+    capacity,
     reserved,
     trust,
     journal,

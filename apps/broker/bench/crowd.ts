@@ -17,7 +17,7 @@ async function measure(live: number): Promise<Record<string, number>> {
     const figures = {
       creation: await costOf(() => crowd.add()),
       labeled_creation: await costOf(() => crowd.add({ key: 'box', value: 'true' })),
-      live_by_agent: await costOf(() => store.counts.liveByAgent()),
+      live_by_agent: await costOf(() => store.counts.liveByAgent([AGENT.id])),
       partial_report: await costOf(() => crowd.inventory.reconcile(AGENT, crowd.reports.slice(0, 2), false)),
       complete_report: await costOf(() => crowd.inventory.reconcile(AGENT, crowd.reports, true), { calls: 1 }),
       revocations: await costOf(async () => [

@@ -3,6 +3,7 @@ import { setFastIo } from '@boxoffice/node-http'
 import { createAccess } from './access/access.ts'
 import { operatorKey } from './access/operator-key.ts'
 import { httpAgentClient } from './agents/agent-client.ts'
+import { AgentDirectory } from './agents/agent-directory.ts'
 import { KeyRotation } from './agents/key-rotation.ts'
 import { Placement } from './agents/placement.ts'
 import { AgentSilence } from './agents/silence.ts'
@@ -71,7 +72,8 @@ export async function buildBroker(
   parts.defer(() => client.close())
   const silence = new AgentSilence(now, monotonic)
   const rotation = new KeyRotation({ ...base, client })
-  const placement = new Placement(store, settings.agentTimeout * 1000, silence)
+  const directory = new AgentDirectory(store.agents)
+  const placement = new Placement({ directory, counts: store.counts, timeoutMs: settings.agentTimeout * 1000, silence })
   const liveBrokers = new LiveBrokers()
   const access = createAccess({ ...base, share: liveBrokers.share, isOwnKey: (kid) => keys.has(kid) })
   const { tokenTtl: tokenTtlSeconds, maxSessions } = settings
@@ -81,7 +83,7 @@ export async function buildBroker(
   // On a full disk it stays, and is forgotten at the next start on the directory, or by housekeeping.
   parts.defer(() => store.brokers.forget(brokerId).catch((thrown: unknown) => log.warn({ err: thrown }, 'the broker leaves its row')))
   parts.defer(() => provisioner.close(PROVISIONING_DRAIN_MS))
-  const registration = createRegistration({ ...base, client, sessions, silence, enrollToken })
+  const registration = createRegistration({ ...base, client, sessions, silence, directory, enrollToken })
   const reaper = createReaper({ ...base, client, sessions, inventory: registration.inventory, placement, silence, liveBrokers })
   const metrics = new Metrics(store)
 
@@ -133,6 +135,8 @@ export async function buildBroker(
   parts.defer(() => feed.close())
   await replayReleases({ store, writer, now })
   await resumeEndings({ store, effects, log, now })
+  // The same broker, or another one, may have ended between a change of a session and the order to its agent.
+  await store.agents.wantWhole(null, now()).catch((err: unknown) => log.warn({ err }, 'agents cannot be asked for whole reports yet'))
   reaper.start()
   parts.defer(() => reaper.stop())
   await reaper.run()

@@ -18,7 +18,9 @@ export type BrokerLinkOptions = {
   inventory: () => RegisterAgentRequest
   /** How many sandboxes a complete report tells of. */
   count: () => number
-  heartbeat: (partial: boolean, journal: JournalEntry[], ended?: readonly SandboxReport[]) => AgentHeartbeatRequest
+  heartbeat: (extent: Extent, journal: JournalEntry[], ended?: readonly SandboxReport[]) => AgentHeartbeatRequest
+  /** The broker has answered what it was told of sandboxes. Called before `onInstructions`. */
+  onAnswered: (report: Pick<AgentHeartbeatRequest, 'sandboxes' | 'partial'>, response: AgentInstructions) => void
   journal: Journal
   /** Called before `onInstructions`, with what a registration says beyond them. */
   onRegistered: (registered: RegisterAgentResponse) => Promise<void>
@@ -27,6 +29,12 @@ export type BrokerLinkOptions = {
   onRefused: (error: Error) => void
   log: Logger
 }
+
+/**
+ * Of which sandboxes a report tells: all; those that have changed since the last one that was answered; or, to a broker that is told all
+ * of them at nearly every turn, only those that cannot wait for it.
+ */
+export type Extent = 'all' | 'changed' | 'urgent'
 
 /** Keeps the broker informed: registers, then reports at the pace it asks for, and at once when a sandbox is lost. */
 export interface BrokerLink {
@@ -42,10 +50,15 @@ export interface BrokerLink {
 }
 
 /**
- * A complete report costs both sides some time for each sandbox, about 0.1 ms. So with many of them it comes less often, and the reports
- * between tell what has changed: this many milliseconds for each sandbox keep the cost at a few per cent of a core.
+ * A complete report costs both sides some time for each sandbox, about 0.1 ms. To a broker that knows no deltas it comes less often with
+ * many of them: this many milliseconds for each sandbox keep the cost at a few per cent of a core.
  */
 const COMPLETE_EVERY_MS_EACH = 5
+/**
+ * To all others it comes this often, give or take a fifth, so that agents that have started together do not keep reporting together. The
+ * broker asks for one where it has reason to.
+ */
+const COMPLETE_EVERY_MS = 5 * 60_000
 /** What happens within this time goes with one report; it arrives within 250 ms. */
 const GATHER_MS = 150
 /** At the end of the agent: how long the broker may take to hear what is still to be told. */
@@ -56,6 +69,7 @@ export const createBrokerLink = ({
   inventory,
   count,
   heartbeat,
+  onAnswered,
   journal,
   onRegistered,
   onInstructions,
@@ -68,7 +82,10 @@ export const createBrokerLink = ({
   let everyMs = 2000
   let urgent = false
   let lastTurn = 0
-  let lastComplete = 0
+  let lastComplete = Number.NEGATIVE_INFINITY
+  const completeEveryMs = COMPLETE_EVERY_MS * (0.8 + 0.4 * Math.random())
+  let knowsDeltas = false
+  let wantsWhole = false
   let gathering: NodeJS.Timeout | undefined
   let wake: () => void = () => {}
   const firstTry = Promise.withResolvers<void>()
@@ -79,6 +96,13 @@ export const createBrokerLink = ({
   let running: Promise<void> = Promise.resolve()
   let failing = false
 
+  const answered = (report: Pick<AgentHeartbeatRequest, 'sandboxes' | 'partial'>, response: AgentInstructions, sentAt: number): void => {
+    if (!report.partial) lastComplete = sentAt
+    knowsDeltas = response.deltas ?? false
+    wantsWhole = response.whole ?? false
+    onAnswered(report, response)
+  }
+
   const follow = async (instructions: AgentInstructions): Promise<void> => {
     everyMs = instructions.heartbeat_seconds * 1000
     await onInstructions(instructions).catch((err: unknown) => log.error({ err }, 'what the broker asked for failed'))
@@ -86,14 +110,20 @@ export const createBrokerLink = ({
 
   /** Tells, while the broker still takes it, that the same process comes again. */
   const enroll = async (token?: string): Promise<void> => {
-    const request = (): RegisterAgentRequest => ({ ...inventory(), ...(token === undefined ? {} : { agent_token: token }) })
+    const present = token === undefined ? {} : { agent_token: token }
+    let sent: RegisterAgentRequest | undefined
+    const request = (): RegisterAgentRequest => {
+      sent = { ...inventory(), ...present }
+      return sent
+    }
     const registered = await register({ broker, request, onFailure: triedOnce, untilRefused: !known, log, signal })
     known = true
     identity = { id: registered.agent_id, token: registered.agent_token }
     await onRegistered(registered)
-    await follow(registered)
     lastTurn = performance.now()
-    lastComplete = lastTurn
+    lastComplete = Number.NEGATIVE_INFINITY
+    if (sent !== undefined) answered({ sandboxes: sent.sandboxes, partial: sent.partial ?? false }, registered, lastTurn)
+    await follow(registered)
     triedOnce()
   }
 
@@ -102,19 +132,22 @@ export const createBrokerLink = ({
     firstTry.resolve()
   }
 
-  const report = async (agent: { id: string; token: string }, partial: boolean, within: AbortSignal): Promise<AgentInstructions> => {
+  const report = async (agent: { id: string; token: string }, extent: Extent, within: AbortSignal): Promise<AgentInstructions> => {
     const batch = journal.batch()
-    const instructions = await broker.heartbeat(agent, heartbeat(partial, batch), within)
+    const sentAt = performance.now()
+    const request = heartbeat(extent, batch)
+    const instructions = await broker.heartbeat(agent, request, within)
+    answered(request, instructions, sentAt)
     journal.acknowledge(instructions.journal_seq ?? 0)
     // More than one report may carry.
     if (batch.length === JOURNAL_BATCH && instructions.journal_seq !== undefined) urgent = true
     return instructions
   }
 
-  const beat = async (agent: { id: string; token: string }, partial: boolean): Promise<void> => {
+  const beat = async (agent: { id: string; token: string }, extent: Extent): Promise<void> => {
     try {
       // Not waited for: what takes long to remove must not hold up what is to be told next.
-      const instructions = await report(agent, partial, signal)
+      const instructions = await report(agent, extent, signal)
       void follow(instructions)
       if (instructions.control_tokens_bound !== false) unpinned = false
       else if (!unpinned) {
@@ -160,11 +193,10 @@ export const createBrokerLink = ({
       const now = performance.now()
       // However much there is to tell in between, the turns keep the broker's pace.
       const early = urgent && now - lastTurn < everyMs
-      const partial = early || now - lastComplete < COMPLETE_EVERY_MS_EACH * count()
+      const isDue = wantsWhole || now - lastComplete >= (knowsDeltas ? completeEveryMs : COMPLETE_EVERY_MS_EACH * count())
       urgent = false
       if (!early) lastTurn = now
-      if (!partial) lastComplete = now
-      if (identity !== undefined) await beat(identity, partial)
+      if (identity !== undefined) await beat(identity, !early && isDue ? 'all' : knowsDeltas ? 'changed' : 'urgent')
     }
   }
 
@@ -193,7 +225,7 @@ export const createBrokerLink = ({
       clearTimeout(gathering)
       if (identity === undefined || (journal.isEmpty && ended.length === 0)) return
       await broker
-        .heartbeat(identity, heartbeat(true, journal.batch(), ended), AbortSignal.timeout(LAST_WORD_MS))
+        .heartbeat(identity, heartbeat('urgent', journal.batch(), ended), AbortSignal.timeout(LAST_WORD_MS))
         .catch((err: unknown) => log.warn({ err }, 'the broker could not be told what has happened last'))
     },
   }

@@ -112,6 +112,12 @@ export const AgentConfig = z
       })
       .prefault({})
       .describe('what new sandboxes leave free of the machine'),
+    maxSandboxes: z
+      .number()
+      .int()
+      .min(1)
+      .optional()
+      .describe('sandboxes of the agent at most, those of its pools too; default: as many as its machine has room for'),
     /** [C-69] */
     corsOrigins: z.array(z.string()).default([]).describe('web origins that may call, separated by commas'),
     trustedProxies: z

@@ -1,7 +1,9 @@
 import { VERSION } from '@boxoffice/kit/version'
-import type { AgentInstance, ProviderReport } from '@boxoffice/protocol'
-import { type BrokerLink, type BrokerLinkOptions, createBrokerLink } from '../broker-link/broker-link.ts'
+import type { AgentCapacity, AgentInstance, JournalEntry, ProviderReport, SandboxReport } from '@boxoffice/protocol'
+import { type BrokerLink, type BrokerLinkOptions, createBrokerLink, type Extent } from '../broker-link/broker-link.ts'
 import type { BrokerTrust } from '../broker-link/broker-trust.ts'
+import { ReportedSandboxes } from '../broker-link/reported-sandboxes.ts'
+import type { Capacity } from '../capacity/capacity.ts'
 import type { AgentConfig } from '../config/config.ts'
 import type { ProviderSelector } from '../providers/provider-selector.ts'
 import { recoveringError } from '../sandbox/end.ts'
@@ -9,7 +11,7 @@ import type { SandboxManager } from '../sandboxes/manager.ts'
 import type { Recovery } from '../sandboxes/recovery.ts'
 
 /** What the agent tells the broker of itself, and how it follows the responses. */
-type BrokerExchange = Pick<BrokerLinkOptions, 'inventory' | 'count' | 'heartbeat' | 'onRegistered' | 'onInstructions'>
+type BrokerExchange = Pick<BrokerLinkOptions, 'inventory' | 'count' | 'heartbeat' | 'onAnswered' | 'onRegistered' | 'onInstructions'>
 
 export type ConnectBrokerOptions = Pick<BrokerLinkOptions, 'journal' | 'onRefused' | 'log'> & {
   config: Pick<AgentConfig, 'publicUrl' | 'controlUrl' | 'dataplaneUrl' | 'relay'>
@@ -22,6 +24,7 @@ export type ConnectBrokerOptions = Pick<BrokerLinkOptions, 'journal' | 'onRefuse
   reserved: ProviderReport['reserved']
   selector: ProviderSelector
   manager: SandboxManager
+  capacity: Pick<Capacity, 'room' | 'total'>
   recovery: Recovery
   trust: BrokerTrust
   /** This machine's clock, Unix milliseconds. */
@@ -37,6 +40,7 @@ export const connectBroker = (options: ConnectBrokerOptions): BrokerLink => {
 const exchangeOf = (options: ConnectBrokerOptions): BrokerExchange => {
   const { config, instance, selector, manager, recovery, trust } = options
   const reserved = options.reserved === undefined ? {} : { reserved: options.reserved }
+  const reported = new ReportedSandboxes()
   /** Of the present report: its response tells no keys that are older than what has been pushed since. */
   let keysAtReport = 0
 
@@ -44,6 +48,26 @@ const exchangeOf = (options: ConnectBrokerOptions): BrokerExchange => {
   const providerReport = (): ProviderReport => {
     const report = { ...selector.report(), ...reserved }
     return manager.recovery.isUnderWay ? { ...report, available: false, reason: report.reason ?? recoveringError().message } : report
+  }
+
+  const capacityReport = (): AgentCapacity => {
+    const { total } = options.capacity
+    const { count: room, limit } = options.capacity.room()
+    const { sessions, memoryBytes, processors } = manager.inventory.demand()
+    return {
+      ...{ sessions, room, limit },
+      memory: { have: total.memory, asked: memoryBytes },
+      processors: { have: total.processors, asked: processors },
+    }
+  }
+
+  const sandboxesOf = (extent: Extent, entries: readonly JournalEntry[]): SandboxReport[] => {
+    const { inventory } = manager
+    if (extent === 'all') return inventory.reports()
+    if (extent === 'changed') return reported.changed(inventory.reports())
+    // A wake is news of the session's state, too.
+    const woken = new Set(entries.filter(({ type }) => type === 'wake').map(({ sandbox_id: id }) => id))
+    return inventory.reports(({ state, id }) => state === 'lost' || woken.has(id))
   }
 
   return {
@@ -59,6 +83,7 @@ const exchangeOf = (options: ConnectBrokerOptions): BrokerExchange => {
         ...(dataplaneUrl === undefined ? {} : { dataplane_url: dataplaneUrl }),
         relay: config.relay,
         provider: providerReport(),
+        capacity: capacityReport(),
         sandboxes: manager.inventory.reports(),
         partial: manager.recovery.isUnderWay,
         clock: new Date(options.wall()).toISOString(),
@@ -66,19 +91,18 @@ const exchangeOf = (options: ConnectBrokerOptions): BrokerExchange => {
       }
     },
     count: () => manager.inventory.count,
-    heartbeat(partial, entries, ended = []) {
+    heartbeat(extent, entries, ended = []) {
       keysAtReport = trust.keys.version
-      // A wake is news of the session's state, too.
-      const woken = new Set(entries.filter(({ type }) => type === 'wake').map(({ sandbox_id: id }) => id))
-      const sandboxes = manager.inventory.reports(({ state, id }) => !partial || state === 'lost' || woken.has(id))
       return {
         instance_id: instance.instance_id,
         provider: providerReport(),
+        capacity: capacityReport(),
         journal: entries,
-        sandboxes: [...sandboxes, ...ended],
-        partial: partial || manager.recovery.isUnderWay,
+        sandboxes: [...sandboxesOf(extent, entries), ...ended],
+        partial: extent !== 'all' || manager.recovery.isUnderWay,
       }
     },
+    onAnswered: (report, response) => reported.taken(report, response),
     onRegistered: trust.takeRegistration,
     async onInstructions(instructions) {
       trust.binding.report(instructions.control_tokens_bound ?? false)

@@ -63,6 +63,8 @@ export interface SandboxManager extends SandboxDirectory {
 export interface Inventory {
   /** How many, in the pool too. */
   readonly count: number
+  /** How many are sessions', and what their profiles ask for, stopped ones left out; memory in bytes. */
+  demand(): { sessions: number; memoryBytes: number; processors: number }
   /** All of sessions that run now. */
   running(): LiveSandbox[]
   /** All sandboxes, or those that `among` picks. */
@@ -231,6 +233,16 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
   const inventory: Inventory = {
     get count() {
       return sandboxes.size
+    },
+    demand() {
+      const demand = { sessions: 0, memoryBytes: 0, processors: 0 }
+      for (const { file, state } of sandboxes.values()) {
+        if (file.session_id !== null) demand.sessions++
+        if (state === 'stopped' || state === 'lost') continue
+        demand.memoryBytes += file.profile.memory_mb * 1024 ** 2
+        demand.processors += file.profile.cpus
+      }
+      return demand
     },
     running: () => [...sandboxes.values()].filter(({ state, file }) => state === 'running' && file.session_id !== null),
     reports: (among = () => true) => [...sandboxes.values()].filter(among).map(reportOf),

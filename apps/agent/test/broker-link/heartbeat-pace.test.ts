@@ -2,7 +2,7 @@ import type { AgentInstructions } from '@boxoffice/protocol'
 import { Registry } from 'prom-client'
 import { expect, test } from 'vitest'
 import type { BrokerClient } from '../../src/broker-link/broker-client.ts'
-import { createBrokerLink } from '../../src/broker-link/broker-link.ts'
+import { createBrokerLink, type Extent } from '../../src/broker-link/broker-link.ts'
 import { createJournal } from '../../src/broker-link/journal.ts'
 import { silent } from '../host/support/host.ts'
 
@@ -34,7 +34,8 @@ test('with many sandboxes all are reported at a slower pace, and the reports bet
     broker,
     inventory: () => ({ ...report, install_id: 'n', clock: '' }) as never,
     count: () => SANDBOXES,
-    heartbeat: (partial, journal) => ({ ...report, partial, journal }) as never,
+    heartbeat: (extent, journal) => ({ ...report, partial: extent !== 'all', journal }) as never,
+    onAnswered: () => {},
     journal: createJournal(new Registry()),
     onRegistered: async () => {},
     onInstructions: async () => {},
@@ -49,4 +50,43 @@ test('with many sandboxes all are reported at a slower pace, and the reports bet
   // The broker link looks at the clock before the test does, and a busy machine may stand still between the two.
   expect((complete.at(-1)?.at ?? 0) - (complete[0]?.at ?? 0)).toBeGreaterThan(COMPLETE_EVERY_MS)
   expect(reports.some(({ partial }) => partial)).toBe(true)
+})
+
+test('a broker that knows deltas is told what has changed, and all sandboxes in the report after it has asked for them', async () => {
+  const registered = { agent_id: 'agt_1', agent_token: 't', issuer: 'http://broker', jwks: { keys: [] }, clock_drift_ms: 0 }
+  const instructions = { decisions: [], revocations: { sessions: [], tokens: [] }, pools: [], heartbeat_seconds: 0.001, deltas: true }
+  const extents: Extent[] = []
+  const answered: boolean[] = []
+  const enough = Promise.withResolvers<void>()
+  const broker: BrokerClient = {
+    register: async () => ({ ...instructions, ...registered }),
+    async heartbeat() {
+      if (extents.length === 4) throw new Error('lost on the way')
+      if (extents.length >= 7) enough.resolve()
+      return { ...instructions, ...(extents.length === 2 ? { whole: true } : {}) }
+    },
+    jwks: async () => ({ keys: [] }),
+  }
+  const report = { instance_id: 'i', provider: { name: 'local', available: true, reason: null }, sandboxes: [] }
+  const brokerLink = createBrokerLink({
+    broker,
+    inventory: () => ({ ...report, install_id: 'n', clock: '' }) as never,
+    count: () => SANDBOXES,
+    heartbeat: (extent, journal) => {
+      extents.push(extent)
+      return { ...report, partial: extent !== 'all', journal } as never
+    },
+    onAnswered: ({ partial }) => answered.push(partial),
+    journal: createJournal(new Registry()),
+    onRegistered: async () => {},
+    onInstructions: async () => {},
+    onRefused: (error) => enough.reject(error),
+    log: silent,
+  })
+  await brokerLink.start()
+  await enough.promise
+  await brokerLink.stop()
+  expect(extents.slice(0, 6)).toEqual(['changed', 'changed', 'all', 'changed', 'changed', 'changed'])
+  // Of the registration first; the fourth report got no answer.
+  expect(answered.slice(0, 6)).toEqual([false, true, true, false, true, true])
 })

@@ -68,4 +68,35 @@ describe('[C-45] room for another sandbox', () => {
       expect(limit).toBeGreaterThan(used)
     }
   })
+
+  test('ends at as many sandboxes as the agent may have', () => {
+    let count = 2
+    const sandboxes = { most: 3, count: () => count }
+    const capacity = createCapacity({ machine: () => idle, disk: { shortage: () => undefined }, reserve: {}, sandboxes })
+    expect(capacity.room()).toEqual({ count: 1, limit: 'sandboxes' })
+    {
+      using starting = capacity.admit()
+      expect(() => capacity.admit()).toThrow(expect.objectContaining({ code: 'AGENT_FULL' }))
+      count = 3
+      starting.recorded()
+      expect(capacity.room().count).toBe(0)
+      count = 2
+      expect(capacity.room().count).toBe(1)
+      using _another = capacity.admit()
+      expect(() => capacity.admit()).toThrow(expect.objectContaining({ code: 'AGENT_FULL', details: { limit: 'sandboxes' } }))
+    }
+    count = 3
+    expect(capacity.room()).toEqual({ count: 0, limit: 'sandboxes' })
+    expect(() => capacity.admit()).toThrow(/it has 3, its max_sandboxes/)
+  })
+
+  test('is told with what ends it first; what is starting is taken off', () => {
+    const capacity = admitTo({ ...idle, descriptors: { used: 17_500 - 2, limit: 20_000 } })
+    expect(capacity.room()).toEqual({ count: 2, limit: 'descriptors' })
+    using _first = capacity.admit()
+    expect(capacity.room()).toEqual({ count: 1, limit: 'descriptors' })
+    expect(capacity.total).toEqual({ memory: 24 * GiB, processors: expect.any(Number) })
+    const full = createCapacity({ machine: () => idle, disk: { shortage: () => 'no bytes' }, reserve: {} })
+    expect(full.room()).toEqual({ count: 0, limit: 'disk' })
+  })
 })

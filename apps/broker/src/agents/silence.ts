@@ -30,6 +30,12 @@ export class AgentSilence {
     return Math.max(0, this.#now() - lastSeenAt)
   }
 
+  /** Agents that this broker heard longer ago than `ms`. Another one may have heard them since. */
+  silentFor(ms: number): string[] {
+    const before = this.#monotonic() - ms
+    return [...this.#reports].flatMap(([id, { at }]) => (at < before ? id : []))
+  }
+
   /** The same, but no longer than this broker has run: while it was down nobody could report to it. */
   whileRunning(agent: AgentRecord): number {
     return Math.min(this.ms(agent), this.#monotonic() - this.#startedAt)

@@ -32,23 +32,26 @@ export class Inventory {
 
   /** `complete`: the report lists all sandboxes, so a session whose sandbox is not in it has lost it. */
   async reconcile(agent: AgentRecord, reports: readonly SandboxReport[], complete: boolean): Promise<Decisions> {
-    const { store, effects, log, now } = this.#options
+    const { store, log, now } = this.#options
     const decisions: Decisions = []
     // Before anything is written: what follows may take long, and the report gets no younger by it.
     const readAt = now()
     // Only a complete report is compared with all sessions of the agent; one of a few sandboxes costs no more with many sessions.
-    const placed = new Map(complete ? (await store.agentSessions.placedOn(agent.id)).map((session) => [session.id, session]) : [])
+    const placed = byId(complete ? await store.agentSessions.placedOn([agent.id]) : [])
+    const others = await this.#others(reports, placed)
     const earlier = [...placed.values()].filter(({ activatedAt }) => activatedAt < agent.registeredAt)
     for (const report of reports) {
       if (report.session_id === null) {
         decisions.push({ sandbox_id: report.sandbox_id, action: 'keep' })
         continue
       }
-      const session: Session | undefined = placed.get(report.session_id) ?? (await store.sessions.byId(report.session_id))
+      const session: Session | undefined = placed.get(report.session_id) ?? others.get(report.session_id)
       const keep = session !== undefined && belongs(session, agent, report)
       const lost = report.state === 'lost'
+      const isKept = keep && !lost
       const workspace = keepsWorkspace(session, agent) ? { keep_workspace: true } : {}
-      decisions.push({ sandbox_id: report.sandbox_id, action: keep && !lost ? 'keep' : 'destroy', ...workspace })
+      const again = isKept && !agrees(session, report) ? { again: true } : {}
+      decisions.push({ sandbox_id: report.sandbox_id, action: isKept ? 'keep' : 'destroy', ...workspace, ...again })
       if (!keep || !isPlaced(session)) continue
       placed.delete(session.id)
       await (lost ? this.lost(session, report.reason ?? 'sandbox_lost', { gone: report.gone ?? false }) : this.#activity(session, report))
@@ -63,8 +66,18 @@ export class Inventory {
       )
     for (const session of placed.values())
       if (!held.has(session) && readAt - session.activatedAt > YOUNG_MS) await this.lost(session, 'sandbox_missing')
-    effects.removeWorkspaces(agent)
     return decisions
+  }
+
+  /** Has the agent remove, in the background, the workspaces that nobody wants any more. */
+  removeWorkspaces(agent: AgentRecord): void {
+    this.#options.effects.removeWorkspaces(agent)
+  }
+
+  /** What else a report tells of: of a few sandboxes each of their sessions, of all of them those that are not placed (any more). */
+  async #others(reports: readonly SandboxReport[], placed: ReadonlyMap<string, Session>): Promise<ReadonlyMap<string, Session>> {
+    const ids = reports.flatMap(({ session_id: id }) => (id === null || placed.has(id) ? [] : id))
+    return byId(ids.length === 0 ? [] : await this.#options.store.sessions.byIds(ids))
   }
 
   /** Fails a session whose sandbox is gone [C-78], unless that no longer holds when it is to be saved. */
@@ -102,9 +115,18 @@ export class Inventory {
   }
 }
 
+const byId = <T extends Session>(sessions: readonly T[]): Map<string, T> => new Map(sessions.map((session) => [session.id, session]))
+
 /** Released with `keep_workspace`, and the agent could not be told then. */
 const keepsWorkspace = (session: Session | undefined, agent: AgentRecord): boolean =>
   session !== undefined && !isLive(session) && session.agentId === agent.id && session.keepWorkspace
+
+/**
+ * Whether nothing is under way between a session and its sandbox: it has its place, and is suspended exactly where the session is. Until
+ * then a report may be older than an order, or the order has not come through.
+ */
+const agrees = (session: Session, { state }: SandboxReport): boolean =>
+  isPlaced(session) && (session.state === 'suspended') === (state === 'frozen' || state === 'stopped')
 
 /** A sandbox stays as long as a live session of this agent means exactly it. */
 function belongs(session: Session, agent: AgentRecord, report: SandboxReport): boolean {

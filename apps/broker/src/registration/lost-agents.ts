@@ -7,7 +7,8 @@ export type LostAgentsOptions = {
   inventory: Inventory
   /** Silence after which an agent's sessions are given up. */
   lostAfterMs: number
-  silence: Pick<AgentSilence, 'whileRunning'>
+  silence: Pick<AgentSilence, 'whileRunning' | 'silentFor'>
+  now: () => number
 }
 
 /**
@@ -21,14 +22,19 @@ export class LostAgents {
     this.#options = options
   }
 
-  /** One look at all agents. */
+  /** One look, which costs no more with many agents that are there, or that are gone and have no session any more. */
   async run(): Promise<void> {
-    const { store, inventory } = this.#options
-    for (const agent of await store.agents.list()) {
-      if (!this.#isLost(agent)) continue
+    const { store, inventory, silence, lostAfterMs, now } = this.#options
+    const silent = await store.agents.silentWithSessions(now() - lostAfterMs, silence.silentFor(lostAfterMs))
+    const lost = new Map(silent.filter((agent) => this.#isLost(agent)).map((agent) => [agent.id, agent]))
+    if (lost.size === 0) return
+    for (const session of await store.agentSessions.placedOn([...lost.keys()])) {
       // It may come back while its sessions are ended, one write after the other.
-      const stillHolds = async () => this.#isLost((await store.agents.byId(agent.id)) ?? agent)
-      for (const session of await store.agentSessions.placedOn(agent.id)) await inventory.lost(session, 'agent_lost', { stillHolds })
+      const stillHolds = async () => {
+        const agent = (await store.agents.byId(session.agentId)) ?? lost.get(session.agentId)
+        return agent !== undefined && this.#isLost(agent)
+      }
+      await inventory.lost(session, 'agent_lost', { stillHolds })
     }
   }
 

@@ -1,6 +1,7 @@
 import type { Profile } from '@boxoffice/protocol'
 import { NodeAgents } from '../access/node-agents.ts'
 import type { AgentClient } from '../agents/agent-client.ts'
+import type { AgentDirectory } from '../agents/agent-directory.ts'
 import type { AgentSilence } from '../agents/silence.ts'
 import { isExposed, type ResolvedBrokerConfig } from '../config/config.ts'
 import type { Log } from '../host/log.ts'
@@ -24,6 +25,7 @@ export type RegistrationOptions = {
   issuer: TokenIssuer
   profiles: ReadonlyMap<string, Profile>
   silence: AgentSilence
+  directory: AgentDirectory
   /** What agents register with, beside the tokens that operators make. */
   enrollToken: string
   log: Log

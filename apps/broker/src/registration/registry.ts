@@ -15,12 +15,13 @@ import {
   type SandboxReport,
 } from '@boxoffice/protocol'
 import { hashKey } from '../access/principals.ts'
+import type { AgentDirectory } from '../agents/agent-directory.ts'
 import type { AgentSilence } from '../agents/silence.ts'
 import { auditEntry, type Origin } from '../domain/audit-entry.ts'
 import type { Log } from '../host/log.ts'
 import { revocationOf } from '../sessions/effects.ts'
 import { grantRevocationsOf } from '../sessions/grants.ts'
-import type { AgentRecord, Store } from '../store/store.ts'
+import type { AgentNews, AgentRecord, Store } from '../store/store.ts'
 import type { TokenIssuer } from '../tokens/issuer.ts'
 import type { SigningKeys } from '../tokens/keys.ts'
 import { type Admission, type Enrollment, notEnrolled, sameSecret } from './enrollment.ts'
@@ -42,6 +43,7 @@ export type RegistryOptions = {
   tokenTtlSeconds: number
   heartbeatSeconds: number
   silence: AgentSilence
+  directory: AgentDirectory
   proofs: AgentProofs
   presence: InstallPresence
   log: Log
@@ -52,18 +54,33 @@ export type RegistryOptions = {
 const DRIFT_WARNING_MS = 5000
 /** Revocations of this long before an agent's last report are repeated, so that none falls between two reports. */
 const REVOCATION_OVERLAP_MS = 15_000
+/** For so long after a report the agent is as this broker has it, unless the next report finds another registration. */
+const KNOWN_MS = 30_000
+/** A whole report that comes within this time of the wish for it may have been made before it. */
+const REPORT_UNDER_WAY_MS = 2000
+/** How long after one agent the next one is asked for a whole report: it costs some time for each sandbox, and all may be wanted at once. */
+const WHOLE_EVERY_MS = 50
+/** How old the signing keys may be that an agent is told with the response to its report. */
+const KEYS_AGE_MS = 250
 
 /** Agents: who they are, whether they are there, and what they are told [C-50]. */
 export class AgentRegistry {
   readonly #options: RegistryOptions
+  /** Agents as they reported here last. */
+  readonly #known = new Map<string, AgentRecord>()
+  /** In ms of the monotonic clock. */
+  #nextWholeAt = 0
 
   constructor(options: RegistryOptions) {
     this.#options = options
   }
 
-  /** 401 unless the token is that of this agent's latest registration. */
+  /** 401 unless the token is that of this agent's latest registration, or of the one by which it reported here a moment ago. */
   async requireAgent(id: string, token: string): Promise<AgentRecord> {
-    const agent = await this.#options.store.agents.byId(id)
+    const { store, silence } = this.#options
+    const known = this.#known.get(id)
+    if (known !== undefined && silence.ms(known) < KNOWN_MS && sameSecret(hashKey(token), known.tokenHash)) return known
+    const agent = await store.agents.byId(id)
     if (agent === undefined || !sameSecret(hashKey(token), agent.tokenHash)) throw unknownAgent()
     return agent
   }
@@ -78,7 +95,7 @@ export class AgentRegistry {
    * before. Gives the agent a credential of its own, once per registration.
    */
   async register(enrollToken: string, request: RegisterAgentRequest, origin: Origin): Promise<RegisterAgentResponse> {
-    const { store, keys, issuer, enrollment, proofs, presence, silence, log, now, tokenTtlSeconds } = this.#options
+    const { store, keys, issuer, enrollment, proofs, presence, silence, directory, log, now, tokenTtlSeconds } = this.#options
     const admission = await enrollment.admit(enrollToken)
     requireOwnInstall(request.install_id, admission)
     const { enrollTokenId, node } = admission
@@ -100,6 +117,7 @@ export class AgentRegistry {
       dataplaneUrl: withoutSlash(request.dataplane_url ?? request.public_url),
       relay: this.#relayOf(request),
       provider: request.provider,
+      capacity: request.capacity ?? null,
       version: request.version,
       clockDriftMs: Number.isFinite(drift) ? Math.round(drift) : 0,
       registeredAt: now(),
@@ -122,11 +140,17 @@ export class AgentRegistry {
     if (registered.outcome !== 'registered') throw notEnrolled(registered.outcome)
     agent.id = registered.id
     silence.reported(agent.id, agent.lastSeenAt)
+    directory.forget()
     if (Math.abs(agent.clockDriftMs) > DRIFT_WARNING_MS)
       log.warn({ agent_id: agent.id, clock_drift_ms: agent.clockDriftMs }, "an agent's clock differs; it judges tokens by this broker's")
     log.info({ agent_id: agent.id, instance_id: agent.instanceId, provider: agent.provider.name }, 'agent registered')
     return {
-      ...(await this.#instructions(agent, request.sandboxes, !request.partial, now() - (tokenTtlSeconds + 60) * 1000)),
+      ...(await this.#instructions(agent, {
+        sandboxes: request.sandboxes,
+        complete: !request.partial,
+        since: now() - (tokenTtlSeconds + 60) * 1000,
+        news: { ended: true, narrowed: true, unwanted: true, wholeWanted: false },
+      })),
       agent_id: agent.id,
       agent_token: agentToken,
       issuer: issuer.issuer,
@@ -144,22 +168,26 @@ export class AgentRegistry {
 
   /** 401 unless the token is that of this agent's latest registration. */
   async heartbeat(id: string, token: string, request: AgentHeartbeatRequest): Promise<AgentInstructions> {
-    const { store, silence, now } = this.#options
-    const agent = await this.requireAgent(id, token)
-    if (agent.instanceId !== request.instance_id) throw unknownAgent()
+    const { store, silence, directory, now } = this.#options
+    const { instance_id: instanceId, provider, capacity = null, sandboxes, partial, journal } = request
+    const before = await this.requireAgent(id, token)
     const seenAt = now()
     // Whole milliseconds, as the store has them.
-    const revokedSince = Math.floor(seenAt - silence.ms(agent) - REVOCATION_OVERLAP_MS)
-    await store.agents.seen(id, seenAt, request.provider)
+    const since = Math.floor(seenAt - silence.ms(before) - REVOCATION_OVERLAP_MS)
+    const wantedBefore = seenAt - REPORT_UNDER_WAY_MS
+    const seen = { id, tokenHash: before.tokenHash, instanceId, provider, capacity, now: seenAt, since, isWhole: !partial, wantedBefore }
+    const news = await store.agents.seen(seen)
+    if (news === undefined) {
+      this.#known.delete(id)
+      throw unknownAgent()
+    }
+    const { agent } = news
+    this.#known.set(id, agent)
     silence.reported(id, seenAt)
+    directory.reported(agent)
     // First: what happened in a sandbox comes before what its report makes of the session.
-    const accepted = request.journal === undefined ? {} : await this.#accept(agent, request.journal)
-    const instructions = await this.#instructions(
-      { ...agent, provider: request.provider },
-      request.sandboxes,
-      !request.partial,
-      revokedSince,
-    )
+    const accepted = journal === undefined || journal.length === 0 ? {} : await this.#accept(agent, journal)
+    const instructions = await this.#instructions(agent, { sandboxes, complete: !partial, since, news })
     return { ...instructions, ...accepted }
   }
 
@@ -184,23 +212,37 @@ export class AgentRegistry {
     return this.#options.store.agents.list()
   }
 
-  async #instructions(agent: AgentRecord, reports: SandboxReport[], complete: boolean, revokedSince: number): Promise<AgentInstructions> {
+  #mayAskForWhole(): boolean {
+    const now = performance.now()
+    if (now < this.#nextWholeAt) return false
+    this.#nextWholeAt = now + WHOLE_EVERY_MS
+    return true
+  }
+
+  async #instructions(agent: AgentRecord, { sandboxes, complete, since, news }: Report): Promise<AgentInstructions> {
     const { store, inventory, keys, profiles, heartbeatSeconds, tokenTtlSeconds, now } = this.#options
-    const decisions = await inventory.reconcile(agent, reports, complete)
-    const ended = await store.agentSessions.endedOn(agent.id, revokedSince)
-    const narrowed = await store.grants.narrowedOn(agent.id, Math.floor(revokedSince / 1000))
-    await keys.reload()
+    const decisions = await inventory.reconcile(agent, sandboxes, complete)
+    // A session that this report has ended is in no news; where there is something to destroy, its decision says so.
+    const ended = news.ended ? await store.agentSessions.endedOn(agent.id, since) : []
+    const narrowed = news.narrowed ? await store.grants.narrowedOn(agent.id, Math.floor(since / 1000)) : []
+    if (news.unwanted) inventory.removeWorkspaces(agent)
+    await keys.reloadAfter(KEYS_AGE_MS)
     return {
       decisions,
       revocations: { ...revocationOf(ended, tokenTtlSeconds), grants: grantRevocationsOf(narrowed, tokenTtlSeconds) },
       pools: agent.provider.reserved === undefined ? [...profiles.values()].filter((profile) => profile.pool_size > 0) : [],
       heartbeat_seconds: heartbeatSeconds,
+      deltas: true,
+      ...(news.wholeWanted && this.#mayAskForWhole() ? { whole: true } : {}),
       broker_time_ms: now(),
       jwks: keys.jwks,
       control_tokens_bound: agent.publicKey !== null,
     }
   }
 }
+
+/** `since`: from when on the agent has to hear what was withdrawn. */
+type Report = { sandboxes: SandboxReport[]; complete: boolean; since: number; news: Omit<AgentNews, 'agent'> }
 
 /**
  * Whether it is the present instance that comes again, or one that has nothing to take over: another key than the pinned one is refused

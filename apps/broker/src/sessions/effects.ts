@@ -12,7 +12,7 @@ import type { AgentRecord, Store } from '../store/store.ts'
 /** Waits between attempts. After the last, the agent's next report brings it up again: the broker then answers `destroy`. */
 const RETRY_AFTER_MS = [500, 2000, 8000]
 
-export type EffectsOptions = { store: Store; client: AgentClient; log: Log; tokenTtlSeconds: number }
+export type EffectsOptions = { store: Store; client: AgentClient; log: Log; tokenTtlSeconds: number; now: () => number }
 
 /** Ends a session that cannot be suspended. */
 export type CannotSuspend = (session: Session) => Promise<unknown>
@@ -36,16 +36,19 @@ export class SessionEffects {
 
   /** `cannotSuspend` is called when the sandbox turns out not to be suspendable, so that its session can end [contract 2.10]. */
   perform(session: Session, effect: SessionEffect, cannotSuspend: CannotSuspend = async () => {}): void {
-    const { log } = this.#options
+    const { store, log, now } = this.#options
     const work = this.#retrying(() => this.#attempt(session, effect))
       .catch(async (thrown: unknown) => {
         if (effect.type === 'suspend' && thrown instanceof BoxofficeError && thrown.code === 'UNSUPPORTED') await cannotSuspend(session)
-        else
+        else {
           log.warn(
             { session_id: session.id, effect: effect.type, err: thrown },
-            'an effect at the agent failed; its next report repeats it',
+            'an effect at the agent failed; its next whole report repeats it',
           )
+          await store.agents.wantWhole(session.agentId, now())
+        }
       })
+      .catch((err: unknown) => log.warn({ session_id: session.id, err }, 'a whole report could not be asked for; one comes within minutes'))
       .finally(() => {
         this.#running.delete(work)
         if (this.#ending.get(session.id) === work) this.#ending.delete(session.id)

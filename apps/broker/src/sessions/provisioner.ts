@@ -2,6 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { withTimeout } from '@boxoffice/kit/with-timeout'
 import { BoxofficeError, type CreateSandboxRequest, ERRORS, type ErrorCode, fromUnknown, type MountSet } from '@boxoffice/protocol'
 import { type AgentClient, AgentUnreachable } from '../agents/agent-client.ts'
+import { demandOf } from '../agents/load.ts'
 import type { Placement } from '../agents/placement.ts'
 import { systemOrigin } from '../domain/audit-entry.ts'
 import { workspaceIdOf } from '../domain/scope.ts'
@@ -228,13 +229,13 @@ export class Provisioner {
   /** Gives the row to another agent, under a new fencing number; what the first one may have made is not kept there. */
   async #move(session: ProvisioningSession, except: ReadonlySet<string>): Promise<ProvisioningSession | undefined> {
     const { placement, writer, brokerId } = this.#options
-    const { providerPreference: provider, relay, needsImage } = session
+    const { providerPreference: provider, relay, needsImage, profile } = session
     let taken: Promise<Change> | undefined
     const take = ({ id: agentId }: AgentRecord): Promise<Change> => {
       taken = writer.change(session, { type: 'taken_over', fence: session.fence, brokerId, agentId })
       return taken
     }
-    await placement.place({ except, provider, relay, needsImage }, take).catch(() => {})
+    await placement.place({ except, provider, relay, needsImage, demand: demandOf(profile) }, take).catch(() => {})
     if (taken === undefined) return undefined
     const change = await taken
     return change.refused === undefined && change.session.state === 'provisioning' ? change.session : undefined

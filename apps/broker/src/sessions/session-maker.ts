@@ -4,6 +4,7 @@ import type { PrincipalLimit } from '@boxoffice/node-http'
 import { BoxofficeError, newSessionId, type Profile } from '@boxoffice/protocol'
 import type { Decision } from '../access/authorizer.ts'
 import type { Principal } from '../access/principals.ts'
+import { demandOf } from '../agents/load.ts'
 import type { Placement } from '../agents/placement.ts'
 import type { Origin } from '../domain/audit-entry.ts'
 import { dueAt } from '../domain/lifecycle.ts'
@@ -110,7 +111,7 @@ export class SessionMaker {
     if (!(await effects.workspaceIsFree(workspaceIdOf(principal.tenant, request.scope), deadline))) throw stillEnding(request.scope)
     const preferred = await store.workspaces.holders(workspaceIdOf(principal.tenant, request.scope))
     const { provider, relay, needsImage = false, reserved } = request
-    const preferences = { preferred, provider, relay, needsImage, reserved }
+    const preferences = { preferred, provider, relay, needsImage, reserved, demand: demandOf(profile) }
     const { session, created } = await placement.place(preferences, async (agent) => {
       const session = newSession(principal, request, profile, { agentId: agent.id, brokerId, now: now() })
       const terms = {

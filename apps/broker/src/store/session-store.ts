@@ -57,6 +57,8 @@ export type SessionFilter = {
 
 export interface SessionStore {
   byId(id: string): Promise<Session | undefined>
+  /** Those of them that are there, in any order. */
+  byIds(ids: readonly string[]): Promise<Session[]>
   /** The one live session of a scope. */
   live(tenant: string, scope: Scope): Promise<LiveSession | undefined>
   /** Makes it if `judgeCreation` admits it by what holds in the transaction; else nothing is written. */
@@ -75,10 +77,10 @@ export interface SessionStore {
   purge(before: number, limit: number): Promise<number>
 }
 
-/** The sessions of one agent, for what it reports and what it is told. */
+/** The sessions of agents, for what they report and what they are told. */
 export interface AgentSessionStore {
-  /** Live ones that have a sandbox there. */
-  placedOn(agentId: string): Promise<PlacedSession[]>
+  /** Live ones that have a sandbox on one of these agents. */
+  placedOn(agentIds: readonly string[]): Promise<PlacedSession[]>
   /** Those that ended after `since`. */
   endedOn(agentId: string, since: number): Promise<EndedSession[]>
 }
@@ -86,7 +88,8 @@ export interface AgentSessionStore {
 /** How many live sessions there are. */
 export interface SessionCounts {
   liveByState(): Promise<Record<string, number>>
-  liveByAgent(): Promise<Record<string, number>>
+  /** Of these agents; one that has none is left out. */
+  liveByAgent(agentIds: readonly string[]): Promise<Record<string, number>>
   /** Of a tenant, those in which something runs, as their agents said last. */
   busyOf(tenant: string): Promise<number>
   /** Of a tenant by state; with a label, those that have it. */

@@ -1,4 +1,4 @@
-import type { Capability, ProviderReport, RelayPreference, Scope } from '@boxoffice/protocol'
+import type { AgentCapacity, Capability, ProviderReport, RelayPreference, Scope } from '@boxoffice/protocol'
 import type { AuditEntry, AuditFilter, AuditRow } from '../domain/audit-entry.ts'
 import type { LiveSession } from '../domain/session.ts'
 import type { BoxErrorStore } from './box-error-store.ts'
@@ -71,6 +71,8 @@ export type AgentRecord = {
   dataplaneUrl: string
   relay: RelayPreference
   provider: ProviderReport
+  /** What it has, as it said last; null for an agent of before. */
+  capacity: AgentCapacity | null
   version: string
   clockDriftMs: number
   registeredAt: number
@@ -98,7 +100,34 @@ export interface AgentStore {
   byId(id: string): Promise<AgentRecord | undefined>
   byInstall(installId: string): Promise<AgentRecord | undefined>
   list(): Promise<AgentRecord[]>
-  seen(id: string, now: number, provider: ProviderReport): Promise<void>
+  /** Undefined, and nothing is written, when the agent's latest registration has another token or is of another instance. */
+  seen(report: AgentSeen): Promise<AgentNews | undefined>
+  /** Has the agent, or with null each one, report all its sandboxes: what it was told to do with them may not have come through. */
+  wantWhole(id: string | null, now: number): Promise<void>
+  /** Those that were last seen before `before`, or are among `ids`, and have a live session's sandbox. */
+  silentWithSessions(before: number, ids: readonly string[]): Promise<AgentRecord[]>
+}
+
+/** A report of an agent. `since`: from when on it has to hear what was withdrawn, in Unix milliseconds. */
+export type AgentSeen = Pick<AgentRecord, 'id' | 'tokenHash' | 'instanceId' | 'provider' | 'capacity'> & {
+  now: number
+  since: number
+  /** It tells of all sandboxes, so that no whole report is wanted any more that was wanted before `wantedBefore`. */
+  isWhole: boolean
+  wantedBefore: number
+}
+
+/** The agent as its report leaves it, and what there may be to tell it. False: there is nothing, so that nobody has to look. */
+export type AgentNews = {
+  agent: AgentRecord
+  /** Sessions that have ended since. */
+  ended: boolean
+  /** Grants that were narrowed since. */
+  narrowed: boolean
+  /** Workspaces that nobody wants any more. */
+  unwanted: boolean
+  /** A report of all its sandboxes is wanted. */
+  wholeWanted: boolean
 }
 
 export type EnrollTokenRecord = {

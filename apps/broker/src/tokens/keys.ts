@@ -34,6 +34,7 @@ export class SigningKeys {
   /** Those of them that a token may still need: an old row that somebody puts back counts no more. */
   #keys: readonly SigningKey[] = []
   #withdrawn: ReadonlySet<string> = new Set()
+  #readAt = Number.NEGATIVE_INFINITY
 
   private constructor(place: SigningKeyPlace, now: () => number) {
     this.#place = place
@@ -104,11 +105,18 @@ export class SigningKeys {
 
   /** Looks for keys of other brokers. */
   async reload(): Promise<void> {
+    const at = performance.now()
     const found = await this.#place.read()
+    this.#readAt = at
     if (found === undefined) return
     this.#found = found.keys.toSorted(byAge)
     this.#keys = neededOf(this.#found, this.#now())
     this.#withdrawn = found.withdrawn
+  }
+
+  /** The same, unless that was less than `ms` ago: for what many ask at once. */
+  async reloadAfter(ms: number): Promise<void> {
+    if (performance.now() - this.#readAt >= ms) await this.reload()
   }
 
   #forget(kids: readonly string[]): void {

@@ -42,6 +42,8 @@ export class Reaper {
   #timer: NodeJS.Timeout | undefined
   #round: Promise<void> = Promise.resolve()
   #kept = Number.NEGATIVE_INFINITY
+  /** Ids of the brokers that ran in the last round. */
+  #alive: readonly string[] = []
 
   constructor(options: ReaperOptions) {
     this.#options = options
@@ -70,6 +72,9 @@ export class Reaper {
     await store.brokers.heartbeat(brokerId, process.pid, now())
     const alive = await store.brokers.alive(now() - brokerTimeoutMs)
     liveBrokers.counted(alive)
+    // What another one has changed and did not tell the agents any more comes to light where they report all that they have.
+    if (this.#alive.some((id) => !alive.includes(id))) await store.agents.wantWhole(null, now())
+    this.#alive = alive
     await provisioner.takeOver(new Set(alive))
     // What another broker has withdrawn must not sign here.
     await keys.reload()

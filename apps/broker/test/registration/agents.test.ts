@@ -135,7 +135,7 @@ describe('[2-28..2-31, C-78] keep or destroy', () => {
     const early = stray(String(body.error.details?.session_id))
     agent.sandboxes.set(early.sandbox_id, early)
     const { decisions } = await agent.heartbeat()
-    expect(decisions).toEqual([{ sandbox_id: early.sandbox_id, action: 'keep' }])
+    expect(decisions).toEqual([{ sandbox_id: early.sandbox_id, action: 'keep', again: true }])
     ready.open(undefined)
   })
 })

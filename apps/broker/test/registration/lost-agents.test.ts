@@ -66,16 +66,19 @@ test('[4-93] an agent that comes back while its sessions are being ended keeps t
   const writer = new SessionWriter(store, effects, Date.now)
   const inventory = new Inventory({ store, effects, writer, log: createLog('silent'), now: Date.now })
   // The agent is heard by its record in the store, as with a report to another broker.
-  const silence = { whileRunning: ({ lastSeenAt }: { lastSeenAt: number }) => Date.now() + 3600_000 - lastSeenAt }
+  const now = () => Date.now() + 3600_000
+  const silence = { whileRunning: ({ lastSeenAt }: { lastSeenAt: number }) => now() - lastSeenAt, silentFor: () => [] }
   const ended: string[] = []
   const reporting = Object.assign(Object.create(inventory) as Inventory, {
     async lost(...args: Parameters<Inventory['lost']>) {
       await inventory.lost(...args)
       ended.push(args[0].id)
-      if (ended.length === 1) await store.agents.seen(args[0].agentId, Date.now() + 3600_000, { ...silent.provider, suspend: [] })
+      const agent = await store.agents.byId(args[0].agentId)
+      if (ended.length === 1 && agent !== undefined)
+        await store.agents.seen({ ...agent, now: now(), since: 0, isWhole: false, wantedBefore: 0 })
     },
   })
-  await new LostAgents({ store, inventory: reporting, lostAfterMs: 60_000, silence }).run()
+  await new LostAgents({ store, inventory: reporting, lostAfterMs: 60_000, silence, now }).run()
   const states = await Promise.all(sessions.map(async ({ session_id }) => (await binding(session_id)).state))
   expect(states.sort()).toEqual(['active', 'active', 'failed'])
 })

@@ -130,7 +130,7 @@ test('a creation, the choice of an agent and a report of two sandboxes cost the 
     return {
       creation: await costOf(() => crowd.add()),
       labeled: await costOf(() => crowd.add(box)),
-      byAgent: await costOf(() => store.counts.liveByAgent(), { calls: 200 }),
+      byAgent: await costOf(() => store.counts.liveByAgent([AGENT.id]), { calls: 200 }),
       report: await costOf(() => crowd.inventory.reconcile(AGENT, crowd.reports.slice(0, 2), false), { calls: 50 }),
     }
   }

@@ -50,7 +50,7 @@ export function newSession(fields: Partial<ProvisioningSession> = {}): Provision
 /** Makes sessions in a store without any agent, and tells of their sandboxes as an agent would. */
 export function openCrowd(store: Store) {
   const log = createLog('silent')
-  const effects = new SessionEffects({ store, client: {} as never, log, tokenTtlSeconds: 600 })
+  const effects = new SessionEffects({ store, client: {} as never, log, tokenTtlSeconds: 600, now: Date.now })
   const writer = new SessionWriter(store, effects, Date.now)
   const reports: SandboxReport[] = []
   return {

@@ -32,6 +32,22 @@ export const ProviderReport = z.object({
 })
 export type ProviderReport = z.infer<typeof ProviderReport>
 
+const Taken = z.object({ have: z.number().nonnegative(), asked: z.number().nonnegative() })
+
+/** What an agent has for sandboxes, and what those that it has ask for; brokers choose agents by it. */
+export const AgentCapacity = z.object({
+  /** Sandboxes of sessions, in whatever state. */
+  sessions: z.number().int().nonnegative(),
+  /** How many more sandboxes it would take now. */
+  room: z.number().int().nonnegative(),
+  /** What it runs out of first. */
+  limit: z.string().max(64),
+  /** Bytes; asked for by the profiles of what is not stopped. */
+  memory: Taken,
+  processors: Taken,
+})
+export type AgentCapacity = z.infer<typeof AgentCapacity>
+
 /** What is happening in a sandbox; the broker's idle decisions rest on it [C-51]. */
 export const SandboxActivity = z.object({
   running: z.number().int(),
@@ -85,6 +101,8 @@ export const RegisterAgentRequest = z.object({
   control_url: z.url(),
   relay: RelayPreference,
   provider: ProviderReport,
+  /** Agents of before do not say. */
+  capacity: AgentCapacity.optional(),
   sandboxes: z.array(SandboxReport),
   /** Not all sandboxes: the provider has not told yet what an earlier run of the agent left. */
   partial: z.boolean().optional(),
@@ -120,6 +138,8 @@ export const SandboxDecision = z.object({
   action: z.enum(['keep', 'destroy']),
   /** With `destroy`: the session was released with `keep_workspace` while the agent was away [C-55]. */
   keep_workspace: z.boolean().optional(),
+  /** With `keep`: sandbox and session do not agree yet, so that the next report tells of it whether or not it changes. */
+  again: z.boolean().optional(),
 })
 
 /** Denials that agents hold [C-30]. Times in Unix seconds; an entry may be forgotten after `until`. */
@@ -143,6 +163,13 @@ export const AgentInstructions = z.object({
   /** Profiles that want a warm pool (`pool_size` > 0). */
   pools: z.array(SentProfile),
   heartbeat_seconds: z.number(),
+  /**
+   * Reports may tell only of sandboxes that have changed since the last one that was answered; brokers of before do not say, and want
+   * all of them. One that is gone is told as `lost`.
+   */
+  deltas: z.boolean().optional(),
+  /** The next report is to tell of all sandboxes. */
+  whole: z.boolean().optional(),
   /** The broker's clock, Unix milliseconds: the one by which agents judge tokens [C-77]. */
   broker_time_ms: z.number().optional(),
   /** All keys that count now: a token of another one is refused [C-49]. */
@@ -168,7 +195,8 @@ export type RegisterAgentResponse = z.infer<typeof RegisterAgentResponse>
 export const AgentHeartbeatRequest = z.object({
   instance_id: z.string(),
   provider: ProviderReport,
-  /** All sandboxes, or with `partial` only those that changed. */
+  capacity: AgentCapacity.optional(),
+  /** All sandboxes, or with `partial` only those that changed; the broker leaves alone what is not named. */
   sandboxes: z.array(SandboxReport),
   partial: z.boolean(),
   /** What has happened and is not acknowledged yet, oldest first. */

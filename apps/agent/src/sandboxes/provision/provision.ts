@@ -56,7 +56,7 @@ export const createProvision = (options: ProvisionOptions): ((plan: Plan) => Pro
     assertPossible(provider, profile)
     const plan = await planner.mounts(mounts, profile)
     // A sandbox that is made anew takes the room of its earlier making.
-    using _admitted = previous === null ? options.capacity.admit() : null
+    using admitted = previous === null ? options.capacity.admit() : null
     const hosted = plan.workspace !== null
     // What is prewarmed has a workspace and a user of its own, and nothing of the host.
     const plain = previous === null && workspace === null && !hosted && plan.mounts.length === 0 && asked.user === null
@@ -86,6 +86,7 @@ export const createProvision = (options: ProvisionOptions): ((plan: Plan) => Pro
     const directories = prewarmed?.directories ?? (await layout.makeDirectories(id, gid))
     if (prewarmed === undefined && existing === undefined && !hosted) await layout.makeWorkspace(file.workspace, { uid, gid })
     const sandbox = options.live(file, provider, prewarmed?.server)
+    admitted?.recorded()
     const signal = AbortSignal.any([closing, AbortSignal.timeout(asked.provision_timeout_seconds * 1000)])
     try {
       await sandbox.prepare()

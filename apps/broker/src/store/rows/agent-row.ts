@@ -1,5 +1,5 @@
 import { BoundedCache } from '@boxoffice/kit/bounded-cache'
-import { ProviderReport, type RelayPreference } from '@boxoffice/protocol'
+import { type AgentCapacity, ProviderReport, type RelayPreference } from '@boxoffice/protocol'
 import type { AgentRecord } from '../store.ts'
 
 /** One row of `agents`. */
@@ -20,6 +20,9 @@ export type AgentRow = {
   clock_drift_ms: number
   registered_at: number
   last_seen_at: number
+  whole_wanted_at: number | null
+  /** JSON. */
+  capacity: string | null
 }
 
 /** Reports repeat themselves: parsed once per content. */
@@ -27,7 +30,10 @@ const reports = new BoundedCache<string, ProviderReport>(1000)
 
 const toReport = (json: string): ProviderReport => reports.getOrMake(json, () => ProviderReport.parse(JSON.parse(json)))
 
-export const toAgentRow = (agent: AgentRecord): AgentRow => ({
+/** With each report it is another one, so that none is kept parsed. */
+export const capacityColumn = (capacity: AgentCapacity | null): string | null => (capacity === null ? null : JSON.stringify(capacity))
+
+export const toAgentRow = (agent: AgentRecord): Omit<AgentRow, 'whole_wanted_at'> => ({
   id: agent.id,
   install_id: agent.installId,
   public_key: agent.publicKey,
@@ -39,6 +45,7 @@ export const toAgentRow = (agent: AgentRecord): AgentRow => ({
   dataplane_url: agent.dataplaneUrl,
   relay: agent.relay,
   provider: JSON.stringify(agent.provider),
+  capacity: capacityColumn(agent.capacity),
   version: agent.version,
   clock_drift_ms: Math.round(agent.clockDriftMs),
   registered_at: agent.registeredAt,
@@ -57,6 +64,7 @@ export const toAgent = (row: AgentRow): AgentRecord => ({
   dataplaneUrl: row.dataplane_url,
   relay: row.relay,
   provider: toReport(row.provider),
+  capacity: row.capacity === null ? null : (JSON.parse(row.capacity) as AgentCapacity),
   version: row.version,
   clockDriftMs: row.clock_drift_ms,
   registeredAt: row.registered_at,

@@ -10,7 +10,8 @@ export function postgresCounts({ read }: Database): SessionCounts {
   const count = async (text: string, values?: unknown[]) => toRecord(await read.rows<Count>(text, values))
   return {
     liveByState: () => count(`SELECT state AS name, count(*) AS n FROM sessions WHERE ${LIVE} GROUP BY state`),
-    liveByAgent: () => count(`SELECT agent_id AS name, count(*) AS n FROM sessions WHERE ${LIVE} GROUP BY agent_id`),
+    liveByAgent: (agentIds) =>
+      count(`SELECT agent_id AS name, count(*) AS n FROM sessions WHERE agent_id = ANY($1) AND ${LIVE} GROUP BY agent_id`, [agentIds]),
     async busyOf(tenant) {
       const text = `SELECT count(*) AS n FROM sessions WHERE tenant = $1 AND ${LIVE} AND busy = 1`
       return (await read.rows<{ n: number }>(text, [tenant]))[0]?.n ?? 0

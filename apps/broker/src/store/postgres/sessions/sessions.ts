@@ -32,10 +32,11 @@ const STATE = `SELECT ${OWNERSHIP}, to_json(a) AS agent, ${COLUMNS}
   LEFT JOIN sessions s ON s.tenant = $1 AND s.scope_type = $2 AND s.scope_id = $3 AND s.${LIVE}
   LEFT JOIN agents a ON a.id = s.agent_id`
 const BY_ID = select('id = $1')
+const BY_IDS = select('id = ANY($1)')
 const LIVE_OF_SCOPE = select(`${OF_SCOPE} AND ${LIVE}`)
 const DUE = select(`due_at <= $1 AND ${LIVE} ORDER BY due_at LIMIT $2`)
 const PROVISIONING = select("state = 'provisioning'")
-const PLACED_ON = select(`agent_id = $1 AND ${LIVE} AND sandbox_id IS NOT NULL`)
+const PLACED_ON = select(`agent_id = ANY($1) AND ${LIVE} AND sandbox_id IS NOT NULL`)
 const ENDED_ON = select('agent_id = $1 AND ended_at > $2')
 const KEPT = `SELECT id FROM sessions WHERE ${OF_SCOPE} AND keep_workspace = 1 ORDER BY created_at DESC LIMIT 20`
 const RELEASE = `UPDATE sessions SET state = 'terminated', reason = 'released', revision = revision + 1
@@ -58,6 +59,7 @@ export function postgresSessions(database: Database): Pick<Store, 'sessions' | '
 
   const sessions: SessionStore = {
     byId: async (id) => (await find(BY_ID, id))[0],
+    byIds: (ids) => find(BY_IDS, ids),
     live: async (tenant, scope) => (await findLive(LIVE_OF_SCOPE, tenant, scope.type, scope.id))[0],
     create: (session, terms, written) => createSession(write, profiles, session, terms, written),
     save: (before, after, options = {}) => changeSession(database, before, after, options),
@@ -81,7 +83,7 @@ export function postgresSessions(database: Database): Pick<Store, 'sessions' | '
     purge: (before, limit) => once.run(PURGE, [before, limit]),
   }
   const agentSessions: AgentSessionStore = {
-    placedOn: async (agentId) => (await findLive(PLACED_ON, agentId)) as PlacedSession[],
+    placedOn: async (agentIds) => (await findLive(PLACED_ON, agentIds)) as PlacedSession[],
     endedOn: async (agentId, since) => (await find(ENDED_ON, agentId, since)) as EndedSession[],
   }
   const ofScope: Store['ofScope'] = async (tenant, scope) => {

@@ -1,6 +1,7 @@
-import { type AgentRow, toAgent, toAgentRow } from '../../rows/agent-row.ts'
+import { type AgentRow, capacityColumn, toAgent, toAgentRow } from '../../rows/agent-row.ts'
 import type { Spent } from '../../rows/enroll-token-row.ts'
-import type { AgentRecord, AgentStore, RegisterOutcome } from '../../store.ts'
+import { LIVE } from '../../rows/session-row.ts'
+import type { AgentNews, AgentRecord, AgentStore, RegisterOutcome } from '../../store.ts'
 import type { Database, Sql } from '../engine/database.ts'
 import { lockNamed } from '../engine/locks.ts'
 import { appendAudit } from './audit.ts'
@@ -32,11 +33,43 @@ export function postgresAgents({ read, once, write }: Database): AgentStore {
     byId: async (id) => (await read.rows<AgentRow>('SELECT * FROM agents WHERE id = $1', [id])).map(toAgent)[0],
     byInstall: async (installId) => (await read.rows<AgentRow>('SELECT * FROM agents WHERE install_id = $1', [installId])).map(toAgent)[0],
     list: async () => (await read.rows<AgentRow>('SELECT * FROM agents ORDER BY registered_at, id')).map(toAgent),
-    seen: async (id, now, provider) => {
-      await once.run('UPDATE agents SET last_seen_at = $1, provider = $2 WHERE id = $3', [now, JSON.stringify(provider), id])
+    async seen({ id, tokenHash, instanceId, provider, capacity, now, since, isWhole, wantedBefore }) {
+      const values = [
+        now,
+        JSON.stringify(provider),
+        id,
+        tokenHash,
+        instanceId,
+        since,
+        Math.floor(since / 1000),
+        isWhole,
+        wantedBefore,
+        capacityColumn(capacity),
+      ]
+      const [row] = await once.rows<SeenRow>(SEEN, values)
+      if (row === undefined) return undefined
+      const { ended, narrowed, unwanted } = row
+      return { agent: toAgent(row), ended, narrowed, unwanted, wholeWanted: row.whole_wanted_at !== null }
     },
+    wantWhole: async (id, now) => {
+      await once.run('UPDATE agents SET whole_wanted_at = $1 WHERE id = coalesce($2, id)', [now, id])
+    },
+    silentWithSessions: async (before, ids) => (await read.rows<AgentRow>(SILENT, [before, ids])).map(toAgent),
   }
 }
+
+type SeenRow = AgentRow & Pick<AgentNews, 'ended' | 'narrowed' | 'unwanted'>
+
+// Every agent reports each two seconds: one round trip says all that there nearly always is.
+const SEEN = `UPDATE agents a SET last_seen_at = $1, provider = $2, capacity = $10,
+    whole_wanted_at = CASE WHEN $8 AND whole_wanted_at < $9 THEN NULL ELSE whole_wanted_at END
+  WHERE id = $3 AND token_hash = $4 AND instance_id = $5
+  RETURNING a.*,
+    EXISTS (SELECT 1 FROM sessions s WHERE s.agent_id = $3 AND s.ended_at > $6) AS ended,
+    EXISTS (SELECT 1 FROM grants g JOIN sessions s ON s.id = g.session_id WHERE g.narrowed_at > $7 AND s.agent_id = $3) AS narrowed,
+    EXISTS (SELECT 1 FROM workspaces w WHERE w.agent_id = $3 AND w.unwanted = 1) AS unwanted`
+const SILENT = `SELECT a.* FROM agents a WHERE (last_seen_at < $1 OR id = ANY($2))
+  AND EXISTS (SELECT 1 FROM sessions s WHERE s.agent_id = a.id AND s.${LIVE} AND s.sandbox_id IS NOT NULL)`
 
 async function spendFor(
   tx: Sql,
@@ -52,19 +85,20 @@ async function spendFor(
 
 const PUT = `INSERT INTO agents
     (id, install_id, public_key, enroll_token_id, instance_id, token_hash, public_url, control_url, dataplane_url, relay, provider, version,
-     clock_drift_ms, registered_at, last_seen_at)
-  VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+     clock_drift_ms, registered_at, last_seen_at, capacity)
+  VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
   ON CONFLICT (install_id) DO UPDATE SET
     public_key = excluded.public_key, enroll_token_id = excluded.enroll_token_id, instance_id = excluded.instance_id,
     token_hash = excluded.token_hash, public_url = excluded.public_url, control_url = excluded.control_url,
     dataplane_url = excluded.dataplane_url, relay = excluded.relay, provider = excluded.provider, version = excluded.version,
-    clock_drift_ms = excluded.clock_drift_ms, registered_at = excluded.registered_at, last_seen_at = excluded.last_seen_at`
+    clock_drift_ms = excluded.clock_drift_ms, registered_at = excluded.registered_at, last_seen_at = excluded.last_seen_at,
+    capacity = excluded.capacity`
 
 /** In the order of `PUT`. */
 function valuesOf(agent: AgentRecord): unknown[] {
   const row = toAgentRow(agent)
   return [
     ...[row.id, row.install_id, row.public_key, row.enroll_token_id, row.instance_id, row.token_hash, row.public_url, row.control_url],
-    ...[row.dataplane_url, row.relay, row.provider, row.version, row.clock_drift_ms, row.registered_at, row.last_seen_at],
+    ...[row.dataplane_url, row.relay, row.provider, row.version, row.clock_drift_ms, row.registered_at, row.last_seen_at, row.capacity],
   ]
 }

@@ -366,4 +366,12 @@ export const MIGRATIONS: readonly string[] = [
   ) STRICT;
   CREATE INDEX box_errors_tenant ON box_errors (tenant, id);
   `,
+  `
+  -- Since when a report of all sandboxes is wanted of an agent, which else reports what has changed.
+  ALTER TABLE agents ADD COLUMN whole_wanted_at INTEGER;
+  `,
+  `
+  -- What an agent has for sandboxes and what they ask for, as it said last, as JSON.
+  ALTER TABLE agents ADD COLUMN capacity TEXT;
+  `,
 ]

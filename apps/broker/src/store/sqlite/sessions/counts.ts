@@ -16,7 +16,9 @@ export function sqliteCounts(db: Db): SqliteCounts {
   const labeled = db
     .prepare<[string, string, string], number>('SELECT live FROM live_by_label WHERE tenant = ? AND key = ? AND value = ?')
     .pluck()
-  const byAgent = db.prepare<[], Count>('SELECT agent_id AS name, live AS n FROM live_by_agent')
+  const byAgent = db.prepare<[string], Count>(
+    'SELECT agent_id AS name, live AS n FROM live_by_agent WHERE agent_id IN (SELECT value FROM json_each(?))',
+  )
   const byState = db.prepare<[], Count>(
     `SELECT state AS name, count(*) AS n FROM sessions INDEXED BY sessions_agent_live WHERE ${LIVE} GROUP BY state`,
   )
@@ -34,7 +36,7 @@ export function sqliteCounts(db: Db): SqliteCounts {
     labeled: (tenant, { key, value }) => labeled.get(tenant, key, value) ?? 0,
     store: {
       liveByState: async () => toRecord(byState.all()),
-      liveByAgent: async () => toRecord(byAgent.all()),
+      liveByAgent: async (agentIds) => toRecord(byAgent.all(JSON.stringify(agentIds))),
       busyOf: async (tenant) => busy.get(tenant) ?? 0,
       liveOf: async (tenant, label) => toRecord(label === null ? states.all(tenant) : labeledStates.all(tenant, label.key, label.value)),
     },

@@ -59,10 +59,14 @@ export function sqliteSessions(
       `SELECT s.*, EXISTS (SELECT 1 FROM grants WHERE session_id = s.id) AS has_grants FROM sessions s ${index} WHERE ${where}`,
     )
   const byId = one('id = ?')
+  const byIds = one('id IN (SELECT value FROM json_each(?))')
   const live = one(`tenant = ? AND scope_type = ? AND scope_id = ? AND ${LIVE}`, 'INDEXED BY sessions_live')
   const due = one(`due_at <= ? AND ${LIVE} ORDER BY due_at LIMIT ?`)
   const provisioning = one("state = 'provisioning'")
-  const placedOn = one(`agent_id = ? AND ${LIVE} AND sandbox_id IS NOT NULL`)
+  const placedOn = one(
+    `agent_id IN (SELECT value FROM json_each(?)) AND ${LIVE} AND sandbox_id IS NOT NULL`,
+    'INDEXED BY sessions_agent_live',
+  )
   const endedOn = one('agent_id = ? AND ended_at > ?')
   const keptOf = db
     .prepare<[string, string, string]>(
@@ -107,6 +111,7 @@ export function sqliteSessions(
       const row = byId.get(id)
       return row && read(row)
     },
+    byIds: async (ids) => byIds.all(JSON.stringify(ids)).map(read),
     live: async (tenant, scope) => {
       const row = live.get(tenant, scope.type, scope.id)
       return row && readLive([row])[0]
@@ -147,7 +152,7 @@ export function sqliteSessions(
     purge: async (before, limit) => write.vital(() => purge.run(before, limit).changes),
   }
   const agentSessions: AgentSessionStore = {
-    placedOn: async (agentId) => readLive(placedOn.all(agentId)) as PlacedSession[],
+    placedOn: async (agentIds) => readLive(placedOn.all(JSON.stringify(agentIds))) as PlacedSession[],
     endedOn: async (agentId, since) => [
       ...endedOn.all(agentId, since).map((row) => read(row) as EndedSession),
       ...[...held.values()].filter((session) => session.agentId === agentId && session.endedAt > since),

@@ -103,7 +103,7 @@ class Turmoil {
     expect(new Set(rows.map(({ scope }) => scope.id)).size).toBe(rows.length)
     expect(rows.length).toBeLessThanOrEqual(MOST)
     const counted = Object.values(await store.counts.liveOf(this.tenant, null)).reduce((sum, n) => sum + n, 0)
-    expect([counted, (await store.counts.liveByAgent())[this.agentId] ?? 0]).toEqual([rows.length, rows.length])
+    expect([counted, (await store.counts.liveByAgent([this.agentId]))[this.agentId] ?? 0]).toEqual([rows.length, rows.length])
     const quota = { owner: null, claimFor: null, maxLive: rows.length }
     const more = newSession({ tenant: this.tenant })
     expect(await create(store, more, quota)).toEqual({ outcome: 'quota', max: rows.length })

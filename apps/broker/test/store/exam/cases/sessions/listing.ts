@@ -98,8 +98,16 @@ export function listingCases(at: Stores): void {
     const running = await active(at.one, { agentId })
     const suspended = await change(at.one, (await active(at.one, { agentId })).id, { type: 'suspend_requested', mode: 'stop' })
     const gone = await ended(at.one, { agentId })
+    const elsewhere = await active(at.one, { agentId: fresh('agt') })
     await active(at.one)
-    expect(ids(await at.other.agentSessions.placedOn(agentId)).toSorted()).toEqual([running.id, suspended.id].toSorted())
+    expect(ids(await at.other.agentSessions.placedOn([agentId])).toSorted()).toEqual([running.id, suspended.id].toSorted())
+    const both = await at.other.agentSessions.placedOn([agentId, elsewhere.agentId, fresh('agt')])
+    expect(ids(both).toSorted()).toEqual([running.id, suspended.id, elsewhere.id].toSorted())
+    expect(await at.other.agentSessions.placedOn([])).toEqual([])
+    const read = await at.other.sessions.byIds([making.id, running.id, gone.id, fresh('ssn')])
+    expect(ids(read).toSorted()).toEqual([making.id, running.id, gone.id].toSorted())
+    expect(read).toContainEqual(gone)
+    expect(await at.other.sessions.byIds([])).toEqual([])
     expect(await at.other.agentSessions.endedOn(agentId, gone.endedAt - 1)).toEqual([gone])
     expect(await at.other.agentSessions.endedOn(agentId, gone.endedAt)).toEqual([])
     const made = ids(await at.other.sessions.provisioning())
@@ -149,7 +157,10 @@ export function listingCases(at: Stores): void {
     const { counts } = at.other
     expect(rows).toHaveLength(32)
     const of = (agent?: string) => rows.filter(({ agentId }) => agentId === agent).length
-    expect(await counts.liveByAgent()).toMatchObject({ [agents[0] ?? '']: of(agents[0]), [agents[1] ?? '']: of(agents[1]) })
+    expect(await counts.liveByAgent([...agents, fresh('agt')])).toEqual({
+      [agents[0] ?? '']: of(agents[0]),
+      [agents[1] ?? '']: of(agents[1]),
+    })
     for (const tenant of tenants) {
       const own = rows.filter((session) => session.tenant === tenant)
       const labeled = own.filter(({ labels }) => labels.box === 'true')

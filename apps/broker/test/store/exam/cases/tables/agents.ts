@@ -1,9 +1,23 @@
 import { expect, test } from 'vitest'
-import type { AgentRecord, EnrollTokenRecord } from '../../../../../src/store/store.ts'
+import type { AgentRecord, AgentSeen, EnrollTokenRecord } from '../../../../../src/store/store.ts'
 import type { Stores } from '../../exam.ts'
-import { active, against, audited, auditOf, change as changeSession, fresh, howMany, RELEASED, together } from '../../parts.ts'
+import {
+  active,
+  against,
+  audited,
+  auditOf,
+  change as changeSession,
+  fresh,
+  howMany,
+  madeBy,
+  provisioning,
+  RELEASED,
+  together,
+} from '../../parts.ts'
 
 const provider = { name: 'local', isolation: 'bubblewrap', available: true, reason: null, suspend: ['freeze' as const] }
+
+const CAPACITY = { sessions: 3, room: 5, limit: 'memory', memory: { have: 2 ** 40, asked: 7 }, processors: { have: 2, asked: 0.5 } }
 
 const newAgent = (fields: Partial<AgentRecord> = {}): AgentRecord => ({
   id: fresh('agt'),
@@ -17,11 +31,19 @@ const newAgent = (fields: Partial<AgentRecord> = {}): AgentRecord => ({
   dataplaneUrl: 'unix:/run/x',
   relay: 'auto',
   provider,
+  capacity: null,
   version: '1',
   clockDriftMs: -3,
   registeredAt: 100,
   lastSeenAt: 100,
   ...fields,
+})
+
+/** A report of the agent, of some of its sandboxes. */
+const reportOf = (agent: AgentRecord, fields: Partial<AgentSeen> = {}): AgentSeen => ({
+  ...{ id: agent.id, tokenHash: agent.tokenHash, instanceId: agent.instanceId },
+  ...{ provider: agent.provider, capacity: agent.capacity },
+  ...{ now: 900, since: 0, isWhole: false, wantedBefore: 0, ...fields },
 })
 
 const newToken = (fields: Partial<EnrollTokenRecord> = {}): EnrollTokenRecord => ({
@@ -75,14 +97,26 @@ export function agentCases(at: Stores): void {
     const stores = [at.one, at.other]
     for (const { agents } of stores) expect([await agents.byId(agent.id), await agents.byInstall(agent.installId)]).toEqual([agent, agent])
     const { installId, publicKey } = agent
-    const next = newAgent({ installId, publicKey, instanceId: 'i2', version: '2', relay: 'never', registeredAt: 200, clockDriftMs: 5 })
+    const next = newAgent({
+      installId,
+      publicKey,
+      capacity: { ...CAPACITY, room: 0 },
+      instanceId: 'i2',
+      version: '2',
+      relay: 'never',
+      registeredAt: 200,
+      clockDriftMs: 5,
+    })
     expect(await register(at.other, next, agent)).toEqual({ outcome: 'registered', id: agent.id })
     for (const { agents } of stores) {
       expect(await agents.byId(agent.id)).toEqual({ ...next, id: agent.id })
       expect(await agents.byId(next.id)).toBeUndefined()
     }
     expect(await registrations(agent)).toBe(2)
-    await at.one.agents.seen(agent.id, 777, { ...provider, available: false, reason: 'x', suspend: [] })
+    const { id } = agent
+    const away = { ...provider, available: false, reason: 'x', suspend: [] }
+    const seen = await at.one.agents.seen(reportOf({ ...next, id, provider: away, capacity: CAPACITY }, { now: 777 }))
+    expect(seen?.agent).toEqual({ ...next, id, provider: away, capacity: CAPACITY, lastSeenAt: 777 })
     for (const { agents } of stores)
       expect(await agents.byId(agent.id)).toMatchObject({ lastSeenAt: 777, instanceId: 'i2', provider: { available: false, suspend: [] } })
   })
@@ -219,15 +253,78 @@ export function agentCases(at: Stores): void {
       await register(mine, agent)
       const next = { ...agent, tokenHash: fresh('hash'), instanceId: 'i2', registeredAt: 500, lastSeenAt: 500 }
       await Promise.all([
-        mine.agents.seen(agent.id, 400, provider),
+        mine.agents.seen(reportOf(agent, { now: 400 })),
         register(theirs, next, agent),
-        mine.agents.seen(agent.id, 600, provider),
+        mine.agents.seen(reportOf(agent, { now: 600 })),
       ])
+      // Its token is not the agent's any more.
+      expect(await mine.agents.seen(reportOf(agent, { now: 700 }))).toBeUndefined()
       for (const { agents } of [mine, theirs]) {
         const { lastSeenAt, ...rest } = (await agents.byId(agent.id)) ?? expect.fail()
         expect(rest).toMatchObject({ tokenHash: next.tokenHash, instanceId: 'i2', registeredAt: 500 })
-        expect([400, 500, 600]).toContain(lastSeenAt)
+        expect(lastSeenAt).toBe(500)
       }
     })
+  })
+
+  test('a report is taken from the token and the instance of the latest registration only', async () => {
+    const agent = newAgent()
+    await register(at.one, agent)
+    for (const wrong of [{ tokenHash: fresh('hash') }, { instanceId: 'i2' }, { id: fresh('agt') }])
+      expect(await at.other.agents.seen(reportOf({ ...agent, ...wrong }))).toBeUndefined()
+    expect(await at.one.agents.byId(agent.id)).toEqual(agent)
+  })
+
+  test('a report says what there may be to tell: ended sessions, narrowed grants and unwanted workspaces of this agent', async () => {
+    const [agent, other] = [newAgent(), newAgent()]
+    for (const one of [agent, other]) await register(at.one, one)
+    const news = async (of: AgentRecord, since: number) => {
+      const seen = await at.other.agents.seen(reportOf(of, { since }))
+      return [seen?.ended, seen?.narrowed, seen?.unwanted]
+    }
+    const session = await provisioning(at.one, { agentId: agent.id })
+    const since = Date.now() - 5000
+    await changeSession(at.one, session.id, madeBy(session), { workspace: 'hold' })
+    const grant = { sessionId: session.id, actor: 'a', principal: 'p', grantedAt: 1, capabilities: null, carried: [] }
+    await at.one.grants.put([{ ...grant, narrowedTo: [], narrowedAt: Math.ceil(Date.now() / 1000) }], [])
+    await changeSession(at.one, session.id, RELEASED, { workspace: 'forget' })
+    expect(await news(agent, since)).toEqual([true, true, true])
+    // A store may say so without a look; what it says there is not must not be there.
+    const [ended, narrowed, unwanted] = await news(other, since)
+    if (!ended) expect(await at.one.agentSessions.endedOn(other.id, since)).toEqual([])
+    if (!narrowed) expect(await at.one.grants.narrowedOn(other.id, Math.floor(since / 1000))).toEqual([])
+    if (!unwanted) expect(await at.one.workspaces.unwantedOn(other.id)).toEqual([])
+  })
+
+  test('a whole report is wanted of an agent until one comes that was made after the wish', async () => {
+    const [agent, other] = [newAgent(), newAgent()]
+    for (const one of [agent, other]) await register(at.one, one)
+    const isWanted = async (fields: Partial<AgentSeen>, of = agent) => (await at.other.agents.seen(reportOf(of, fields)))?.wholeWanted
+    expect(await isWanted({})).toBe(false)
+    await at.one.agents.wantWhole(agent.id, 1000)
+    expect(await isWanted({}, other)).toBe(false)
+    expect([await isWanted({}), await isWanted({ wantedBefore: 2000 })]).toEqual([true, true])
+    expect(await isWanted({ isWhole: true, wantedBefore: 1000 })).toBe(true)
+    expect(await isWanted({ isWhole: true, wantedBefore: 1001 })).toBe(false)
+    await at.one.agents.wantWhole(null, 3000)
+    expect([await isWanted({}), await isWanted({}, other)]).toEqual([true, true])
+    expect(await at.one.agents.byId(agent.id)).toEqual({ ...agent, lastSeenAt: 900 })
+  })
+
+  test('[4-93] agents that are silent are found as long as they have a session with a sandbox', async () => {
+    const [silent, heard, idle] = [newAgent({ lastSeenAt: 100 }), newAgent({ lastSeenAt: 500 }), newAgent({ lastSeenAt: 100 })]
+    for (const one of [silent, heard, idle]) await register(at.one, one)
+    const own = new Set([silent.id, heard.id, idle.id])
+    const found = async (before: number, ids: string[] = []) =>
+      (await at.other.agents.silentWithSessions(before, ids)).flatMap(({ id }) => (own.has(id) ? id : [])).toSorted()
+    const session = await active(at.one, { agentId: silent.id })
+    await active(at.one, { agentId: heard.id })
+    await provisioning(at.one, { agentId: idle.id })
+    expect(await found(100)).toEqual([])
+    expect(await found(101)).toEqual([silent.id])
+    expect(await found(0, [heard.id, idle.id, fresh('agt')])).toEqual([heard.id])
+    expect(await found(501)).toEqual([silent.id, heard.id].toSorted())
+    await changeSession(at.one, session.id, RELEASED)
+    expect(await found(501)).toEqual([heard.id])
   })
 }
