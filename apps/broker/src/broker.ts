@@ -13,7 +13,6 @@ import { isShared } from './config/shared-database.ts'
 import { createDataplaneClient } from './dataplane/client.ts'
 import { EventFeed } from './events/event-feed.ts'
 import { enrollTokenOf, openDataDir } from './host/data-dir.ts'
-import { DatabaseClock } from './host/database-clock.ts'
 import { lockDataDir } from './host/lock.ts'
 import { createLog } from './host/log.ts'
 import { createApp } from './http/app.ts'
@@ -21,7 +20,7 @@ import { Metrics } from './http/metrics.ts'
 import { ownAgentTls } from './http/server.ts'
 import { withUpgrades } from './http/surface.ts'
 import { openListeners } from './open-listeners.ts'
-import { openStore, signingKeyPlace } from './open-store.ts'
+import { openStore, signingKeyPlace, storeClock } from './open-store.ts'
 import { openTokens } from './open-tokens.ts'
 import { readiness } from './readiness.ts'
 import { createRegistration } from './registration/registration.ts'
@@ -55,7 +54,7 @@ export async function buildBroker(
   openDataDir(settings.dataDir)
   if (settings.databaseUrl === undefined) parts.use(lockDataDir(settings.dataDir, settings.sharedDataDir))
   const store = parts.use(await openStore(settings, overrides.eventTimes?.pollMs))
-  const now = overrides.now ?? parts.use(await DatabaseClock.start({ database: store.brokers, log })).now
+  const now = overrides.now ?? (await storeClock(settings, store, log, parts))
   const apiKeyCreated = await operatorKey(settings, store, now())
   const enrollToken = settings.enrollToken ?? enrollTokenOf(settings.dataDir)
   const keys = await SigningKeys.open(signingKeyPlace(settings, store, log), now)

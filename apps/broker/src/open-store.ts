@@ -1,5 +1,6 @@
 import { join } from 'node:path'
 import type { ResolvedBrokerConfig } from './config/config.ts'
+import { DatabaseClock } from './host/database-clock.ts'
 import type { Log } from './host/log.ts'
 import { SecretKeys } from './host/secret-keys.ts'
 import { openPostgresStore } from './store/postgres/postgres-store.ts'
@@ -19,6 +20,16 @@ export async function openStore({ dataDir, databaseUrl, migrate: when }: Setting
   const times = pollMs === undefined ? {} : { pollMs }
   if (databaseUrl === undefined) return openSqliteStore(join(dataDir, 'broker.db'), times)
   return openPostgresStore(databaseUrl, { ...times, mayMigrate: when === 'start' })
+}
+
+/** The clock that a store's times are of: of PostgreSQL that of the database, of a file that of this machine, as it is on it. */
+export async function storeClock(
+  { databaseUrl }: Pick<Settings, 'databaseUrl'>,
+  { brokers }: Pick<Store, 'brokers'>,
+  log: Log,
+  parts: AsyncDisposableStack,
+): Promise<() => number> {
+  return databaseUrl === undefined ? Date.now : parts.use(await DatabaseClock.start({ database: brokers, log })).now
 }
 
 /** Where the signing keys of a store are: rows of the database, else files of the data directory. Throws `StartError`. */

@@ -73,3 +73,27 @@ test('a database that is away leaves what was measured last', async () => {
   await expect.poll(() => state.asked, { timeout: 60_000 }).toBeGreaterThan(asked)
   expect(clock.now()).toBe(state.local + 7000)
 })
+
+test("[C-77] a jump of the machine's clock changes nothing, and is measured at once", async () => {
+  const { state, warned, start } = world()
+  Object.assign(state, { ahead: 300, tripMs: 2 })
+  using clock = await start()
+  const before = clock.now()
+  const asked = state.asked
+  // The database's clock goes on as it was.
+  Object.assign(state, { local: state.local - 3_600_000, ahead: state.ahead + 3_600_000 })
+  expect(clock.now()).toBe(before)
+  await expect.poll(() => state.asked, { timeout: 60_000 }).toBeGreaterThan(asked + 4)
+  await expect.poll(() => warned.map(({ drift_ms }) => drift_ms), { timeout: 60_000 }).toEqual([3_600_300])
+  expect(clock.now() - (state.local + state.ahead)).toBe(0)
+})
+
+test('a machine that was suspended has a monotonic clock that stood still: the next look at the time measures anew', async () => {
+  const { state, start } = world()
+  Object.assign(state, { tripMs: 2 })
+  using clock = await start()
+  const stood = clock.now()
+  state.local += 7_200_000
+  expect(clock.now()).toBe(stood)
+  await expect.poll(() => clock.now(), { timeout: 60_000 }).toBe(state.local)
+})
