@@ -138,6 +138,8 @@ export async function buildBroker(
   await store.agents.wantWhole(null, now()).catch((err: unknown) => log.warn({ err }, 'agents cannot be asked for whole reports yet'))
   reaper.start()
   parts.defer(() => reaper.stop())
+  // The first of all when the broker ends.
+  parts.defer(() => store.closing())
   await reaper.run()
   for (const surface of surfaces.list) surface.start?.()
   log.info({ url }, 'broker listens')

@@ -51,6 +51,8 @@ export interface Store extends AsyncDisposable {
   readonly signingKeys: SealedKeyStore | null
   /** Cheap proof that it answers, for `/readyz`; 503 `disk_full` while nothing new can be written. */
   ping(): Promise<void>
+  /** The broker is ending: a database that is silent for a few seconds counts as gone from now on, so that nothing waits for it. */
+  closing(): void
 }
 
 /** `agent`: of the live session; undefined where there is none. */

@@ -1,6 +1,6 @@
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { chownSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { appendFileSync, chownSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import type { AddressInfo } from 'node:net'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
@@ -30,13 +30,15 @@ export type Postgres = AsyncDisposable & {
   restart(): Promise<void>
   /** Ends the connections of every client but this one's own. */
   cut(): Promise<void>
+  /** A server that follows this one and only reads, as an old primary does after a failover. */
+  standby(): Promise<AsyncDisposable & { port: number }>
 }
 
 /**
  * A real PostgreSQL of one's own in a new directory, on a port of loopback. It ends with this process, however that ends. As root it runs
- * as the user `postgres`, since it refuses root.
+ * as the user `postgres`, since it refuses root. `address`: of this machine, where it listens besides.
  */
-export async function startPostgres(): Promise<Postgres> {
+export async function startPostgres({ address }: { address?: string } = {}): Promise<Postgres> {
   const bin = join(BIN, newest(readdirSync(BIN)), 'bin')
   const directory = mkdtempSync(join(tmpdir(), 'boxoffice-pg-'))
   const user = process.getuid?.() === 0 ? userIds('postgres') : undefined
@@ -54,6 +56,8 @@ export async function startPostgres(): Promise<Postgres> {
     ],
     { ...as, stdio: ['ignore', 'ignore', 'inherit'] },
   )
+  if (address !== undefined) appendFileSync(join(data, 'pg_hba.conf'), 'host all all samenet scram-sha-256\n')
+  const addresses = ['127.0.0.1', ...(address === undefined ? [] : [address])].join()
   let port = 0
   let server: ChildProcess | undefined
   let databases = 0
@@ -61,7 +65,7 @@ export async function startPostgres(): Promise<Postgres> {
   /** One database is made at a time: the template may have no other user. */
   let making: Promise<unknown> = Promise.resolve()
 
-  const urlOf = (database: string) => `postgres://postgres:${PASSWORD}@127.0.0.1:${port}/${database}`
+  const urlOf = (database: string, at = port) => `postgres://postgres:${PASSWORD}@127.0.0.1:${at}/${database}`
 
   const ask = async <R extends object>(text: string, values: unknown[] = [], url = urlOf('postgres')): Promise<R[]> => {
     const client = new Client({ connectionString: url, connectionTimeoutMillis: START_MS })
@@ -74,29 +78,59 @@ export async function startPostgres(): Promise<Postgres> {
     }
   }
 
-  const start = async (): Promise<void> => {
-    const args = ['-D', data, '-k', directory, '-p', String(port), '-c', 'listen_addresses=127.0.0.1', '-c', 'fsync=off']
+  /** Starts the server of a data directory; resolves when it answers. */
+  const serve = async (directoryOfData: string, listenPort: number): Promise<ChildProcess> => {
+    const args = [
+      '-D',
+      directoryOfData,
+      '-k',
+      directory,
+      '-p',
+      String(listenPort),
+      '-c',
+      `listen_addresses=${addresses}`,
+      '-c',
+      'fsync=off',
+    ]
     args.push('-c', 'max_connections=200', '-c', 'deadlock_timeout=100ms', '-c', 'shared_buffers=32MB', '-c', 'log_min_messages=fatal')
     // The shell stops the server when its input ends, which is at the latest when this process does.
     const script = '"$@" & server=$!; read -r _; kill -INT $server; wait $server'
-    server = spawn('sh', ['-c', script, 'sh', join(bin, 'postgres'), ...args], { ...as, stdio: ['pipe', 'ignore', 'ignore'] })
-    const started = performance.now()
+    const started = spawn('sh', ['-c', script, 'sh', join(bin, 'postgres'), ...args], { ...as, stdio: ['pipe', 'ignore', 'ignore'] })
+    const end = performance.now() + START_MS
     for (;;) {
       try {
-        await ask('SELECT 1')
-        return
+        await ask('SELECT 1', [], urlOf('postgres', listenPort))
+        return started
       } catch (thrown) {
-        if (performance.now() - started > START_MS) throw thrown
+        if (performance.now() > end) throw thrown
         await delay(20)
       }
     }
   }
+  const end = async (running: ChildProcess): Promise<void> => {
+    const ended = once(running, 'exit')
+    running.stdin?.end()
+    await ended
+  }
+  const start = async (): Promise<void> => {
+    server = await serve(data, port)
+  }
   const stop = async (): Promise<void> => {
     if (server === undefined) return
-    const ended = once(server, 'exit')
-    server.stdin?.end()
-    await ended
+    await end(server)
     server = undefined
+  }
+  const standby = async () => {
+    const copy = mkdtempSync(join(directory, 'standby-'))
+    if (user !== undefined) chownSync(copy, user.uid, user.gid)
+    const from = ['--host', '127.0.0.1', '--port', String(port), '--username', 'postgres']
+    execFileSync(join(bin, 'pg_basebackup'), ['--pgdata', copy, ...from, '--write-recovery-conf', '--checkpoint', 'fast', '--no-sync'], {
+      ...as,
+      env: { ...as.env, PGPASSWORD: PASSWORD },
+    })
+    const own = await freePort()
+    const running = await serve(copy, own)
+    return { port: own, [Symbol.asyncDispose]: () => end(running) }
   }
 
   const make = (from?: string): Promise<string> => {
@@ -128,6 +162,7 @@ export async function startPostgres(): Promise<Postgres> {
     emptyDatabase: async () => urlOf(await make()),
     stop,
     start,
+    standby,
     async restart() {
       await stop()
       await start()

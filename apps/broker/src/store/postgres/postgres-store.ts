@@ -68,6 +68,7 @@ export async function openPostgresStore(
     async ping() {
       await database.read.rows('SELECT 1')
     },
+    closing: () => database.closing(),
     [Symbol.asyncDispose]: () => parts.disposeAsync(),
   }
 }

@@ -91,6 +91,8 @@ export async function openSqliteStore(path: string, { pollMs = 200 }: { pollMs?:
       ping.get()
       if (reserve.isFull({ now: true })) throw diskFull()
     },
+    // A file answers, or fails.
+    closing() {},
     async [Symbol.asyncDispose]() {
       writer[Symbol.dispose]()
       events[Symbol.dispose]()

@@ -1,11 +1,10 @@
-import { once } from 'node:events'
-import type { AddressInfo } from 'node:net'
-import { connect, createServer, type Server, type Socket } from 'node:net'
 import { BoxofficeError } from '@boxoffice/protocol'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type Database, openDatabase } from '../../../src/store/postgres/engine/database.ts'
 import { migrate } from '../../../src/store/postgres/engine/migrate.ts'
 import { MIGRATIONS } from '../../../src/store/postgres/engine/migrations.ts'
+import { Leadership } from '../../../src/store/postgres/tables/leadership.ts'
+import { networkTo } from '../../support/network-to.ts'
 import { PASSWORD, type Postgres, startPostgres } from '../../support/postgres.ts'
 
 let postgres: Postgres
@@ -28,6 +27,7 @@ const refusal = (work: Promise<unknown>): Promise<Error> =>
     (thrown: Error) => thrown,
   )
 
+const PID = 'SELECT pg_backend_pid() AS pid, pg_sleep(0.05)'
 const AWAY = { code: 'BACKEND_UNAVAILABLE', retryAfter: 1 }
 
 describe('migrations of PostgreSQL', () => {
@@ -149,6 +149,44 @@ describe('a PostgreSQL database', () => {
     await until(async () => expect(await value(db, 'key')).toBeUndefined())
   })
 
+  test('a server that begins to refuse writes, as an old primary: nobody goes on with the connections to it', async () => {
+    const url = await postgres.database()
+    await using db = openDatabase(url, { connections: 4 })
+    const pids = () => Promise.all(Array.from({ length: 4 }, async () => (await db.read.rows<{ pid: number }>(PID))[0]?.pid ?? 0))
+    const before = await pids()
+    expect(new Set(before).size).toBe(4)
+    await db.read.rows('SET default_transaction_read_only = on')
+    const write = () =>
+      db.once.run(set, ['key', '1']).then(
+        () => 'done',
+        (thrown: unknown) => (isAway(thrown) ? 'away' : Promise.reject(thrown)),
+      )
+    await expect.poll(() => Promise.all([write(), write(), write(), write()])).toContain('away')
+    const after = await pids()
+    expect(after.filter((pid) => before.includes(pid))).toEqual([])
+    await db.once.run(set, ['key', '2'])
+    expect(await value(db, 'key')).toBe('2')
+  })
+
+  test('a standby is 503; as soon as the name of the database leads to the primary, so does the next statement', async () => {
+    const url = new URL(await postgres.database())
+    const primary = Number(url.port)
+    await using standby = await postgres.standby()
+    await using network = await networkTo(standby.port)
+    url.port = String(network.port)
+    await using db = openDatabase(url.href)
+    await using leadership = new Leadership(db)
+    await expect(value(db, 'key')).rejects.toMatchObject(AWAY)
+    await expect(db.once.run(set, ['key', '1'])).rejects.toMatchObject(AWAY)
+    // A lock there would not be the primary's.
+    expect(await leadership.holds()).toBe(false)
+    await expect(migrate(url.href)).rejects.toThrow('it is a standby')
+    network.leadTo(primary)
+    await db.once.run(set, ['key', '2'])
+    expect(await value(db, 'key')).toBe('2')
+    expect(await leadership.holds()).toBe(true)
+  })
+
   test('a silent server is 503 in bounded time', async () => {
     const url = new URL(await postgres.database())
     await using network = await networkTo(Number(url.port))
@@ -176,40 +214,3 @@ async function until(work: () => Promise<unknown>): Promise<void> {
 }
 
 const isAway = (thrown: unknown): boolean => thrown instanceof BoxofficeError && thrown.code === 'BACKEND_UNAVAILABLE'
-
-/** A way to a port of this machine that can fall silent: its connections stay, and nothing passes. */
-async function networkTo(to: number): Promise<AsyncDisposable & { port: number; silence(): void; speak(): void }> {
-  let isSilent = false
-  const sockets = new Set<Socket>()
-  const server: Server = createServer((client) => {
-    const backend = connect(to, '127.0.0.1')
-    for (const [from, other] of [
-      [client, backend],
-      [backend, client],
-    ] as const) {
-      sockets.add(from)
-      from.on('error', () => {})
-      from.on('data', (bytes) => void (isSilent || other.write(bytes)))
-      from.on('close', () => {
-        sockets.delete(from)
-        other.destroy()
-      })
-    }
-  })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  return {
-    port: (server.address() as AddressInfo).port,
-    silence() {
-      isSilent = true
-    },
-    speak() {
-      isSilent = false
-    },
-    async [Symbol.asyncDispose]() {
-      for (const socket of sockets) socket.destroy()
-      server.close()
-      await once(server, 'close')
-    },
-  }
-}

@@ -1,9 +1,10 @@
 import { hash } from 'node:crypto'
 import { retry } from '@boxoffice/kit/retry'
+import { sleep } from '@boxoffice/kit/sleep'
 import { withTimeout } from '@boxoffice/kit/with-timeout'
-import { type Client, Pool, type PoolClient, type QueryConfig, type QueryResult } from 'pg'
-import { connect, connectionConfig } from './connection.ts'
-import { failureOf, isBroken, isLostTransaction } from './failure.ts'
+import { type Client, type ClientBase, Pool, type PoolClient, type QueryConfig, type QueryResult } from 'pg'
+import { connect, connectionConfig, cut, prepare } from './connection.ts'
+import { failureOf, isBroken, isLostTransaction, isReadOnly } from './failure.ts'
 
 /**
  * Statements of prepared queries. A text is a constant of the code, or put together from such: values are never part of it. It is
@@ -33,6 +34,11 @@ export type Database = AsyncDisposable & {
   onAppended(listener: (sessionIds: readonly string[]) => void): () => void
   /** A connection outside the pool; see `connect`. */
   connect(): Promise<Client>
+  /**
+   * The broker is ending: from now on a database that is silent for a few seconds counts as gone, so that nothing waits for it. All
+   * connections are cut then, and what is asked fails at once.
+   */
+  closing(): void
 }
 
 /** Connections of one broker; more only wait for the database's processors. */
@@ -43,6 +49,9 @@ const MAX_RUNS = 10
 const LOST_MS = 5
 /** How long the connections may take to end. */
 const END_MS = 2000
+/** How long the database may be silent while the broker ends, and how often it is asked then. */
+const CLOSING_SILENCE_MS = 5000
+const CLOSING_PROBE_MS = 500
 
 /** A connection of the pool while it is in use. `isBroken`: its state is unknown, so that nobody may have it again. */
 type Held = { client: PoolClient; isBroken: boolean }
@@ -52,11 +61,26 @@ export function openDatabase(
   url: string,
   { connections = MAX_CONNECTIONS, silenceMs }: { connections?: number; silenceMs?: number } = {},
 ): Database {
-  const pool = new Pool({ ...connectionConfig(url, silenceMs), max: connections, idleTimeoutMillis: 60_000 })
+  // The types have `onConnect` without its promise, which the pool waits for.
+  const onConnect = prepare as (client: ClientBase) => void
+  const pool = new Pool({ ...connectionConfig(url, silenceMs), max: connections, idleTimeoutMillis: 60_000, onConnect })
+  /** Those that are open, and of these the ones that nobody may have again: they lead to a server that only reads. */
+  const clients = new Set<ClientBase>()
+  const stale = new WeakSet<ClientBase>()
+  /** Aborted when the broker ends and the database is silent. */
+  const gone = new AbortController()
+  const disposed = new AbortController()
+  const cutAll = (): void => {
+    for (const client of clients) cut(client)
+  }
   // An idle connection is lost: the pool has dropped it, and the next statement gets a new one. Not logged: the error names the client.
   pool.on('error', () => {})
   // The same for one that is in use, between two statements; the next one fails.
-  pool.on('connect', (client) => void client.on('error', () => {}))
+  pool.on('connect', (client) => {
+    clients.add(client)
+    client.on('error', () => {})
+  })
+  pool.on('remove', (client) => void clients.delete(client))
   /** What the database and its driver have thrown, apart from what the work of a transaction throws. */
   const failures = new WeakSet<object>()
   const failed = (thrown: unknown): unknown => {
@@ -73,16 +97,26 @@ export function openDatabase(
       return await held.client.query(query)
     } catch (thrown) {
       if (isBroken(thrown)) held.isBroken = true
+      // After a failover others may lead there too; new ones lead to the primary as soon as its name does.
+      if (isReadOnly(thrown)) for (const client of clients) stale.add(client)
       throw failed(thrown)
     }
   }
+  const acquire = async (): Promise<PoolClient> => {
+    for (;;) {
+      if (gone.signal.aborted) throw failed(new Error('the database is silent'))
+      const client = await pool.connect().catch((thrown: unknown) => Promise.reject(failed(thrown)))
+      if (!stale.has(client)) return client
+      client.release(true)
+    }
+  }
   const withClient = async <T>(work: (held: Held) => Promise<T>): Promise<T> => {
-    const client = await pool.connect().catch((thrown: unknown) => Promise.reject(failed(thrown)))
+    const client = await acquire()
     const held: Held = { client, isBroken: false }
     try {
       return await work(held)
     } finally {
-      client.release(held.isBroken)
+      client.release(held.isBroken || stale.has(client))
     }
   }
   const again = <T>(work: () => Promise<T>): Promise<T> =>
@@ -112,6 +146,16 @@ export function openDatabase(
     return result
   }
 
+  /** Also a refusal is an answer. */
+  const answers = (): Promise<boolean> => once.rows('SELECT 1').then(isTrue, isTrue)
+  const watchSilence = async (): Promise<void> => {
+    while (await withTimeout(answers(), CLOSING_SILENCE_MS, () => false)) await sleep(CLOSING_PROBE_MS, disposed.signal)
+    gone.abort()
+    // Who waits for a connection of the pool makes one now, in vain.
+    pool.options.connectionTimeoutMillis = 1
+    cutAll()
+  }
+
   const once = sqlOf((query) => again(() => withClient((held) => ask(held, query))))
   return {
     read: once,
@@ -122,12 +166,22 @@ export function openDatabase(
       listeners.add(listener)
       return () => listeners.delete(listener)
     },
-    connect: () => connect(url),
+    async connect() {
+      if (gone.signal.aborted) throw new Error('the database is silent')
+      const client = await connect(url)
+      clients.add(client)
+      client.once('end', () => clients.delete(client))
+      return client
+    },
+    closing: () => void watchSilence().catch(() => {}),
     async [Symbol.asyncDispose]() {
-      await withTimeout(pool.end(), END_MS, () => undefined)
+      disposed.abort()
+      await withTimeout(pool.end(), END_MS, cutAll)
     },
   }
 }
+
+const isTrue = (): true => true
 
 const BEGIN = { text: 'BEGIN ISOLATION LEVEL READ COMMITTED' }
 const COMMIT = { text: 'COMMIT' }

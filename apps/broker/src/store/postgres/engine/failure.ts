@@ -15,6 +15,11 @@ const UNHOLDABLE: readonly string[] = ['22021', '22P05', '22P02']
 
 const codeOf = (thrown: unknown): string | undefined => (thrown instanceof DatabaseError ? thrown.code : undefined)
 
+/** A standby only reads, and so does a primary that is to become one. */
+const READ_ONLY = '25006'
+
+export const isReadOnly = (thrown: unknown): boolean => codeOf(thrown) === READ_ONLY
+
 export const isLostTransaction = (thrown: unknown): boolean => LOST.includes(codeOf(thrown) ?? '')
 
 /** Whether the connection may have an unknown state: whatever did not come from the database as the failure of a statement. */

@@ -3,6 +3,7 @@ import { backoffMs } from '@boxoffice/kit/backoff'
 import { sleep } from '@boxoffice/kit/sleep'
 import { withTimeout } from '@boxoffice/kit/with-timeout'
 import type { Client } from 'pg'
+import { endConnection } from '../engine/connection.ts'
 import type { Database } from '../engine/database.ts'
 
 const CHANNEL = 'bxo_events'
@@ -77,7 +78,7 @@ export class EventNotices implements AsyncDisposable {
       await client.query(`LISTEN ${CHANNEL}`)
       return client
     } catch (thrown) {
-      await client.end().catch(nothing)
+      await endConnection(client)
       throw thrown
     }
   }
@@ -90,7 +91,7 @@ export class EventNotices implements AsyncDisposable {
     this.#sendSoon()
     await once(client, 'end', { signal: this.#closing.signal }).catch(nothing)
     this.#client = undefined
-    await client.end().catch(nothing)
+    await endConnection(client)
   }
 
   #sendSoon(): void {

@@ -1,4 +1,5 @@
 import type { Client } from 'pg'
+import { endConnection } from '../engine/connection.ts'
 import type { Database } from '../engine/database.ts'
 
 /** A number that no other lock of ours has, as those are hashes; with the one of migrations the only ones that are written down. */
@@ -59,7 +60,7 @@ export class Leadership implements AsyncDisposable {
     const client = this.#client
     this.#client = undefined
     this.#held = false
-    void client?.end().catch(() => {})
+    if (client !== undefined) void endConnection(client)
     return false
   }
 }
