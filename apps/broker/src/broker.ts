@@ -34,7 +34,6 @@ import { SigningKeys } from './tokens/keys.ts'
 import { createReaper } from './upkeep/create-reaper.ts'
 import { LiveBrokers } from './upkeep/live-brokers.ts'
 import { replayReleases, replayRevocations } from './upkeep/replay-held.ts'
-import { resumeEndings } from './upkeep/resume-endings.ts'
 
 const EVENT_TIMES: EventTimes = { pingMs: 15_000, stallMs: 30_000 }
 const PROVISIONING_DRAIN_MS = 10_000
@@ -133,7 +132,6 @@ export async function buildBroker(
   // Before the rest: streams that go on for ever would hold up the end of the requests in flight.
   parts.defer(() => feed.close())
   await replayReleases({ store, writer, now })
-  await resumeEndings({ store, effects, log, now })
   // The same broker, or another one, may have ended between a change of a session and the order to its agent.
   await store.agents.wantWhole(null, now()).catch((err: unknown) => log.warn({ err }, 'agents cannot be asked for whole reports yet'))
   reaper.start()

@@ -1,6 +1,10 @@
 import type { AgentRecord } from '../store/store.ts'
 
 type Report = { lastSeenAt: number; at: number }
+type Outage = { from: number; to: number }
+
+/** Older outages have no silence left that they could have caused. */
+const MAX_OUTAGES = 100
 
 /**
  * How long agents have been silent. Reports that came to this broker are aged by the monotonic clock, so that a jump of the machine's
@@ -11,6 +15,8 @@ export class AgentSilence {
   readonly #monotonic: () => number
   readonly #reports = new Map<string, Report>()
   readonly #startedAt: number
+  /** When the database was away, by the monotonic clock. */
+  readonly #outages: Outage[] = []
 
   constructor(now: () => number, monotonic: () => number) {
     this.#now = now
@@ -36,8 +42,15 @@ export class AgentSilence {
     return [...this.#reports].flatMap(([id, { at }]) => (at < before ? id : []))
   }
 
-  /** The same, but no longer than this broker has run: while it was down nobody could report to it. */
-  whileRunning(agent: AgentRecord): number {
-    return Math.min(this.ms(agent), this.#monotonic() - this.#startedAt)
+  /** Between these, by the monotonic clock, the database was away: no broker could store a report. */
+  databaseWasAway(from: number, to: number): void {
+    if (this.#outages.push({ from, to }) > MAX_OUTAGES) this.#outages.shift()
+  }
+
+  /** The same, without the time in which nobody could report: before this broker ran, and while the database was away. */
+  whileReachable(agent: Pick<AgentRecord, 'id' | 'lastSeenAt'>): number {
+    const until = this.#monotonic()
+    const since = Math.max(until - this.ms(agent), this.#startedAt)
+    return this.#outages.reduce((ms, { from, to }) => ms - Math.max(0, to - Math.max(from, since)), until - since)
   }
 }

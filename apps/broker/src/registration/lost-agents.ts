@@ -7,7 +7,7 @@ export type LostAgentsOptions = {
   inventory: Inventory
   /** Silence after which an agent's sessions are given up. */
   lostAfterMs: number
-  silence: Pick<AgentSilence, 'whileRunning' | 'silentFor'>
+  silence: Pick<AgentSilence, 'whileReachable' | 'silentFor'>
   now: () => number
 }
 
@@ -40,6 +40,6 @@ export class LostAgents {
 
   #isLost(agent: AgentRecord): boolean {
     const { silence, lostAfterMs } = this.#options
-    return silence.whileRunning(agent) > lostAfterMs
+    return silence.whileReachable(agent) > lostAfterMs
   }
 }

@@ -212,8 +212,8 @@ export interface EndingStore {
   /** The agent has ended the session's sandbox, and has said what it has still to tell; undefined for nothing. */
   answered(sessionId: string, untold: { instanceId: string; seq: number } | undefined): Promise<void>
   /**
-   * At the start of a broker: while none ran, nothing could be told, so all wait until `until` (Unix milliseconds) at least. Gives the
-   * sessions whose agents have not answered; who asked them may be gone.
+   * Once brokers and database are there again: before, nothing could be told, so all wait until `until` (Unix milliseconds) at least.
+   * Gives the sessions whose agents have not answered; who asked them may be gone.
    */
   resume(until: number): Promise<string[]>
   /** Appends those that have waited for long enough; an id that is left out stands for what was not told. */

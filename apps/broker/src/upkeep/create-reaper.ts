@@ -16,7 +16,7 @@ export type UpkeepOptions = {
   settings: ResolvedBrokerConfig
   store: Store
   client: AgentClient
-  sessions: Pick<Sessions, 'writer' | 'provisioner'>
+  sessions: Pick<Sessions, 'writer' | 'provisioner' | 'effects'>
   inventory: Inventory
   placement: Placement
   silence: AgentSilence
@@ -35,6 +35,8 @@ export function createReaper({ settings, client, sessions, inventory, placement,
     ...options,
     writer: sessions.writer,
     provisioner: sessions.provisioner,
+    effects: sessions.effects,
+    silence,
     lostAgents: new LostAgents({ store, inventory, lostAfterMs: settings.agentLostAfter * 1000, silence, now }),
     idleCheck: new IdleCheck({ client, inventory, placement, log, now }),
     keyRotationMs: settings.keyRotation * 1000,

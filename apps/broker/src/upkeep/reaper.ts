@@ -1,8 +1,11 @@
+import { fromUnknown } from '@boxoffice/protocol'
+import type { AgentSilence } from '../agents/silence.ts'
 import { systemOrigin } from '../domain/audit-entry.ts'
 import { isLive, type LiveSession, type Session, type SuspendMode } from '../domain/session.ts'
 import { sessionEntry } from '../domain/session-entry.ts'
 import type { Log } from '../host/log.ts'
 import type { LostAgents } from '../registration/lost-agents.ts'
+import type { SessionEffects } from '../sessions/effects.ts'
 import type { Provisioner } from '../sessions/provisioner.ts'
 import { TOMBSTONE_MS } from '../sessions/service.ts'
 import type { SessionWriter } from '../sessions/session-writer.ts'
@@ -10,6 +13,7 @@ import type { Store } from '../store/store.ts'
 import type { SigningKeys } from '../tokens/keys.ts'
 import type { IdleCheck } from './idle-check.ts'
 import type { LiveBrokers } from './live-brokers.ts'
+import { resumeEndings } from './resume-endings.ts'
 
 export type ReaperOptions = {
   store: Store
@@ -17,6 +21,8 @@ export type ReaperOptions = {
   provisioner: Provisioner
   liveBrokers: LiveBrokers
   lostAgents: LostAgents
+  silence: Pick<AgentSilence, 'databaseWasAway'>
+  effects: SessionEffects
   idleCheck: IdleCheck
   keys: SigningKeys
   keyRotationMs: number
@@ -42,11 +48,18 @@ export class Reaper {
   #timer: NodeJS.Timeout | undefined
   #round: Promise<void> = Promise.resolve()
   #kept = Number.NEGATIVE_INFINITY
+  /** When the database has answered last, by the monotonic clock, and whether it has failed since. */
+  #answeredAt: number
+  #isAway = false
+  #leads = false
   /** Ids of the brokers that ran in the last round. */
   #alive: readonly string[] = []
+  /** Who asked agents to end sandboxes may be gone, or could not write their answers. */
+  #mustAskAgain = true
 
   constructor(options: ReaperOptions) {
     this.#options = options
+    this.#answeredAt = options.monotonic()
   }
 
   start(): void {
@@ -61,7 +74,11 @@ export class Reaper {
   /** One round; rounds never overlap. */
   run(): Promise<void> {
     this.#round = this.#round.then(() =>
-      this.#once().catch((thrown: unknown) => this.#options.log.error({ err: thrown }, 'a round of the reaper failed')),
+      this.#once().catch((thrown: unknown) => {
+        const { code, details } = fromUnknown(thrown)
+        this.#isAway ||= code === 'BACKEND_UNAVAILABLE' && details?.reason === undefined
+        this.#options.log.error({ err: thrown }, 'a round of the reaper failed')
+      }),
     )
     return this.#round
   }
@@ -70,15 +87,23 @@ export class Reaper {
     const { store, provisioner, liveBrokers, lostAgents, keys, brokerId, brokerTimeoutMs, keyRotationMs, log, now, monotonic } =
       this.#options
     await store.brokers.heartbeat(brokerId, process.pid, now())
+    this.#answered()
     const alive = await store.brokers.alive(now() - brokerTimeoutMs)
     liveBrokers.counted(alive)
-    // What another one has changed and did not tell the agents any more comes to light where they report all that they have.
-    if (this.#alive.some((id) => !alive.includes(id))) await store.agents.wantWhole(null, now())
+    if (this.#alive.some((id) => !alive.includes(id))) {
+      this.#mustAskAgain = true
+      // What another one has changed and did not tell the agents any more comes to light where they report all that they have.
+      await store.agents.wantWhole(null, now())
+    }
     this.#alive = alive
     await provisioner.takeOver(new Set(alive))
     // What another broker has withdrawn must not sign here.
     await keys.reload()
-    if (!(await store.brokers.leads())) return
+    const led = this.#leads
+    this.#leads = await store.brokers.leads()
+    if (!this.#leads) return
+    // Which brokers the last leader has missed is not known.
+    if (!led) this.#mustAskAgain = true
     await lostAgents.run()
     for (let batch = 0; batch < MAX_BATCHES; batch++) {
       const due = await store.sessions.due(now(), BATCH)
@@ -86,9 +111,8 @@ export class Reaper {
       if (due.length < BATCH) break
     }
     // On a full disk they wait on.
-    await store.endings
-      .finishDue(now())
-      .catch((thrown: unknown) => log.warn({ err: thrown }, 'the last events of sessions were not stored'))
+    await this.#finishEndings().catch((thrown: unknown) => log.warn({ err: thrown }, 'the last events of sessions were not stored'))
+    this.#answered()
     if (monotonic() - this.#kept < HOUSEKEEPING_MS) return
     this.#kept = monotonic()
     await store.idempotency.purge(now())
@@ -96,6 +120,24 @@ export class Reaper {
     while ((await store.sessions.purge(now() - TOMBSTONE_MS, 100)) === 100);
     // Last, as it fails on a full disk, where what is purged before it makes room.
     await keys.maintain(keyRotationMs)
+  }
+
+  #answered(): void {
+    const { silence, monotonic } = this.#options
+    const at = monotonic()
+    if (this.#isAway) {
+      silence.databaseWasAway(this.#answeredAt, at)
+      this.#mustAskAgain = true
+    }
+    this.#isAway = false
+    this.#answeredAt = at
+  }
+
+  async #finishEndings(): Promise<void> {
+    const { store, now } = this.#options
+    if (this.#mustAskAgain) await resumeEndings(this.#options)
+    this.#mustAskAgain = false
+    await store.endings.finishDue(now())
   }
 
   async #tick(session: LiveSession): Promise<void> {

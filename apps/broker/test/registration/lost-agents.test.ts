@@ -67,7 +67,7 @@ test('[4-93] an agent that comes back while its sessions are being ended keeps t
   const inventory = new Inventory({ store, effects, writer, log: createLog('silent'), now: Date.now })
   // The agent is heard by its record in the store, as with a report to another broker.
   const now = () => Date.now() + 3600_000
-  const silence = { whileRunning: ({ lastSeenAt }: { lastSeenAt: number }) => now() - lastSeenAt, silentFor: () => [] }
+  const silence = { whileReachable: ({ lastSeenAt }: { lastSeenAt: number }) => now() - lastSeenAt, silentFor: () => [] }
   const ended: string[] = []
   const reporting = Object.assign(Object.create(inventory) as Inventory, {
     async lost(...args: Parameters<Inventory['lost']>) {

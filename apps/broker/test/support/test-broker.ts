@@ -50,6 +50,11 @@ export async function startTestBroker(config: Partial<BrokerConfig> = {}, overri
     setClock(ms: number) {
       jumped = ms
     },
+    agents,
+    /** Moves the broker's clock; nobody reports. */
+    pass(ms: number) {
+      offset += ms
+    },
     /** Moves the broker's clock and lets agents report again, so that they do not count as silent. */
     async advance(ms: number) {
       offset += ms
