@@ -4,6 +4,7 @@ import {
   BoxofficeError,
   type CreateSandboxRequest,
   type ManagedProcess,
+  type OrderResponse,
   profileMounts,
   type SandboxRecord,
   type SandboxReport,
@@ -51,8 +52,8 @@ export interface SandboxManager extends SandboxDirectory {
   readonly recovery: AwaitedSandboxes
   /** The session's sandbox, made if there is none yet; the same one for any number of callers. */
   ensureForSession(sessionId: string, request: CreateSandboxRequest): Promise<SandboxRecord>
-  suspend(id: string, mode: 'freeze' | 'stop', order?: SuspendOrder): Promise<SandboxReport>
-  resume(id: string, order?: Order): Promise<SandboxReport>
+  suspend(id: string, mode: 'freeze' | 'stop', order?: SuspendOrder): Promise<OrderResponse>
+  resume(id: string, order?: Order): Promise<OrderResponse>
   /** Leaves nothing: container, processes, socket, directories, uid. One that is gone already is fine. */
   destroy(id: string, reason: EndReason, options?: { keepWorkspace?: boolean }): Promise<void>
   /** Takes no more work, and leaves the sandboxes alone. `destroyAll`: ends every one of them, and says which have ended. */
@@ -302,13 +303,14 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
     isAwaited: (id) => awaited.has(id),
     ensureForSession: sessions.ensure,
     async suspend(id, mode, order) {
-      await known(id).suspend(mode, order)
-      return reportOf(known(id))
+      const sandbox = known(id)
+      await sandbox.suspend(mode, order)
+      return { ...reportOf(known(id)), ...sandbox.orders.overtaken(order) }
     },
     async resume(id, order) {
       const sandbox = known(id)
       if (sandbox.orders.isInForce(order)) await sandbox.ready(closing.signal)
-      return reportOf(known(id))
+      return { ...reportOf(known(id)), ...sandbox.orders.overtaken(order) }
     },
     destroy,
     async close(end = {}) {

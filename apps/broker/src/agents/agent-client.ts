@@ -11,6 +11,7 @@ import {
   ListProcessesResponse,
   ListSandboxesResponse,
   type ManagedProcess,
+  OrderResponse,
   type ResumeRequest,
   type Revocations,
   SandboxRecord,
@@ -38,10 +39,10 @@ export interface AgentClient {
   processes(agent: AgentRecord, sandboxId: string): Promise<ManagedProcess[]>
   /**
    * `force`: a stop ends what runs; without it a sandbox in use is refused. An order whose session's `revision` is older than that of
-   * another that has come is dropped, unless it is forced.
+   * another that has come is dropped, unless it is forced: then it gives the revision of that one.
    */
-  suspend(agent: AgentRecord, sandboxId: string, order: SuspendRequest): Promise<void>
-  resume(agent: AgentRecord, sandboxId: string, order: ResumeRequest): Promise<void>
+  suspend(agent: AgentRecord, sandboxId: string, order: SuspendRequest): Promise<number | undefined>
+  resume(agent: AgentRecord, sandboxId: string, order: ResumeRequest): Promise<number | undefined>
   /** Idempotent: one that is already gone is fine. Says what its agent has still to tell of it; undefined for nothing. */
   destroy(agent: AgentRecord, sandboxId: string, keepWorkspace: boolean): Promise<SandboxUntold | undefined>
   /** Idempotent: one that is not there is fine. 409 while a sandbox uses it. */
@@ -85,8 +86,8 @@ export function httpAgentClient(tokens: ControlTokens): AgentClient {
     report: (agent, id) => call(agent, 'GET', path(id), { answer: SandboxReport }),
     processes: async (agent, id) =>
       (await call(agent, 'GET', `${path(id)}/processes`, { answer: ListProcessesResponse, limit: MAX_PROCESSES_BYTES })).processes,
-    suspend: (agent, id, body) => call(agent, 'POST', `${path(id)}/suspend`, { body }),
-    resume: (agent, id, body) => call(agent, 'POST', `${path(id)}/resume`, { body }),
+    suspend: async (agent, id, body) => (await call(agent, 'POST', `${path(id)}/suspend`, { body, answer: OrderResponse })).overtaken_by,
+    resume: async (agent, id, body) => (await call(agent, 'POST', `${path(id)}/resume`, { body, answer: OrderResponse })).overtaken_by,
     destroy: (agent, id, keepWorkspace) =>
       call(agent, 'DELETE', `${path(id)}${keepWorkspace ? '?keep_workspace=true' : ''}`, { answer: SandboxUntold.optional() }),
     removeWorkspace: (agent, id) => call(agent, 'DELETE', `/control/v1/workspaces/${encodeURIComponent(id)}`, {}),

@@ -98,9 +98,9 @@ export class SessionEffects {
    * Suspends a sandbox now, in its turn; a stop ends what runs, a freeze of one in use is refused. The revision is the one that the
    * session has afterwards, so that a resume from before cannot wake it.
    */
-  suspend(agent: AgentRecord, { id, sandboxId, revision }: PlacedSession, mode: SuspendMode): Promise<void> {
+  async suspend(agent: AgentRecord, { id, sandboxId, revision }: PlacedSession, mode: SuspendMode): Promise<void> {
     const order = { mode, force: true, revision: revision + 1 }
-    return this.#suspensions.run(id, () => this.#options.client.suspend(agent, sandboxId, order))
+    await this.#suspensions.run(id, () => this.#options.client.suspend(agent, sandboxId, order))
   }
 
   /** Resolves when the sandbox of a session that has just ended is gone, or could not be ended now. */
@@ -143,14 +143,18 @@ export class SessionEffects {
 
   /** What was wanted when the effect began may have been overtaken, also by another broker: the row says what holds. */
   async #suspendOrResume(agent: AgentRecord, id: string, effect: SessionEffect): Promise<void> {
-    const { client, store } = this.#options
+    const { client, store, log } = this.#options
     const session = await store.sessions.byId(id)
     if (session === undefined || !isPlaced(session)) return
     const mode = session.state === 'suspended' ? session.mode : null
     const { sandboxId, revision } = session
     // Another broker may change it before the order arrives: the agent tells by the revision which of both orders is the later one.
-    if (effect.type === 'suspend' && effect.mode === mode) await client.suspend(agent, sandboxId, { mode, revision })
-    if (effect.type === 'resume' && mode === null) await client.resume(agent, sandboxId, { revision })
+    let overtakenBy: number | undefined
+    if (effect.type === 'suspend' && effect.mode === mode) overtakenBy = await client.suspend(agent, sandboxId, { mode, revision })
+    if (effect.type === 'resume' && mode === null) overtakenBy = await client.resume(agent, sandboxId, { revision })
+    if (overtakenBy === undefined || !(await store.sessions.catchUp(id, overtakenBy))) return
+    log.warn({ session_id: id, revision, agent_revision: overtakenBy }, 'the database is behind what its agent was told; it was put back')
+    await this.#suspendOrResume(agent, id, effect)
   }
 
   async #destroy(agent: AgentRecord, session: Session, sandboxId: string | null): Promise<void> {

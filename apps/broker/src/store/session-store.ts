@@ -65,6 +65,11 @@ export interface SessionStore {
   create(session: ProvisioningSession, terms: CreationTerms, written: WrittenWithCreation): Promise<CreateOutcome>
   /** Replaces `before` by `after`; false when the row is no longer `before` (by its revision). */
   save(before: Session, after: Session, options?: SaveOptions): Promise<boolean>
+  /**
+   * Raises the revision of a session above that of an order which its agent remembers, where the database has a lower one: it was put
+   * back to an earlier state. False when it was not.
+   */
+  catchUp(id: string, revision: number): Promise<boolean>
   /** Forgets that a scope is `owner`'s, its members and what it has left behind; else why nothing was changed [C-74]. */
   forgetScope(tenant: string, scope: Scope, owner: string | null, audit: readonly AuditEntry[]): Promise<'forgotten' | 'live' | 'changed'>
   /** Live sessions that the reaper must look at, most overdue first. */

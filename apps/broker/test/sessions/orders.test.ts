@@ -29,3 +29,30 @@ test('[C-53] suspends and resumes say how old they are: each later one has a hig
   expect(revisions).toEqual([...new Set(revisions)].sort((a, b) => a - b))
   await broker.stop()
 })
+
+test('after the database went back, an order that its agent drops as too old is given again above the one that it remembers', async () => {
+  const broker = await startTestBroker({ reaperIntervalMs: 3_600_000 })
+  const agent = await broker.startAgent({ heartbeat: false })
+  await broker.ensure('t')
+  let latest = 1000
+  agent.hooks.overtaken = ({ revision = 0 }) => {
+    if (revision < latest) return { overtaken_by: latest }
+    latest = revision
+    return {}
+  }
+  for (const sandbox of agent.sandboxes.values()) sandbox.activity.idle_ms += 15 * MINUTE
+  await broker.advance(15 * MINUTE)
+  await broker.broker.reap()
+  await broker.broker.settled()
+  expect(agent.orders.map(({ action, mode }) => [action, mode])).toEqual([
+    ['suspend', 'freeze'],
+    ['suspend', 'freeze'],
+  ])
+  expect(agent.orders[1]?.revision).toBe(1001)
+  // Those that follow are later by themselves.
+  await broker.ensure('t')
+  await broker.broker.settled()
+  expect(agent.orders).toHaveLength(3)
+  expect(agent.orders[2]?.revision).toBeGreaterThan(1001)
+  await broker.stop()
+})

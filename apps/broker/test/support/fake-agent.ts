@@ -36,6 +36,8 @@ type Hooks = {
   untold: () => number | undefined
   removeWorkspace: () => Promise<Refusal | undefined>
   suspend: () => Refusal | undefined
+  /** Of an order that was dropped. */
+  overtaken: (order: { revision?: number }) => { overtaken_by?: number }
 }
 type Refusal = { status: number; code: string; message: string; details?: Record<string, unknown> }
 
@@ -74,6 +76,7 @@ export async function startFakeAgent(options: FakeAgentOptions) {
     untold: () => undefined,
     removeWorkspace: async () => undefined,
     suspend: () => undefined,
+    overtaken: () => ({}),
   }
   const provider = {
     name: options.providerName ?? 'fake',
@@ -149,7 +152,7 @@ export async function startFakeAgent(options: FakeAgentOptions) {
       sandbox.suspended = (body as { mode: 'freeze' | 'stop' }).mode
     }
     if (action === 'resume') sandbox.suspended = null
-    reply(200, reportOf(sandbox))
+    reply(200, { ...reportOf(sandbox), ...(action === undefined ? {} : hooks.overtaken(body as object)) })
   }
 
   async function make(sessionId: string, request: CreateSandboxRequest): Promise<Kept | Refusal> {

@@ -10,8 +10,8 @@ import { Revocations, SANDBOX_STATES, SandboxReport } from './agents.ts'
  *   GET    /control/v1/sandboxes                       → { sandboxes: SandboxReport[] }
  *   GET    /control/v1/sandboxes/{id}                  → SandboxReport (404 BINDING_NOT_FOUND)
  *   GET    /control/v1/sandboxes/{id}/processes        → ListProcessesResponse; it is not woken, and not used by it
- *   POST   /control/v1/sandboxes/{id}/suspend          SuspendRequest → SandboxReport
- *   POST   /control/v1/sandboxes/{id}/resume           ResumeRequest, or nothing → SandboxReport
+ *   POST   /control/v1/sandboxes/{id}/suspend          SuspendRequest → OrderResponse
+ *   POST   /control/v1/sandboxes/{id}/resume           ResumeRequest, or nothing → OrderResponse
  *   DELETE /control/v1/sandboxes/{id}?keep_workspace=  → 204, also when it is already gone; SandboxUntold while events of it are to be told
  *   GET    /control/v1/sandboxes/{id}/workspace-usage?max_entries=   → WorkspaceUsage
  *   DELETE /control/v1/workspaces/{workspace_id}       → 204, also when it is not there; 409 while a sandbox uses it
@@ -71,5 +71,8 @@ export const SuspendRequest = z.object({ mode: z.enum(['freeze', 'stop']), force
 export type SuspendRequest = z.infer<typeof SuspendRequest>
 export const ResumeRequest = z.object({ revision: OrderRevision })
 export type ResumeRequest = z.infer<typeof ResumeRequest>
+/** `overtaken_by`: the order was dropped, as one with this revision has come before. */
+export const OrderResponse = SandboxReport.extend({ overtaken_by: z.number().int().nonnegative().optional() })
+export type OrderResponse = z.infer<typeof OrderResponse>
 export const ListSandboxesResponse = z.object({ sandboxes: z.array(SandboxReport) })
 export { Revocations }

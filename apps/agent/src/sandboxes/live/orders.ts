@@ -14,4 +14,9 @@ export class Orders {
     this.#latest = revision
     return true
   }
+
+  /** What a broker is told of an order that does not hold: the revision of a later one. */
+  overtaken(order: SuspendOrder = {}): { overtaken_by?: number } {
+    return this.isInForce(order) ? {} : { overtaken_by: this.#latest }
+  }
 }

@@ -41,6 +41,7 @@ const ENDED_ON = select('agent_id = $1 AND ended_at > $2')
 const KEPT = `SELECT id FROM sessions WHERE ${OF_SCOPE} AND keep_workspace = 1 ORDER BY created_at DESC LIMIT 20`
 const RELEASE = `UPDATE sessions SET state = 'terminated', reason = 'released', revision = revision + 1
   WHERE ${OF_SCOPE} AND state IN ('failed', 'terminated') AND reason <> 'released'`
+const CATCH_UP = 'UPDATE sessions SET revision = $2 + 1 WHERE id = $1 AND revision < $2'
 const PURGE = `DELETE FROM sessions WHERE id IN
   (SELECT id FROM sessions WHERE ended_at < $1 ORDER BY ended_at LIMIT $2 FOR UPDATE SKIP LOCKED)`
 
@@ -63,6 +64,7 @@ export function postgresSessions(database: Database): Pick<Store, 'sessions' | '
     live: async (tenant, scope) => (await findLive(LIVE_OF_SCOPE, tenant, scope.type, scope.id))[0],
     create: (session, terms, written) => createSession(write, profiles, session, terms, written),
     save: (before, after, options = {}) => changeSession(database, before, after, options),
+    catchUp: async (id, revision) => (await once.run(CATCH_UP, [id, revision])) === 1,
     due: (now, limit) => findLive(DUE, now, limit),
     provisioning: async () => (await findLive(PROVISIONING)) as ProvisioningSession[],
     keptOf: async (tenant, scope) => (await read.rows<{ id: string }>(KEPT, [tenant, scope.type, scope.id])).map(({ id }) => id),

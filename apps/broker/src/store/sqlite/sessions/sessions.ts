@@ -87,6 +87,9 @@ export function sqliteSessions(
   const update = db.prepare(
     `UPDATE sessions SET ${CHANGING_COLUMNS.map((name) => `${name} = @${name}`).join(', ')}, revision = @revision + 1 WHERE id = @id AND revision = @revision`,
   )
+  const catchUp = db.prepare<{ id: string; revision: number }>(
+    'UPDATE sessions SET revision = @revision + 1 WHERE id = @id AND revision < @revision',
+  )
   // The hot path of `ensure`: names no column of any index, so no index is rewritten. It only moves times forward, so two of
   // them need not exclude each other, only what changes the session otherwise; to that, the raised revision tells. A sandbox that was
   // made anew keeps its state and its activation, so its incarnation is compared as well.
@@ -133,6 +136,7 @@ export function sqliteSessions(
       if (options.refusable) return write(save)
       return isLive(before) && !isLive(after) ? write.vital(save, end(after, options)) : write.vital(save)
     },
+    catchUp: async (id, revision) => write.vital(() => catchUp.run({ id, revision }).changes === 1),
     due: async (now, limit) => readLive(due.all(now, limit)),
     provisioning: async () => readLive(provisioning.all()) as ProvisioningSession[],
     keptOf: async (tenant, scope) => keptOf.all(tenant, scope.type, scope.id) as string[],

@@ -28,6 +28,17 @@ const touched = (session: Session, at: number): Session => after(session, { type
 const leaseOf = (session: Session): number => session.leaseExpiresAt
 
 export function savingCases(at: Stores): void {
+  test('a revision that an agent remembers is caught up with where it is higher, and only there', async () => {
+    const session = await active(at.one)
+    expect(await at.one.sessions.catchUp(session.id, session.revision)).toBe(false)
+    expect(await at.one.sessions.catchUp(session.id, 1000)).toBe(true)
+    expect(await at.other.sessions.byId(session.id)).toEqual({ ...session, revision: 1001 })
+    expect(await at.other.sessions.catchUp(session.id, 1000)).toBe(false)
+    expect(await at.one.sessions.catchUp('ssn_nobody', 1000)).toBe(false)
+    // Whoever has read it before is overtaken.
+    expect(await at.one.sessions.save(session, after(session, { type: 'released' }))).toBe(false)
+  })
+
   test('[4-90] a session reads in each state as it was saved, its revision one higher', async () => {
     const walk = async (start: Session, ...events: SessionEvent[]): Promise<void> => {
       let session = start
