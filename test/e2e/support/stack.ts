@@ -34,6 +34,8 @@ export type Stack = {
   brokerUrls: string[]
   /** The server of their database, where it is PostgreSQL. */
   postgres: Postgres | undefined
+  /** Of the brokers' database there. */
+  databaseUrl: string | undefined
   brokerDataDir: string
   agentDataDir: string
   proxy: CuttableProxy
@@ -88,7 +90,8 @@ export const startStack = async ({
   const agentDataDir = join(directory, 'agent')
   const shared = count > 1 || postgres !== undefined
   const publicPort = front?.port ?? (shared ? brokerPort : undefined)
-  const databaseArgs = await databaseArgsOf(postgres, { directory, shared })
+  const databaseUrl = await postgres?.database()
+  const databaseArgs = await databaseArgsOf(databaseUrl, { directory, shared })
   const brokers: Program[] = []
   let agent: Program | undefined
   const startBroker = async (index = 0): Promise<void> => {
@@ -134,6 +137,7 @@ export const startStack = async ({
     brokerUrl: `http://127.0.0.1:${brokerPort}`,
     brokerUrls: brokerPorts.map((port) => `http://127.0.0.1:${port}`),
     postgres,
+    databaseUrl,
     brokerDataDir,
     agentDataDir,
     proxy,
@@ -150,9 +154,9 @@ export const startStack = async ({
 }
 
 /** What brokers are told of their database. Those of PostgreSQL share a key, and no file beside it. */
-const databaseArgsOf = async (postgres: Postgres | undefined, of: { directory: string; shared: boolean }): Promise<string[]> => {
-  if (postgres === undefined) return of.shared ? ['--shared-data-dir'] : []
+const databaseArgsOf = async (databaseUrl: string | undefined, of: { directory: string; shared: boolean }): Promise<string[]> => {
+  if (databaseUrl === undefined) return of.shared ? ['--shared-data-dir'] : []
   const keyFile = join(of.directory, 'secret.key')
   await writeFile(keyFile, randomBytes(32).toString('base64url'), { mode: 0o600 })
-  return ['--database-url', await postgres.database(), '--secret-key-file', keyFile]
+  return ['--database-url', databaseUrl, '--secret-key-file', keyFile]
 }

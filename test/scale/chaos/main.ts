@@ -1,0 +1,89 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import { brokerApi, dataplane } from '../../e2e/support/api.ts'
+import { type Stack, startStack } from '../../e2e/support/stack.ts'
+import { type CrowdReport, startCrowd } from './crowd.ts'
+import { type Disturbed, disturbDatabase, killBrokers } from './disturbances.ts'
+import { findingsOf } from './findings.ts'
+
+/** `--brokers 2,3 --clients 200 --seconds 120`. */
+type Options = Readonly<Record<string, string>>
+
+/** Under kills a client repeats a request once at most: the load balancer leads to another broker at once. */
+const MOST_REPETITIONS = 1
+
+/**
+ * Brokers as processes on one PostgreSQL, with clients behind a load balancer, and what may happen to them: a broker is killed every two
+ * seconds; then the database is restarted and its connections are cut. False when anything was doubled, left over or lost.
+ */
+export const run = async (options: Options): Promise<boolean> => {
+  const seconds = Number(options.seconds ?? 120)
+  const clients = Number(options.clients ?? 200)
+  let holds = true
+  for (const brokers of (options.brokers ?? '2,3').split(',').map(Number)) {
+    await using stack = await startStack({
+      provider: 'local',
+      database: 'postgres',
+      brokers,
+      // A busy machine may keep an agent from reporting for longer than the product allows.
+      config: { agent_timeout: 60, agent_lost_after: 600 },
+    })
+    const rounds = [
+      { name: 'kills', mostRepetitions: MOST_REPETITIONS, disturb: () => killBrokers(stack, seconds) },
+      { name: 'database', mostRepetitions: Number.POSITIVE_INFINITY, disturb: () => disturbDatabase(stack, seconds) },
+    ]
+    for (const round of rounds) holds = (await disturbed(stack, { brokers, clients, ...round })) && holds
+  }
+  return holds
+}
+
+type Round = { name: string; brokers: number; clients: number; mostRepetitions: number; disturb: () => Promise<Disturbed> }
+
+const disturbed = async (stack: Stack, { name, brokers, clients, mostRepetitions, disturb }: Round): Promise<boolean> => {
+  const stopped = new AbortController()
+  const commands = runCommands(stack, name, stopped.signal)
+  const crowd = startCrowd(stack.brokerUrl, clients, name)
+  const done = await disturb()
+  const report = await crowd.stop()
+  stopped.abort()
+  const { sent, failed } = await commands
+  const findings = [...(await findingsOf(stack, report)), ...failed]
+  const most = report.repetitions.length - 1
+  if (most > mostRepetitions) findings.push(`a client repeated a request ${most} times`)
+  print({ name, brokers, clients, ...done, ...summaryOf(report), commands: sent, findings: findings.length })
+  for (const finding of findings.slice(0, 50)) print(finding)
+  return findings.length === 0
+}
+
+const summaryOf = ({ repetitions, causes, tokens, execs }: CrowdReport) => ({
+  requests: repetitions.reduce((sum, n = 0) => sum + n, 0),
+  repetitions: Object.fromEntries(repetitions.map((n = 0, times) => [times, n])),
+  causes: Object.fromEntries(causes),
+  tokens: tokens.length,
+  execs,
+})
+
+/** Commands of one session, with the token that it got at the start: whatever happens to brokers and database, they run. */
+const runCommands = async (stack: Stack, name: string, signal: AbortSignal): Promise<{ sent: number; failed: string[] }> => {
+  const grant = await brokerApi(stack.brokerUrl).ensure(`${name}-commands`)
+  const failed: string[] = []
+  let sent = 0
+  while (!signal.aborted) {
+    sent++
+    const reply = await dataplane(grant, 'POST', '/exec', { command: 'true' }).catch((thrown: unknown) => String(thrown))
+    if (typeof reply === 'string') failed.push(`a command was not answered: ${reply}`)
+    else if (reply.status !== 200) failed.push(`a command was refused: ${reply.status} ${reply.text.slice(0, 300)}`)
+    await delay(50)
+  }
+  return { sent, failed }
+}
+
+const print = (what: object | string): void => {
+  process.stdout.write(`${typeof what === 'string' ? what : JSON.stringify(what)}\n`)
+}
+
+if (import.meta.main) {
+  const options: Record<string, string> = {}
+  const [, , ...args] = process.argv
+  for (let at = 0; at < args.length; at += 2) options[args[at]?.slice(2) ?? ''] = args[at + 1] ?? ''
+  process.exitCode = (await run(options)) ? 0 : 1
+}
