@@ -25,7 +25,7 @@ export const TREES: readonly Tree[] = [
       ['agents', 'store/postgres/events', 'store/postgres/tables', 'store/sqlite/tables'],
       ['relay/http1', 'sessions', 'store/postgres/sessions', 'store/sqlite/sessions'],
       ['http', 'registration', 'relay/ws', 'store/copy', 'store/postgres', 'store/sqlite'],
-      ['dataplane', 'relay', 'surfaces/documentation', 'surfaces/mcp/sandbox', 'surfaces/v1/sandbox', 'upkeep'],
+      ['dataplane', 'relay', 'surfaces/documentation', 'surfaces/mcp/peers', 'surfaces/mcp/sandbox', 'surfaces/v1/sandbox', 'upkeep'],
       ['surfaces/e2b/call', 'surfaces/facade'],
       ['surfaces/e2b/control', 'surfaces/e2b/filesystem', 'surfaces/e2b/process', 'surfaces/langsmith/commands'],
       [

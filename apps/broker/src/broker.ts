@@ -16,6 +16,7 @@ import { enrollTokenOf, openDataDir } from './host/data-dir.ts'
 import { lockDataDir } from './host/lock.ts'
 import { createLog } from './host/log.ts'
 import { createApp } from './http/app.ts'
+import { internalUrlOf } from './http/internal-url.ts'
 import { Metrics } from './http/metrics.ts'
 import { ownAgentTls } from './http/server.ts'
 import { withUpgrades } from './http/surface.ts'
@@ -108,6 +109,7 @@ export async function buildBroker(
     rotation,
     url,
     localUrl: own.localUrl,
+    internalUrl: internalUrlOf(settings, listener),
     client,
     placement,
     dataplane,

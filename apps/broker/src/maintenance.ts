@@ -1,7 +1,9 @@
 import { SecretKeys } from './host/secret-keys.ts'
 import { openDatabase } from './store/postgres/engine/database.ts'
 import { type Migrated, migrate } from './store/postgres/engine/migrate.ts'
+import { postgresMcpServers } from './store/postgres/tables/mcp-servers.ts'
 import { postgresSigningKeys } from './store/postgres/tables/signing-keys.ts'
+import { resealDefinitions } from './surfaces/mcp/peers/definitions.ts'
 import { type Rekeyed, rekey } from './tokens/rekey.ts'
 
 /** Brings the schema of a PostgreSQL database up to date; repeatable. Throws `StartError` that never has the password. */
@@ -12,5 +14,13 @@ export async function rekeyDatabase(databaseUrl: string, secretKeyFile: string):
   const secrets = new SecretKeys(secretKeyFile)
   await migrate(databaseUrl, { mayChange: false })
   await using database = openDatabase(databaseUrl, { connections: 1 })
-  return await rekey(postgresSigningKeys(database), secrets)
+  const keys = await rekey(postgresSigningKeys(database), secrets)
+  const servers = await resealDefinitions(postgresMcpServers(database), secrets)
+  return {
+    kekId: keys.kekId,
+    resealed: keys.resealed + servers.resealed,
+    already: keys.already + servers.already,
+    changed: keys.changed + servers.changed,
+    unreadable: [...keys.unreadable, ...servers.unreadable],
+  }
 }

@@ -1,29 +1,9 @@
-import { realpathSync } from 'node:fs'
-import { createRequire } from 'node:module'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { brokerApi, dataplane, type Grant, request } from '../support/api.ts'
+import { everything } from '../support/everything.ts'
 import { connectTo, grantOf, type ServerRecord, serversApi } from '../support/mcp-servers.ts'
 import { type Open, openCheckout } from '../support/open-checkout.ts'
-import { ROOT } from '../support/program.ts'
 import { API_KEY, type ProviderName, type Stack, startStack } from '../support/stack.ts'
-
-const require = createRequire(import.meta.url)
-const EVERYTHING = require.resolve('@modelcontextprotocol/server-everything/dist/index.js')
-
-/** A file of this checkout, seen in another place. */
-const within = (checkout: string, path: string): string => path.replace(ROOT, `${checkout}/`)
-
-/** A published stdio server as an administrator configures it: its files are this checkout, shown read-only. */
-const everything = (provider: ProviderName, checkout: string, name: string, fields: Record<string, unknown> = {}) => ({
-  name,
-  // The image has a Node of its own; what a local sandbox sees of this machine need not.
-  command: provider === 'local' ? within(checkout, realpathSync(process.execPath)) : 'node',
-  args: [within(checkout, EVERYTHING), 'stdio'],
-  env: { MCP_CANARY: 'canary-of-the-environment' },
-  pipeline_uuid: 'p1',
-  box: { host_path: checkout, network: 'off', memory_mb: 512, pids_limit: 256 },
-  ...fields,
-})
 
 /** MCP servers in sandboxes, used for real: published servers, the official client, a broker and an agent as programs. */
 export const mcpServersSuite = (provider: ProviderName): void => {

@@ -64,6 +64,11 @@ export const BrokerConfig = z.object({
     .transform(withoutSlash)
     .optional()
     .describe('URL at which clients reach the broker, and the issuer of its tokens; default: where it listens'),
+  internalUrl: z
+    .url({ protocol: /^https?$/, error: 'must be an http:// or https:// URL' })
+    .transform(withoutSlash)
+    .optional()
+    .describe('URL at which the other brokers of the database reach this one; default: where it listens, without TLS and at one address'),
   enrollToken: z
     .string()
     .min(8, 'must have at least 8 characters')

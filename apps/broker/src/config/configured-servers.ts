@@ -2,13 +2,13 @@ import { describeIssue } from '@boxoffice/protocol'
 import { StartError } from '../host/start-error.ts'
 import type { BoxSettings } from './box.ts'
 import { McpServerConfig } from './mcp-server.ts'
-import { isShared } from './shared-database.ts'
 
 /** The servers of the settings: `mcp_servers`, and those of each Box pipeline. Throws `StartError` naming the setting. */
 export function configuredServers({
   mcpServers,
   box,
-  ...shared
+  databaseUrl,
+  sharedDataDir,
 }: {
   mcpServers: McpServerConfig[]
   box: BoxSettings
@@ -28,9 +28,9 @@ export function configuredServers({
   const all = [...mcpServers, ...ofPipelines]
   const twice = all.find(({ name }, index) => all.findIndex((other) => other.name === name) !== index)
   if (twice !== undefined) throw new StartError(`setting mcp_servers: "${twice.name}" is there twice; give each server a name of its own`)
-  if (isShared(shared) && all.length > 0)
+  if (sharedDataDir && databaseUrl === undefined && all.length > 0)
     throw new StartError(
-      'setting mcp_servers: brokers that share their sessions (--database-url, --shared-data-dir) run none; give one broker a data directory of its own',
+      'setting mcp_servers: brokers that share a data directory (--shared-data-dir) run none; give one broker a directory of its own, or use PostgreSQL',
     )
   return all
 }

@@ -4,6 +4,7 @@ import type { LiveSession } from '../domain/session.ts'
 import type { BoxErrorStore } from './box-error-store.ts'
 import type { E2bStore } from './e2b-store.ts'
 import type { EnvironmentStore } from './environment-store.ts'
+import type { McpServerStore } from './mcp-server-store.ts'
 import type { SealedKeyStore } from './sealed-key-store.ts'
 import type {
   AgentSessionStore,
@@ -49,6 +50,8 @@ export interface Store extends AsyncDisposable {
   ofScope(tenant: string, scope: Scope): Promise<ScopeState>
   /** Null where signing keys are files of the data directory. */
   readonly signingKeys: SealedKeyStore | null
+  /** Null where MCP servers are one broker's alone, in a file of its data directory. */
+  readonly mcpServers: McpServerStore | null
   /** Cheap proof that it answers, for `/readyz`; 503 `disk_full` while nothing new can be written. */
   ping(): Promise<void>
   /** The broker is ending: a database that is silent for a few seconds counts as gone from now on, so that nothing waits for it. */

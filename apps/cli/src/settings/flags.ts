@@ -32,6 +32,7 @@ export const BROKER_FLAGS: readonly Flag[] = [
   broker('--host <address>'),
   broker('--port <port>'),
   broker('--public-url <url>'),
+  broker('--internal-url <url>'),
   broker('--enroll-token <token>'),
   broker('--api-key <key>'),
   broker('--token-ttl <seconds>'),

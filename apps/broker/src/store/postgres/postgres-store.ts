@@ -20,6 +20,7 @@ import { postgresChallenges } from './tables/challenges.ts'
 import { postgresE2b } from './tables/e2b.ts'
 import { postgresEnrollTokens } from './tables/enroll-tokens.ts'
 import { postgresKeys } from './tables/keys.ts'
+import { postgresMcpServers } from './tables/mcp-servers.ts'
 import { postgresSigningKeys } from './tables/signing-keys.ts'
 
 /** `connections`: how many the broker has for its queries. `pollMs`: how often it looks for events that no notice has told. */
@@ -63,6 +64,7 @@ export async function openPostgresStore(
     environments: postgresEnvironments(database),
     boxErrors: postgresBoxErrors(database),
     signingKeys: postgresSigningKeys(database),
+    mcpServers: postgresMcpServers(database),
     // Nothing holds in memory: what the database cannot write is refused.
     held: { entries: () => [], written() {} },
     async ping() {

@@ -81,6 +81,7 @@ export async function openSqliteStore(path: string, { pollMs = 200 }: { pollMs?:
       return { ownership, live, agent: live && (await agents.byId(live.agentId)) }
     },
     signingKeys: null,
+    mcpServers: null,
     held: {
       entries: () => held.entries(),
       written: (change) => {

@@ -14,6 +14,7 @@ import { internalRequest, type NegotiateRequest } from '../../sessions/negotiate
 import type { SessionService } from '../../sessions/service.ts'
 import type { AgentRecord, Store } from '../../store/store.ts'
 import type { McpHost, ServerBox } from './host.ts'
+import type { SharedHost } from './leased-host.ts'
 import { McpServerError, messageOf } from './phases.ts'
 import { installCommand } from './sandbox/dependencies.ts'
 import { rewriteInvocation } from './sandbox/host-path.ts'
@@ -43,7 +44,7 @@ const OWNER: Principal = {
 }
 
 /** MCP servers in ordinary sessions: a thread for each pipeline, a managed process for each server [0-40..0-43]. */
-export class BoxHost implements McpHost {
+export class BoxHost implements SharedHost {
   readonly #options: BoxHostOptions
   /** Who lives in a sandbox, by the id of its thread. */
   readonly #groups = new Map<string, Map<string, McpServerConfig>>()
@@ -56,6 +57,10 @@ export class BoxHost implements McpHost {
     const { sessionId } = placeOf(config)
     const group = this.#groups.get(sessionId) ?? new Map<string, McpServerConfig>()
     this.#groups.set(sessionId, group.set(config.name, config))
+  }
+
+  part(config: McpServerConfig): void {
+    this.#groups.get(placeOf(config).sessionId)?.delete(config.name)
   }
 
   async leave(config: McpServerConfig): Promise<void> {

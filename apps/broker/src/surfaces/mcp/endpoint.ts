@@ -13,9 +13,10 @@ import { holderOf } from '../../relay/session-authorizer.ts'
 import type { Store } from '../../store/store.ts'
 import type { Credentials } from '../../tokens/credentials.ts'
 import type { Connected, McpServerRuntime } from './server-runtime.ts'
+import type { Located, Servers } from './servers.ts'
 
 export type EndpointOptions = RefusalSinks & {
-  find: (name: string) => McpServerRuntime | undefined
+  locate: Servers['locate']
   credentials: Pick<Credentials, 'check'>
   store: Pick<Store, 'sessions' | 'grants'>
 }
@@ -38,8 +39,8 @@ const AnyResult = z.looseObject({})
  * One streamable HTTP endpoint for each server: `/{name}/mcp`, behind a token of the server's session [2-95]. It keeps nothing
  * between two requests; what they ask is asked of the one connection that the broker has to the server.
  */
-export function createMcpEndpoint({ find, credentials, store, metrics, log }: EndpointOptions): Hono<Env> {
-  const admit = async (request: Request, socket: object | undefined): Promise<{ runtime: McpServerRuntime; connected: Connected }> => {
+export function createMcpEndpoint({ locate, credentials, store, metrics, log }: EndpointOptions): Hono<Env> {
+  const admit = async (request: Request, socket: object | undefined): Promise<Located> => {
     const name = nameIn(new URL(request.url).pathname)
     if (name === undefined) throw new BoxofficeError('NOT_FOUND', 'there is no such route; GET /openapi.json lists them')
     const authorization = request.headers.get('authorization') ?? undefined
@@ -51,29 +52,36 @@ export function createMcpEndpoint({ find, credentials, store, metrics, log }: En
     const session = requireThere(await store.sessions.byId(claims.sid))
     if (claims.gen !== session.incarnation || claims.aud !== session.sandboxId)
       throw new BoxofficeError('UNAUTHENTICATED', 'the session token is for an earlier sandbox of its session; refresh it')
-    const runtime = find(name)
+    const located = await locate(name)
     // Whether there is such a server is nothing for who has no token of its session.
-    if (runtime === undefined || runtime.box?.sessionId !== session.id)
+    if (located === undefined || located.sessionId !== session.id)
       throw new BoxofficeError('FORBIDDEN', 'the session token is not of the session that this MCP server runs in')
     if (!(await mayExec(store, claims)))
       throw new BoxofficeError('CAPABILITY_DENIED', 'calling an MCP server takes the capability "exec"', { details: { required: 'exec' } })
-    const { connected } = runtime
-    if (connected !== undefined) return { runtime, connected }
-    const { status, error_phase } = runtime.info()
-    throw new BoxofficeError(
-      'BACKEND_UNAVAILABLE',
-      `the MCP server is ${status}${error_phase === null ? '' : `, after a failure in ${error_phase}`}`,
-      {
-        retryAfter: 2,
-      },
-    )
+    return located
   }
   const { app } = surfaceApp({ metrics, log, route: 'mcp', render: envelopeOf })
   return app.all('*', async (c) => {
-    const { runtime, connected } = await admit(c.req.raw, c.env?.incoming?.socket)
-    const handler = createMcpHandler(() => serverOf(runtime, connected), { maxRequestBodySize: MAX_BODY_BYTES })
-    return handler.fetch(c.req.raw)
+    const { runtime, forward } = await admit(c.req.raw, c.env?.incoming?.socket)
+    if (runtime !== undefined) return answerAt(runtime, c.req.raw)
+    if (forward !== undefined) return forward(c.req.raw)
+    throw new BoxofficeError('BACKEND_UNAVAILABLE', 'no broker runs the MCP server at the moment; one takes it over', { retryAfter: 2 })
   })
+}
+
+/** Answers a request whose sender may use the server. */
+export async function answerAt(runtime: McpServerRuntime, request: Request): Promise<Response> {
+  const { connected } = runtime
+  if (connected !== undefined) {
+    const handler = createMcpHandler(() => serverOf(runtime, connected), { maxRequestBodySize: MAX_BODY_BYTES })
+    return handler.fetch(request)
+  }
+  const { status, error_phase } = runtime.info()
+  throw new BoxofficeError(
+    'BACKEND_UNAVAILABLE',
+    `the MCP server is ${status}${error_phase === null ? '' : `, after a failure in ${error_phase}`}`,
+    { retryAfter: 2 },
+  )
 }
 
 const JsonRpc = z.looseObject({ jsonrpc: z.literal('2.0') })

@@ -26,7 +26,7 @@ export interface KeptServers {
   write(servers: readonly McpServerConfig[]): void
 }
 
-const MAX_SERVERS = 256
+export const MAX_SERVERS = 256
 
 /** The MCP servers of this broker: which there are, and their lives. */
 export class McpServers {
@@ -69,7 +69,7 @@ export class McpServers {
     if (this.#options.isShared)
       throw new BoxofficeError(
         'UNSUPPORTED',
-        'a broker that shares its sessions (--database-url, --shared-data-dir) runs no MCP servers; use one with a data directory of its own',
+        'brokers that share a data directory (--shared-data-dir) run no MCP servers; use one with a directory of its own, or PostgreSQL',
       )
     return this.#change(config.name, async () => {
       const known = this.#runtimes.get(config.name)
@@ -130,6 +130,6 @@ export class McpServers {
   }
 }
 
-const noServer = (name: string): never => {
+export const noServer = (name: string): never => {
   throw new BoxofficeError('NOT_FOUND', `there is no MCP server "${name.slice(0, 100)}"; GET /v1/mcp/servers lists them`)
 }

@@ -1,4 +1,3 @@
-import { withTimeout } from '@boxoffice/kit/with-timeout'
 import { BoxofficeError } from '@boxoffice/protocol'
 import { z } from 'zod'
 import { isRootOperator, type Principal, ROOT_TENANT } from '../../access/principals.ts'
@@ -6,9 +5,8 @@ import { imageRefused, type MayNameImage } from '../../config/images.ts'
 import { McpServerConfig } from '../../config/mcp-server.ts'
 import { waitSeconds } from '../../http/prefer.ts'
 import { type AnyRoute, defineRoute } from '../../http/route.ts'
-import type { McpServers } from './mcp-servers.ts'
 import { ERROR_PHASES } from './phases.ts'
-import type { McpServerRuntime } from './server-runtime.ts'
+import type { Servers, ServerView } from './servers.ts'
 
 /** Below it stand the servers, by their names. */
 export const SERVERS_PATH = '/v1/mcp/servers'
@@ -34,14 +32,14 @@ const ServerRecord = z.object({
 })
 
 /** MCP servers in sandboxes (contract 4.6). They are the deployment's: keys of other tenants see none. */
-export const mcpRoutes = (servers: McpServers, brokerUrl: string, mayNameImage: MayNameImage): AnyRoute[] => {
-  const toRecord = (runtime: McpServerRuntime): z.infer<typeof ServerRecord> => ({
-    name: runtime.config.name,
-    pipeline_uuid: runtime.config.pipeline_uuid,
-    ...runtime.info(),
-    isolation: runtime.box?.isolation ?? null,
-    session_id: runtime.box?.sessionId ?? null,
-    url: `${brokerUrl}${SERVERS_PATH}/${encodeURIComponent(runtime.config.name)}/mcp`,
+export const mcpRoutes = (servers: Servers, brokerUrl: string, mayNameImage: MayNameImage): AnyRoute[] => {
+  const toRecord = ({ name, pipelineUuid, info, box }: ServerView): z.infer<typeof ServerRecord> => ({
+    name,
+    pipeline_uuid: pipelineUuid,
+    ...info,
+    isolation: box?.isolation ?? null,
+    session_id: box?.sessionId ?? null,
+    url: `${brokerUrl}${SERVERS_PATH}/${encodeURIComponent(name)}/mcp`,
   })
   return [
     defineRoute({
@@ -50,8 +48,8 @@ export const mcpRoutes = (servers: McpServers, brokerUrl: string, mayNameImage: 
       summary: 'List the MCP servers that run in sandboxes',
       auth: 'key',
       responses: { 200: { description: 'By name', schema: z.object({ servers: z.array(ServerRecord) }) } },
-      handle({ principal }) {
-        const mine = principal.tenant === ROOT_TENANT ? servers.list() : []
+      async handle({ principal }) {
+        const mine = principal.tenant === ROOT_TENANT ? await servers.list() : []
         return { status: 200, json: { servers: mine.map(toRecord).sort((a, b) => (a.name < b.name ? -1 : 1)) } }
       },
     }),
@@ -71,9 +69,9 @@ export const mcpRoutes = (servers: McpServers, brokerUrl: string, mayNameImage: 
         const { image } = body.box
         if (image !== null && !mayNameImage(image))
           throw new BoxofficeError('FORBIDDEN', imageRefused('box.image', image), { details: { field: 'box.image' } })
-        const { runtime, isNew } = await servers.add(body)
-        await withTimeout(runtime.ready, waitSeconds(header('prefer')) * 1000, () => undefined)
-        return { status: isNew ? 201 : 200, json: toRecord(runtime) }
+        const { isNew } = await servers.add(body)
+        const server = await servers.settled(body.name, waitSeconds(header('prefer')) * 1000)
+        return { status: isNew ? 201 : 200, json: toRecord(server) }
       },
     }),
     defineRoute({
@@ -82,9 +80,9 @@ export const mcpRoutes = (servers: McpServers, brokerUrl: string, mayNameImage: 
       summary: 'One MCP server, how it is and what it offers',
       auth: 'key',
       responses: { 200: { description: 'The server', schema: ServerRecord } },
-      handle({ principal, id }) {
+      async handle({ principal, id }) {
         if (principal.tenant !== ROOT_TENANT) throw new BoxofficeError('NOT_FOUND', 'there is no such MCP server')
-        return { status: 200, json: toRecord(servers.get(id)) }
+        return { status: 200, json: toRecord(await servers.get(id)) }
       },
     }),
     defineRoute({

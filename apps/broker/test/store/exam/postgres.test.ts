@@ -1,6 +1,7 @@
 import { afterAll, beforeAll } from 'vitest'
 import { openPostgresStore } from '../../../src/store/postgres/postgres-store.ts'
 import { type Postgres, startPostgres } from '../../support/postgres.ts'
+import { mcpServerCases } from './cases/tables/mcp-servers.ts'
 import { signingKeyCases } from './cases/tables/signing-keys.ts'
 import { type ExamDatabase, storeExam } from './exam.ts'
 
@@ -22,4 +23,7 @@ const openDatabase = async (): Promise<ExamDatabase> => {
   }
 }
 
-storeExam('PostgreSQL', openDatabase, [['keeps sealed signing keys', signingKeyCases]])
+storeExam('PostgreSQL', openDatabase, [
+  ['keeps sealed signing keys', signingKeyCases],
+  ['leases MCP servers', mcpServerCases],
+])

@@ -4,6 +4,7 @@ import { McpServerConfig } from '../../../src/config/mcp-server.ts'
 import type { LineSocketHandlers } from '../../../src/dataplane/line-socket.ts'
 import { createLog } from '../../../src/host/log.ts'
 import type { McpHost, ServerBox } from '../../../src/surfaces/mcp/host.ts'
+import type { SharedHost } from '../../../src/surfaces/mcp/leased-host.ts'
 import { McpServerError } from '../../../src/surfaces/mcp/phases.ts'
 import type { Clock } from '../../../src/surfaces/mcp/schedule.ts'
 import { McpServerRuntime } from '../../../src/surfaces/mcp/server-runtime.ts'
@@ -43,7 +44,7 @@ type Step = 'open' | 'install' | 'start' | 'attach'
  * A host without processes: each server is a real one of the official SDK in this very process, behind lines as a sandbox gives
  * them. What is to go wrong is said by step.
  */
-export class ScriptedHost implements McpHost {
+export class ScriptedHost implements SharedHost {
   /** Everything that was asked for, with the time. */
   readonly calls: string[] = []
   /** Thrown by the step each time, or so often. */
@@ -62,6 +63,10 @@ export class ScriptedHost implements McpHost {
 
   join({ name }: McpServerConfig): void {
     this.lives.add(name)
+  }
+
+  part({ name }: McpServerConfig): void {
+    this.lives.delete(name)
   }
 
   async leave({ name }: McpServerConfig): Promise<void> {

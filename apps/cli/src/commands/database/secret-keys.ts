@@ -30,8 +30,7 @@ const rekey = async ({ json, ...flags }: Record<string, unknown>): Promise<void>
   if (json) printJson({ kek_id: kekId, resealed, already, changed, unreadable: left })
   else process.stdout.write(`${resealed} rows are sealed under ${kekId} now; ${already} were before\n`)
   if (changed > 0) process.stderr.write(`${changed} rows were changed by another program meanwhile; run it again\n`)
-  for (const { kid, kek_id } of left)
-    process.stderr.write(`signing key ${printable(kid)} is under ${printable(kek_id)} and does not open\n`)
+  for (const { kid, kek_id } of left) process.stderr.write(`the row ${printable(kid)} is under ${printable(kek_id)} and does not open\n`)
   if (changed + left.length > 0) await leave(1)
 }
 

@@ -352,4 +352,20 @@ export const MIGRATIONS: readonly string[] = [
   -- What an agent has for sandboxes and what they ask for, as it said last, as JSON.
   ALTER TABLE agents ADD COLUMN capacity text;
   `,
+  `
+  -- MCP servers that brokers share. Each is run by \`owner\`, a broker, until \`lease_until\` of the database's clock; \`sealed\` is the
+  -- definition under the key-encryption key \`kek_id\`. \`info\` and \`session_id\` are what an owner told last, for the other brokers.
+  CREATE TABLE mcp_servers (
+    name text COLLATE "C" PRIMARY KEY,
+    configured smallint NOT NULL,
+    ending smallint NOT NULL,
+    sealed text NOT NULL,
+    kek_id text NOT NULL,
+    owner text,
+    owner_url text,
+    lease_until bigint NOT NULL,
+    info text,
+    session_id text
+  ) WITH (fillfactor = 50);
+  `,
 ]
