@@ -43,7 +43,9 @@ export const findingsOf = async (stack: Stack, report: CrowdReport): Promise<str
   if (underWay > 0) findings.push(`${underWay} sessions still begin or end`)
   for (const { scope, n } of await ask<{ scope: string; n: number }>(DOUBLED)) findings.push(`the scope ${scope} has ${n} live sessions`)
   for (const row of await ask<Incomplete>(INCOMPLETE))
-    findings.push(`the session ${row.id} (${row.state}, ${row.reason}) has ${row.n} events from ${row.first} to ${row.last}: … ${row.latest}`)
+    findings.push(
+      `the session ${row.id} (${row.state}, ${row.reason}) has ${row.n} events from ${row.first} to ${row.last}: … ${row.latest}`,
+    )
   for (const { id, reason } of await ask<{ id: string; reason: string }>(FAILED)) findings.push(`the session ${id} failed: ${reason}`)
   for (const { hash, n } of await ask<{ hash: string; n: number }>(NOT_ONCE, [report.tokens]))
     findings.push(`a token (${hash.slice(0, 8)}…) has ${n} audit entries`)
