@@ -9,8 +9,25 @@ const CLIENTS = 'test/clients/**/*.test.ts'
 const WAITS = '**/sockets/slow.test.ts'
 /** Need the one-node Kubernetes of deploy/cluster: `npm run test:cluster` starts it. */
 const CLUSTER = '**/*.cluster.test.ts'
+/** Suites that run in every place: each database with each provider. */
+const IN_EVERY_PLACE = 'test/e2e/**/{access,concurrency,events,fallback,mounts,recovery,relay,scopes,suspend,truth}.test.ts'
 /** `expect.poll` gives up after a second by itself. */
 const PATIENT = { poll: { timeout: 60_000 } }
+
+/** Project of those suites in one place; SQLite's places are `stack` and `docker`. */
+const inPlace = (name: string, more: object) => ({
+  test: {
+    name,
+    include: [IN_EVERY_PLACE],
+    env: { BOXOFFICE_TEST_PLACE: name },
+    globalSetup: ['test/e2e/support/places/postgres-server.ts'],
+    expect: PATIENT,
+    // A stack has two brokers.
+    testTimeout: 300_000,
+    hookTimeout: 300_000,
+    ...more,
+  },
+})
 
 export default defineConfig({
   test: {
@@ -76,6 +93,8 @@ export default defineConfig({
           sequence: { groupOrder: 1 },
         },
       },
+      inPlace('postgres-local', {}),
+      inPlace('postgres-docker', { sequence: { groupOrder: 3 } }),
       {
         test: {
           name: 'cluster',

@@ -1,3 +1,4 @@
+import { PLACE } from '../support/places/place.ts'
 import { accessSuite } from './access.ts'
 
-accessSuite('local')
+accessSuite(PLACE.provider)

@@ -1,3 +1,4 @@
+import { PLACE } from '../support/places/place.ts'
 import { scopesSuite } from './scopes.ts'
 
-scopesSuite('local')
+scopesSuite(PLACE.provider)

@@ -102,7 +102,7 @@ export const scopesSuite = (provider: ProviderName): void => {
       return { session_id, sandbox, stdout }
     }
 
-    test.each(SCENARIOS)('[0-14] scope template, scenario $name', { timeout: 60_000 }, async ({ pipeline, same, different }) => {
+    test.each(SCENARIOS)('[0-14] scope template, scenario $name', async ({ pipeline, same, different }) => {
       if (same !== undefined) {
         const mark = crypto.randomUUID()
         const first = await use(pipeline, same[0], `echo ${mark} > mark`)
@@ -132,9 +132,7 @@ export const scopesSuite = (provider: ProviderName): void => {
       expect(stack.broker().stderr()).not.toMatch(/"level":"?(50|error)/)
     })
 
-    test('[0-29, 0-30, 0-31, 0-32, 0-33, 0-35, 0-52] extra mounts: all bound skills are there from the start, whichever is used first', {
-      timeout: 180_000,
-    }, async () => {
+    test('[0-29, 0-30, 0-31, 0-32, 0-33, 0-35, 0-52] extra mounts: all bound skills are there from the start, whichever is used first', async () => {
       const who = message({ launcher_id: 'skilled' })
       const first = await use('skilled', who, 'cat /workspace/.skills/a/SKILL.md; echo from-inside > /workspace/.skills/a/made', {
         skill_name: 'a',
@@ -147,9 +145,7 @@ export const scopesSuite = (provider: ProviderName): void => {
       await eventually('it is on the host', async () => (await readFile(join(skills, 'a', 'made'), 'utf8')) === 'from-inside\n')
     })
 
-    test('[0-20, 0-21, 0-22] fifty messages of one scope at once, from three directions: one sandbox, whose files stay', {
-      timeout: 180_000,
-    }, async () => {
+    test('[0-20, 0-21, 0-22] fifty messages of one scope at once, from three directions: one sandbox, whose files stay', async () => {
       const who = message({ launcher_id: 'crowd' })
       const all = await Promise.all([
         ...Array.from({ length: 20 }, () => box.exec('person_crowd', 'true')),

@@ -1,4 +1,4 @@
+import { PLACE } from '../support/places/place.ts'
 import { concurrencySuite } from './concurrency.ts'
 
-concurrencySuite('local')
-concurrencySuite('local', 'postgres')
+concurrencySuite(PLACE.provider)

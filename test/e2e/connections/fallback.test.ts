@@ -1,3 +1,4 @@
+import { PLACE } from '../support/places/place.ts'
 import { fallbackSuite } from './fallback.ts'
 
-fallbackSuite('local')
+fallbackSuite(PLACE.provider)

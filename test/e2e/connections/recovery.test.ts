@@ -1,3 +1,4 @@
+import { PLACE } from '../support/places/place.ts'
 import { recoverySuite } from './recovery.ts'
 
-recoverySuite('local')
+recoverySuite(PLACE.provider)

@@ -48,9 +48,7 @@ export const recoverySuite = (provider: ProviderName): void => {
       expect(await run.exit).toMatchObject({ exitCode: 3, signal: null, reason: 'exited' })
     })
 
-    test('[3.4] gets every byte once when the agent is killed with -9 in the middle of a stream and comes back', {
-      timeout: 180_000,
-    }, async () => {
+    test('[3.4] gets every byte once when the agent is killed with -9 in the middle of a stream and comes back', async () => {
       const run = await session.exec.start(`seq 1 ${LINES}; exit 4`)
       let killed = 0
       const received = await collect(run.stdout, 512 * 1024, async () => {

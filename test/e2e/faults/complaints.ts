@@ -1,21 +1,13 @@
-import { execFileSync } from 'node:child_process'
 import { type Client, connect } from '@boxoffice/client'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { brokerApi } from '../support/api.ts'
+import { loseSandbox } from '../support/places/lose-sandbox.ts'
 import { API_KEY, MODES, type ProviderName, type Stack, startStack } from '../support/stack.ts'
-import { eventually, processesWith, supervisorOf } from '../support/traces.ts'
+import { eventually, processesWith } from '../support/traces.ts'
 
 const numbers = (count: number): string => Array.from({ length: count }, (_, i) => `${i + 1}\n`).join('')
 /** A number that no other process on this machine has on its command line. */
 const mark = (): number => 1_000_000_000 + Math.floor(Math.random() * 1_000_000_000)
-
-/** Ends a sandbox behind the product's back, by a process that runs in it. */
-const killSandbox = (provider: ProviderName, sandboxId: string, marked: number): void => {
-  if (provider === 'docker') {
-    const filter = `label=boxoffice.sandbox_id=${sandboxId}`
-    execFileSync('docker', ['rm', '-f', execFileSync('docker', ['ps', '-q', '--filter', filter], { encoding: 'utf8' }).trim()])
-  } else process.kill(supervisorOf(processesWith(`sleep ${marked}`)[0] ?? 0), 'SIGKILL')
-}
 
 /** What users of comparable systems report most, each by its name: none of it happens here. */
 export const complaintsSuite = (provider: ProviderName): void => {
@@ -73,7 +65,7 @@ export const complaintsSuite = (provider: ProviderName): void => {
         (thrown: unknown) => ({ thrown }),
       )
       await eventually('it runs', () => processesWith(`sleep ${seconds}`).length > 0)
-      killSandbox(provider, session.sandboxId, seconds)
+      loseSandbox(provider, session.sandboxId, processesWith(`sleep ${seconds}`)[0] ?? 0)
       expect(await outcome).toMatchObject({ thrown: { code: 'SANDBOX_LOST' } })
       // Nor is a true end ever turned into another one.
       const other = await client.session('truthful')
@@ -109,7 +101,7 @@ export const complaintsSuite = (provider: ProviderName): void => {
       const seconds = mark()
       await session.exec.start(`exec sleep ${seconds}`, { detach: true })
       await eventually('it runs', () => processesWith(`sleep ${seconds}`).length > 0)
-      killSandbox(provider, session.sandboxId, seconds)
+      loseSandbox(provider, session.sandboxId, processesWith(`sleep ${seconds}`)[0] ?? 0)
       // Whoever asks next gets one that works, whether or not anybody has noticed yet.
       await eventually('ensure gives another one', async () => (await client.session('dead')).id !== session.id)
       expect((await (await client.session('dead')).exec('echo alive')).stdout).toBe('alive\n')

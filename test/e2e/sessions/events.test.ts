@@ -1,3 +1,4 @@
+import { PLACE } from '../support/places/place.ts'
 import { eventsSuite } from './events.ts'
 
-eventsSuite('local')
+eventsSuite(PLACE.provider)

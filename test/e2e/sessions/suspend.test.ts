@@ -1,3 +1,4 @@
+import { PLACE } from '../support/places/place.ts'
 import { suspendSuite } from './suspend.ts'
 
-suspendSuite('local')
+suspendSuite(PLACE.provider)

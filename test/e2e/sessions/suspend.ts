@@ -15,7 +15,7 @@ export const suspendSuite = (provider: ProviderName): void => {
       const profiles = [
         { name: 'freezes', idle_timeout_seconds: 2 },
         { name: 'stops', idle_timeout_seconds: 2, stop_after_seconds: 2 },
-        { name: 'ends', hard_ttl_seconds: 4 },
+        { name: 'ends', hard_ttl_seconds: 10 },
       ]
       stack = await startStack({ provider, mode, config: { profiles } })
       broker = brokerApi(stack.brokerUrl)

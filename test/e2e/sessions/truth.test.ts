@@ -1,3 +1,4 @@
+import { PLACE } from '../support/places/place.ts'
 import { truthSuite } from './truth.ts'
 
-truthSuite('local')
+truthSuite(PLACE.provider)

@@ -1,8 +1,8 @@
-import { execFileSync } from 'node:child_process'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { brokerApi, dataplane, type Grant } from '../support/api.ts'
+import { loseSandbox } from '../support/places/lose-sandbox.ts'
 import { MODES, type ProviderName, type Stack, startStack } from '../support/stack.ts'
-import { eventually, processesWith, supervisorOf } from '../support/traces.ts'
+import { eventually, processesWith } from '../support/traces.ts'
 
 /** What the field's users complain about most: hanging execs, processes that outlive their kill, fabricated exits. */
 export const truthSuite = (provider: ProviderName): void => {
@@ -68,15 +68,8 @@ export const truthSuite = (provider: ProviderName): void => {
       const seconds = 1_000_000 + Math.floor(Math.random() * 1_000_000)
       const running = dataplane(doomed, 'POST', '/exec', { command: `sleep ${seconds}`, timeout_seconds: 600 })
       await eventually('it runs', () => processesWith(`sleep ${seconds}`).length > 0)
-      if (provider === 'docker') {
-        const id = execFileSync('docker', ['ps', '-q', '--filter', `label=boxoffice.sandbox_id=${doomed.sandbox.id}`], {
-          encoding: 'utf8',
-        }).trim()
-        execFileSync('docker', ['rm', '-f', id])
-      } else {
-        const [any] = processesWith(`sleep ${seconds}`)
-        process.kill(supervisorOf(any ?? 0), 'SIGKILL')
-      }
+      const [pid = 0] = processesWith(`sleep ${seconds}`)
+      loseSandbox(provider, doomed.sandbox.id, pid)
       const reply = await running
       expect(reply.status).toBe(503)
       expect(reply.body).toMatchObject({ error: { code: 'SANDBOX_LOST' } })

@@ -2,13 +2,15 @@ import { randomBytes } from 'node:crypto'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { type Postgres, startPostgres } from '../../../apps/broker/test/support/postgres.ts'
+import type { Postgres } from '../../../apps/broker/test/support/postgres.ts'
 import { startBalancer } from './balancer.ts'
+import { openDatabase } from './places/database.ts'
+import { type DatabaseName, PLACE, type ProviderName } from './places/place.ts'
 import { type Program, startProgram } from './program.ts'
 import { type CuttableProxy, startProxy } from './proxy.ts'
 import { reservePort } from './reserve-port.ts'
 
-export type ProviderName = 'docker' | 'local'
+export type { DatabaseName, ProviderName } from './places/place.ts'
 
 export const ENROLL_TOKEN = 'e2e-enroll-token-0123456789abcdefghijkl'
 export const API_KEY = 'e2e-operator-key-0123456789abcdefghijklm'
@@ -16,11 +18,6 @@ export const API_KEY = 'e2e-operator-key-0123456789abcdefghijklm'
 /** How clients reach the dataplane: at the agent, or through the broker. */
 export const MODES = ['direct', 'relay'] as const
 export type Mode = (typeof MODES)[number]
-
-export type DatabaseName = 'sqlite' | 'postgres'
-
-/** What stacks are started on that do not say it: `BOXOFFICE_TEST_DATABASE=postgres` runs their suites over two brokers. */
-const DATABASE: DatabaseName = process.env.BOXOFFICE_TEST_DATABASE === 'postgres' ? 'postgres' : 'sqlite'
 
 /**
  * Broker and agent as two processes, the agent behind a hop that can be cut; through the relay the broker too. Several brokers are behind
@@ -32,7 +29,7 @@ export type Stack = {
   brokerUrl: string
   /** Of each broker. */
   brokerUrls: string[]
-  /** The server of their database, where it is PostgreSQL. */
+  /** The server of their database, where it is a PostgreSQL of the stack's own. */
   postgres: Postgres | undefined
   /** Of the brokers' database there. */
   databaseUrl: string | undefined
@@ -54,9 +51,12 @@ export type StackOptions = {
   config?: Record<string, unknown>
   agentArgs?: string[]
   brokerArgs?: string[]
+  /** Default: that of the place. A PostgreSQL that is named here is a server of the stack's own, which a test may stop. */
   database?: DatabaseName
   /** Default: two on PostgreSQL, else one. */
   brokers?: number
+  /** Default: several brokers have the URL of their load balancer. Without one each has its own, and the agent knows the first. */
+  balanced?: boolean
 }
 
 export const startStack = async ({
@@ -65,8 +65,9 @@ export const startStack = async ({
   config = {},
   agentArgs = [],
   brokerArgs = [],
-  database = DATABASE,
-  brokers: count = database === 'postgres' ? 2 : 1,
+  database,
+  brokers: count = (database ?? PLACE.database) === 'postgres' ? 2 : 1,
+  balanced = count > 1,
 }: StackOptions): Promise<Stack> => {
   const directory = await mkdtemp(join(tmpdir(), 'bxo-'))
   const configFile = join(directory, 'config.json')
@@ -76,8 +77,8 @@ export const startStack = async ({
   parts.defer(() => rm(directory, { recursive: true, force: true }))
   const brokerPorts = await Promise.all(Array.from({ length: count }, reservePort))
   const agentPort = await reservePort()
-  const postgres = database === 'postgres' ? parts.use(await startPostgres()) : undefined
-  const balancer = count > 1 ? parts.use(await startBalancer(brokerPorts)) : undefined
+  const { url: databaseUrl, ownServer } = parts.use(await openDatabase(database))
+  const balancer = balanced ? parts.use(await startBalancer(brokerPorts)) : undefined
   const brokerPort = balancer?.port ?? brokerPorts[0] ?? 0
   const proxy = await startProxy()
   parts.defer(() => proxy.close())
@@ -88,9 +89,8 @@ export const startStack = async ({
   front?.setTarget(brokerPort)
   const brokerDataDir = join(directory, 'broker')
   const agentDataDir = join(directory, 'agent')
-  const shared = count > 1 || postgres !== undefined
-  const publicPort = front?.port ?? (shared ? brokerPort : undefined)
-  const databaseUrl = await postgres?.database()
+  const shared = count > 1 || databaseUrl !== undefined
+  const publicPort = count > 1 && !balanced ? undefined : (front?.port ?? (shared ? brokerPort : undefined))
   const databaseArgs = await databaseArgsOf(databaseUrl, { directory, shared })
   const brokers: Program[] = []
   let agent: Program | undefined
@@ -111,32 +111,27 @@ export const startStack = async ({
     return program
   }
   const startAgent = async (): Promise<void> => {
-    agent = await startProgram([
+    const args = [
       'agent',
       ...['--broker-url', `http://127.0.0.1:${brokerPort}`, '--enroll-token', ENROLL_TOKEN, '--port', String(agentPort)],
-      ...[
-        '--data-dir',
-        directory,
-        '--provider',
-        provider,
-        '--public-url',
-        `http://127.0.0.1:${proxy.port}`,
-        '--destroy-on-exit',
-        // Where clients are cut off, brokers are not.
-        ...(mode === 'relay' ? ['--relay', 'always'] : ['--dataplane-url', `http://127.0.0.1:${agentPort}`]),
-        ...agentArgs,
-      ],
-    ])
+      ...['--data-dir', directory, '--provider', provider, '--public-url', `http://127.0.0.1:${proxy.port}`, '--destroy-on-exit'],
+      // Where clients are cut off, brokers are not.
+      ...(mode === 'relay' ? ['--relay', 'always'] : ['--dataplane-url', `http://127.0.0.1:${agentPort}`]),
+      ...agentArgs,
+    ]
+    agent = await startProgram(args)
   }
   parts.defer(async () => void (await agent?.stop()))
-  for (const index of brokerPorts.keys()) await startBroker(index)
-  await startAgent()
+  await startBroker()
+  // All of them are ended below also where one did not start.
+  const others = await Promise.allSettled([startAgent(), ...[...brokerPorts.keys()].slice(1).map(startBroker)])
+  for (const other of others) if (other.status === 'rejected') throw other.reason
   const owned = parts.move()
   return {
     provider,
     brokerUrl: `http://127.0.0.1:${brokerPort}`,
     brokerUrls: brokerPorts.map((port) => `http://127.0.0.1:${port}`),
-    postgres,
+    postgres: ownServer,
     databaseUrl,
     brokerDataDir,
     agentDataDir,
@@ -154,9 +149,9 @@ export const startStack = async ({
 }
 
 /** What brokers are told of their database. Those of PostgreSQL share a key, and no file beside it. */
-const databaseArgsOf = async (databaseUrl: string | undefined, of: { directory: string; shared: boolean }): Promise<string[]> => {
-  if (databaseUrl === undefined) return of.shared ? ['--shared-data-dir'] : []
+const databaseArgsOf = async (url: string | undefined, of: { directory: string; shared: boolean }): Promise<string[]> => {
+  if (url === undefined) return of.shared ? ['--shared-data-dir'] : []
   const keyFile = join(of.directory, 'secret.key')
   await writeFile(keyFile, randomBytes(32).toString('base64url'), { mode: 0o600 })
-  return ['--database-url', databaseUrl, '--secret-key-file', keyFile]
+  return ['--database-url', url, '--secret-key-file', keyFile]
 }

@@ -1,3 +1,4 @@
+import { PLACE } from '../support/places/place.ts'
 import { mountsSuite } from './mounts.ts'
 
-mountsSuite('local')
+mountsSuite(PLACE.provider)

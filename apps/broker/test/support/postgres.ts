@@ -67,16 +67,8 @@ export async function startPostgres({ address }: { address?: string } = {}): Pro
 
   const urlOf = (database: string, at = port) => `postgres://postgres:${PASSWORD}@127.0.0.1:${at}/${database}`
 
-  const ask = async <R extends object>(text: string, values: unknown[] = [], url = urlOf('postgres')): Promise<R[]> => {
-    const client = new Client({ connectionString: url, connectionTimeoutMillis: START_MS })
-    client.on('error', () => {})
-    await client.connect()
-    try {
-      return (await client.query(text, values)).rows as R[]
-    } finally {
-      await client.end()
-    }
-  }
+  const ask = <R extends object>(text: string, values?: unknown[], url = urlOf('postgres')): Promise<R[]> =>
+    askPostgres<R>(url, text, values)
 
   /** Starts the server of a data directory; resolves when it answers. */
   const serve = async (directoryOfData: string, listenPort: number): Promise<ChildProcess> => {
@@ -176,6 +168,18 @@ export async function startPostgres({ address }: { address?: string } = {}): Pro
       await stop()
       rmSync(directory, { recursive: true, force: true })
     },
+  }
+}
+
+/** Asks a database something by SQL, over a connection of its own. */
+export const askPostgres = async <R extends object>(url: string, text: string, values: unknown[] = []): Promise<R[]> => {
+  const client = new Client({ connectionString: url, connectionTimeoutMillis: START_MS })
+  client.on('error', () => {})
+  await client.connect()
+  try {
+    return (await client.query(text, values)).rows as R[]
+  } finally {
+    await client.end()
   }
 }
 

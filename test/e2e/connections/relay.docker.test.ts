@@ -1,0 +1,3 @@
+import { relaySuite } from './relay.ts'
+
+relaySuite('docker')
