@@ -15,14 +15,14 @@ const IN_EVERY_PLACE = 'test/e2e/**/{access,concurrency,events,fallback,mounts,r
 const PATIENT = { poll: { timeout: 60_000 } }
 
 /** Project of those suites in one place; SQLite's places are `stack` and `docker`. */
-const inPlace = (name: string, more: object) => ({
+const inPlace = (name: string, { setUps = [], ...more }: { setUps?: string[]; fileParallelism?: boolean; sequence?: object }) => ({
   test: {
     name,
     include: [IN_EVERY_PLACE],
     env: { BOXOFFICE_TEST_PLACE: name },
-    globalSetup: ['test/e2e/support/places/postgres-server.ts'],
+    globalSetup: ['postgres-server', ...setUps].map((setUp) => `test/e2e/support/places/${setUp}.ts`),
     expect: PATIENT,
-    // A stack has two brokers.
+    // Two brokers, and pods that take seconds.
     testTimeout: 300_000,
     hookTimeout: 300_000,
     ...more,
@@ -95,6 +95,8 @@ export default defineConfig({
       },
       inPlace('postgres-local', {}),
       inPlace('postgres-docker', { sequence: { groupOrder: 3 } }),
+      // Needs the cluster, as the next one.
+      inPlace('postgres-kubernetes', { setUps: ['kubernetes-namespace'], sequence: { groupOrder: 4 } }),
       {
         test: {
           name: 'cluster',

@@ -1,5 +1,6 @@
 #!/bin/sh
-# `npm run test:cluster`: set up, start the cluster, run `*.cluster.test.ts`, end it, and compare what it has left. Arguments go to vitest.
+# `npm run test:cluster`: set up, start the cluster, run `*.cluster.test.ts` and the suites of every place on PostgreSQL, end it, and compare
+# what it has left. Arguments go to vitest.
 # A cluster that runs already is used and kept. The last line says "N passed, N failed".
 set -eu
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd -P)
@@ -29,7 +30,7 @@ began=$(date +%s)
 status=0
 echo 'did not end' >"$results/cluster.vitest.status"
 BOXOFFICE_FAILURES=$results/cluster.failures .tools/node node_modules/vitest/vitest.mjs run --reporter=default --reporter=json \
-  --outputFile.json="$results/cluster.vitest.json" --reporter=./deploy/setup/failures.ts --project cluster "$@" || status=$?
+  --outputFile.json="$results/cluster.vitest.json" --reporter=./deploy/setup/failures.ts --project cluster --project postgres-kubernetes "$@" || status=$?
 echo "$status" >"$results/cluster.vitest.status"
 echo "cluster: tests: $(($(date +%s) - began)) s" >&2
 

@@ -7,6 +7,7 @@ import { connect } from '@boxoffice/client'
 import { describe, expect, test } from 'vitest'
 import { WebSocket } from 'ws'
 import { brokerApi, dataplane, type Grant } from '../support/api.ts'
+import { agentEnv } from '../support/places/agent-env.ts'
 import type { ProviderName } from '../support/places/place.ts'
 import { startProgram } from '../support/program.ts'
 import { API_KEY, ENROLL_TOKEN, type Stack, startStack } from '../support/stack.ts'
@@ -71,7 +72,7 @@ export const relaySuite = (provider: ProviderName): void => {
         ...['--broker-url', stack.brokerUrl, '--enroll-token', ENROLL_TOKEN, '--data-dir', stack.agentDataDir, '--provider', provider],
         ...['--relay', 'always', '--dataplane-listen', `unix:${path}`, '--destroy-on-exit'],
       ]
-      const startAgent = () => startProgram(args)
+      const startAgent = () => startProgram(args, agentEnv(provider))
       const agent = await startAgent()
       try {
         expect(agent.ready.agent_url).toBe(`unix:${path}`)
@@ -120,7 +121,7 @@ export const relaySuite = (provider: ProviderName): void => {
       const ports = ['--port', '0', '--agent-port', '0']
       // Nothing listens on port 1: clients are elsewhere, and come by a way that this machine does not have.
       const away = ['--agent-public-url', 'http://127.0.0.1:1', '--provider', provider, '--destroy-on-exit']
-      const up = await startProgram(['up', '--data-dir', dataDir, ...ports, ...away])
+      const up = await startProgram(['up', '--data-dir', dataDir, ...ports, ...away], agentEnv(provider))
       try {
         const { broker_url: url, api_key: apiKey } = up.ready
         expect((await fetch(`${url}/readyz`)).status).toBe(200)

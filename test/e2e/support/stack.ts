@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Postgres } from '../../../apps/broker/test/support/postgres.ts'
 import { startBalancer } from './balancer.ts'
+import { agentEnv } from './places/agent-env.ts'
 import { openDatabase } from './places/database.ts'
 import { type DatabaseName, PLACE, type ProviderName } from './places/place.ts'
 import { type Program, startProgram } from './program.ts'
@@ -119,7 +120,7 @@ export const startStack = async ({
       ...(mode === 'relay' ? ['--relay', 'always'] : ['--dataplane-url', `http://127.0.0.1:${agentPort}`]),
       ...agentArgs,
     ]
-    agent = await startProgram(args)
+    agent = await startProgram(args, agentEnv(provider))
   }
   parts.defer(async () => void (await agent?.stop()))
   await startBroker()

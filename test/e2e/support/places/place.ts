@@ -1,5 +1,5 @@
 const DATABASES = ['sqlite', 'postgres'] as const
-const PROVIDERS = ['docker', 'local'] as const
+const PROVIDERS = ['docker', 'local', 'kubernetes'] as const
 
 export type DatabaseName = (typeof DATABASES)[number]
 export type ProviderName = (typeof PROVIDERS)[number]
