@@ -1,7 +1,7 @@
 #!/bin/sh
 # `npm run cluster`: a real Kubernetes of one node on this machine, in namespaces of its own.
-#   cluster.sh [up] | boxoffice [ARGS OF HELM…] | down | build | kubectl ARGS… | helm ARGS… | runs | left [--settings]
-# `boxoffice` starts it too, and installs the chart there. `build` only fills the cache. `runs` says by its status whether one runs. `left` lists what there is of a cluster outside the cache: nothing, after `down`;
+#   cluster.sh [up] | boxoffice [ARGS OF HELM…] | down | build | kubectl ARGS… | helm ARGS… | runs | cached | left [--settings]
+# `boxoffice` starts it too, and installs the chart there. `build` only fills the cache. `runs` says by its status whether one runs, `cached` whether its program is in the cache. `left` lists what there is of a cluster outside the cache: nothing, after `down`;
 # with --settings also the settings of the kernel that it must not change.
 # environment: BOXOFFICE_CLUSTER_CACHE, whose folder boxoffice-cluster is the cache (default: ~/.cache/boxoffice/cluster is)
 set -eu
@@ -51,6 +51,7 @@ case $what in
     if running; then helm_in_cluster "$@"; else "$helm" "$@"; fi
     ;;
   runs) running ;;
+  cached) [ -x "$program/kube" ] ;;
   left) left "$@" ;;
-  *) echo "usage: cluster.sh [up] | boxoffice [ARGS OF HELM…] | down | build | kubectl ARGS… | helm ARGS… | runs | left [--settings]" >&2; exit 2 ;;
+  *) echo "usage: cluster.sh [up] | boxoffice [ARGS OF HELM…] | down | build | kubectl ARGS… | helm ARGS… | runs | cached | left [--settings]" >&2; exit 2 ;;
 esac

@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import Docker from 'dockerode'
+import { isClusterCached } from './cluster.ts'
 import type { RowModule, RowResult } from './rows/row.ts'
 import { tableOf } from './table.ts'
 
@@ -23,6 +24,7 @@ const ROWS = [
     'memory',
   ],
   ...['relay', 'wake', 'terminal', 'idle-sockets', 'many-rows', 'idle-local', 'idle-docker', 'neighbours', 'density', 'fast-io', 'clients'],
+  'kubernetes',
 ]
 const IMAGE = process.env.BOXOFFICE_IMAGE ?? 'boxoffice/sandbox:latest'
 /** A guard against a row that hangs, no expectation. */
@@ -65,6 +67,7 @@ const hasEngine = (): Promise<boolean> =>
 
 const results: (RowResult & { name: string })[] = []
 const withoutEngine: string[] = []
+const withoutCluster: string[] = []
 const engine = await hasEngine()
 for (const name of chosen) {
   if (interrupted) break
@@ -73,18 +76,25 @@ for (const name of chosen) {
     withoutEngine.push(name)
     continue
   }
+  // Asked for by name, it is built.
+  if (needs.cluster && values.rows === undefined && !(await isClusterCached())) {
+    withoutCluster.push(name)
+    continue
+  }
   process.stderr.write(`measuring ${name} …\n`)
   results.push({ name, ...(await runRow(name)) })
 }
 
 process.stdout.write(tableOf(results))
 if (withoutEngine.length > 0) process.stdout.write(`\nNo container engine answers; not measured: ${withoutEngine.join(', ')}\n`)
+if (withoutCluster.length > 0)
+  process.stdout.write(`\nNo program of the cluster is cached (npm run cluster -- build); not measured: ${withoutCluster.join(', ')}\n`)
 const at = new Date().toISOString()
 const out = values.out ?? fileURLToPath(new URL(`./results/${at.replaceAll(':', '-')}.json`, import.meta.url))
 mkdirSync(join(out, '..'), { recursive: true })
 writeFileSync(
   out,
-  `${JSON.stringify({ at, node: process.version, cpu: cpus()[0]?.model, cores: cpus().length, results, withoutEngine }, null, 2)}\n`,
+  `${JSON.stringify({ at, node: process.version, cpu: cpus()[0]?.model, cores: cpus().length, results, withoutEngine, withoutCluster }, null, 2)}\n`,
 )
 process.stdout.write(`\nwritten to ${out}\n`)
 process.exitCode = interrupted || results.some(({ error }) => error !== undefined) ? 1 : 0

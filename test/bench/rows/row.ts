@@ -4,6 +4,8 @@ export type Needs = {
   local?: readonly object[]
   /** The row starts docker stacks by itself. */
   engine?: true
+  /** The row starts the one-node Kubernetes, or takes the one that runs. */
+  cluster?: true
 }
 
 /** What a row is given: the stacks that it needs, and the image that both the product and the comparison use. */
