@@ -5,10 +5,8 @@ import { pino } from 'pino'
 import { Registry } from 'prom-client'
 import { openBrokerTrust } from './broker-link/broker-trust.ts'
 import { createJournal } from './broker-link/journal.ts'
-import { createCapacity } from './capacity/capacity.ts'
-import { openMachine } from './capacity/machine.ts'
 import type { AgentConfig } from './config/config.ts'
-import { candidatesFrom, installIdFrom, mountPolicyFrom, reserveFrom } from './config/from-config.ts'
+import { candidatesFrom, capacityFrom, installIdFrom, mountPolicyFrom } from './config/from-config.ts'
 import type { AgentOverrides } from './config/overrides.ts'
 import { countEnds, countSandboxes } from './control/agent-metrics.ts'
 import { connectBroker } from './control/connect-broker.ts'
@@ -64,7 +62,6 @@ export const createAgent = (config: AgentConfig, overrides: AgentOverrides = {})
 
 const build = async (config: AgentConfig, overrides: AgentOverrides, teardown: AsyncDisposableStack): Promise<AgentReady> => {
   const log = overrides.log ?? pino({ name: 'boxoffice-agent' }, pino.destination(2))
-  const wall = overrides.wall ?? Date.now
   setFastIo(config.fastIo)
   const directory = await openDataDirectory(config.dataDir, config.supervisorPath)
   teardown.defer(directory.release)
@@ -85,16 +82,11 @@ const build = async (config: AgentConfig, overrides: AgentOverrides, teardown: A
   const uids = createUids(directory.uidBlock, config.sameUser)
   await claimOwners(uids, join(dataDirectory, 'workspaces'))
 
-  const { broker: client, brokerCertificate: certificate } = overrides
+  const { broker: client, brokerCertificate: certificate, wall = Date.now } = overrides
   const trust = await openBrokerTrust({ config, dataDirectory, client, certificate, wall, log })
   teardown.defer(trust.close)
   const journal = createJournal(metrics)
-  const capacity = createCapacity({
-    machine: openMachine(),
-    disk,
-    reserve: reserveFrom(config),
-    sandboxes: { most: config.maxSandboxes, count: () => manager.inventory.count },
-  })
+  const capacity = capacityFrom(config, disk, () => manager.inventory.count)
   const manager = createSandboxManager({
     provider: () => selector.require(),
     layout,

@@ -59,8 +59,7 @@ export async function buildBroker(
   const enrollToken = settings.enrollToken ?? enrollTokenOf(settings.dataDir)
   const keys = await SigningKeys.open(signingKeyPlace(settings, store, log), now)
 
-  const listeners = await openListeners(settings, log, parts)
-  const { listener, own, url } = listeners
+  const { listener, own, all, url } = await openListeners(settings, log, parts)
   const { issuer, credentials } = await openTokens({ settings, store, keys, now, monotonic, url })
   // Nobody else runs on this directory, so whatever other brokers were doing is left over.
   if (!isShared(settings)) await store.brokers.forget(null)
@@ -75,9 +74,9 @@ export async function buildBroker(
   const placement = new Placement({ directory, counts: store.counts, timeoutMs: settings.agentTimeout * 1000, silence })
   const liveBrokers = new LiveBrokers()
   const access = createAccess({ ...base, share: liveBrokers.share, isOwnKey: (kid) => keys.has(kid) })
-  const { tokenTtl: tokenTtlSeconds, maxSessions } = settings
+  const { tokenTtl: tokenTtlSeconds, maxSessions, corsOrigins, trustedProxies } = settings
   const sessions = createSessions({ ...base, ...access, client, placement, tokenTtlSeconds, maxSessions })
-  const { effects, provisioner, writer } = sessions
+  const { effects, provisioner, writer, service, members, threads } = sessions
   parts.defer(() => effects.close())
   // On a full disk it stays, and is forgotten at the next start on the directory, or by housekeeping.
   parts.defer(() => store.brokers.forget(brokerId).catch((thrown: unknown) => log.warn({ err: thrown }, 'the broker leaves its row')))
@@ -91,13 +90,11 @@ export async function buildBroker(
   parts.defer(() => dataplane.close())
   const probe = new RelayProbe({ placement, issuer, log, monotonic, agentTls })
   parts.defer(() => probe.close())
-  const { corsOrigins, trustedProxies } = settings
   const authorizer = createSessionAuthorizer({ credentials, store, exposed: isExposed(settings) })
   const relay = createRelay({ authorizer, corsOrigins, metrics, log, agentTls, splice: uploadSpliceFrom(settings.relaySplice) })
   parts.defer(() => relay.close())
 
   const feed = new EventFeed(store.events)
-  const { service, members, threads } = sessions
   const surfaces = createSurfaces({
     ...base,
     ...access,
@@ -124,7 +121,7 @@ export async function buildBroker(
   })
   const app = createApp({ ...base, ...access, metrics, surfaces: surfaces.list, corsOrigins, trustedProxies })
 
-  for (const each of listeners.all) {
+  for (const each of all) {
     each.serve(app, withUpgrades(surfaces.list, relay))
     parts.defer(() => each.close())
   }
@@ -134,8 +131,6 @@ export async function buildBroker(
   // Before the rest: streams that go on for ever would hold up the end of the requests in flight.
   parts.defer(() => feed.close())
   await replayReleases({ store, writer, now })
-  // The same broker, or another one, may have ended between a change of a session and the order to its agent.
-  await store.agents.wantWhole(null, now()).catch((err: unknown) => log.warn({ err }, 'agents cannot be asked for whole reports yet'))
   reaper.start()
   parts.defer(() => reaper.stop())
   // The first of all when the broker ends.

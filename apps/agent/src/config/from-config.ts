@@ -1,7 +1,9 @@
 import { isLoopback } from '@boxoffice/kit/is-loopback'
 import { parseListenAddress } from '@boxoffice/kit/listen-address'
 import { nodeInstallId } from '@boxoffice/node-http'
-import type { Reserve } from '../capacity/room.ts'
+import { type Capacity, createCapacity } from '../capacity/capacity.ts'
+import { openMachine } from '../capacity/machine.ts'
+import type { DiskFloor } from '../host/disk-floor.ts'
 import { createMountPolicy, type MountPolicy } from '../mounts/policy.ts'
 import { providerCandidates } from '../providers/candidates.ts'
 import type { Candidate } from '../sandbox/provider.ts'
@@ -28,11 +30,12 @@ export const candidatesFrom = (config: AgentConfig, exposed: boolean, where: Whe
 export const installIdFrom = ({ kubernetes: { enrollTokenFile, nodeName } }: AgentConfig): string | undefined =>
   enrollTokenFile === undefined || nodeName === undefined ? undefined : nodeInstallId(nodeName)
 
-/** What new sandboxes leave free. */
-export const reserveFrom = ({ reserve: { memoryMb, ...counts } }: AgentConfig): Reserve => ({
-  ...counts,
-  memory: memoryMb === undefined ? undefined : memoryMb * 1024 ** 2,
-})
+/** The room for sandboxes: of the machine, less what they leave free, and up to their number. `count`: of those that there are. */
+export const capacityFrom = ({ reserve, maxSandboxes }: AgentConfig, disk: DiskFloor, count: () => number): Capacity => {
+  const { memoryMb, ...counts } = reserve
+  const memory = memoryMb === undefined ? undefined : memoryMb * 1024 ** 2
+  return createCapacity({ machine: openMachine(), disk, reserve: { ...counts, memory }, sandboxes: { most: maxSandboxes, count } })
+}
 
 /** Which paths of the host may be mounted; the agent's own, the engine's socket and the kubeconfig never. */
 export const mountPolicyFrom = (config: AgentConfig, dataDirectory: string): Promise<MountPolicy> =>

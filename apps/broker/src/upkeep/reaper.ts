@@ -52,8 +52,8 @@ export class Reaper {
   #answeredAt: number
   #isAway = false
   #leads = false
-  /** Ids of the brokers that ran in the last round. */
-  #alive: readonly string[] = []
+  /** Ids of the brokers that ran in the last round; undefined before the first. */
+  #alive: readonly string[] | undefined
   /** Who asked agents to end sandboxes may be gone, or could not write their answers. */
   #mustAskAgain = true
 
@@ -90,9 +90,9 @@ export class Reaper {
     this.#answered()
     const alive = await store.brokers.alive(now() - brokerTimeoutMs)
     liveBrokers.counted(alive)
-    if (this.#alive.some((id) => !alive.includes(id))) {
+    if (this.#alive === undefined || this.#alive.some((id) => !alive.includes(id))) {
       this.#mustAskAgain = true
-      // What another one has changed and did not tell the agents any more comes to light where they report all that they have.
+      // What a broker that ended has changed and did not tell the agents any more comes to light where they report all that they have.
       await store.agents.wantWhole(null, now())
     }
     this.#alive = alive
