@@ -48,6 +48,6 @@ export const register = ({ broker, request, onFailure, untilRefused, log, signal
 const refused = (cause: BoxofficeError): BoxofficeError =>
   new BoxofficeError(
     'UNAUTHENTICATED',
-    `the broker refused the enroll token (${cause.message}); start the agent with the one of the broker (--enroll-token there, or enroll-token in its data directory), or let the broker know the service account (kubernetes_agents there)`,
+    `the broker refused the enroll token; start the agent with the one of the broker (--enroll-token there, or enroll-token in its data directory), or let the broker know the service account (kubernetes_agents there): ${cause.message}`,
     { cause },
   )
