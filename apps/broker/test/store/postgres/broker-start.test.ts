@@ -86,7 +86,6 @@ test.for([
   ['no enroll token', { enrollToken: undefined }, /enrollToken \(--enroll-token\).*openssl rand/],
   ['no public URL', { publicUrl: undefined }, /publicUrl \(--public-url\)/],
   ['a secret key file that is not there', { secretKeyFile: '/nowhere/secret-keys' }, /\/nowhere\/secret-keys.*is not there/],
-  ['MCP servers', { mcpServers: [{ name: 'x', command: 'true' }] }, /mcp_servers: brokers that share their sessions \(--database-url/],
 ] as const)('%s: the start names what is missing and what to do', async ([, without, message]) => {
   const settings = Object.fromEntries(Object.entries({ ...settingsOf(wholeUrl), ...without }).filter(([, value]) => value !== undefined))
   expect(await refusal(() => settings as BrokerConfig)).toMatch(message)
