@@ -95,5 +95,6 @@ test('a machine that was suspended has a monotonic clock that stood still: the n
   const stood = clock.now()
   state.local += 7_200_000
   expect(clock.now()).toBe(stood)
-  await expect.poll(() => clock.now(), { timeout: 60_000 }).toBe(state.local)
+  // The way to the database takes time of this machine.
+  await expect.poll(() => clock.now() - state.local, { timeout: 60_000 }).toBe(0)
 })

@@ -49,11 +49,11 @@ test('[4-93] time without the database is no silence of an agent: its sessions l
   broker.pass(LOST_AFTER * 5000)
   await postgres.start()
   await broker.broker.reap()
-  expect(await state()).toBe('active')
+  expect(await state()).toBe('idle')
   // What follows counts.
   broker.pass((LOST_AFTER - 10) * 1000)
   await broker.broker.reap()
-  expect(await state()).toBe('active')
+  expect(await state()).toBe('idle')
   broker.pass(20_000)
   await broker.broker.reap()
   expect(await state()).toBe('failed')
@@ -108,7 +108,9 @@ test('a database that falls silent: requests are refused with 503 and Retry-Afte
     ...Array.from({ length: 20 }, () => broker.get('/v1/sandbox/sessions')),
   ])
   expect(refused.map(({ status, headers }) => [status, Number(headers.get('retry-after')) > 0])).toEqual(refused.map(() => [503, true]))
-  expect(refused[0].body.error.code).toBe('BACKEND_UNAVAILABLE')
+  // `ensure` may say that no agent is heard, which is so by then.
+  expect(refused[0].body.error.code).toMatch(/^(BACKEND|PROVIDER)_UNAVAILABLE$/)
+  expect(refused[1].body.error?.code).toBe('BACKEND_UNAVAILABLE')
   const waiting = [broker.get('/v1/agents'), broker.broker.reap()]
   held.open(undefined)
   const began = performance.now()
