@@ -1,4 +1,5 @@
 import { join } from 'node:path'
+import { CAPABILITIES } from '@boxoffice/protocol'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { isLive } from '../../src/domain/session.ts'
 import type { SessionEffects } from '../../src/sessions/effects.ts'
@@ -27,7 +28,7 @@ const identity = (id: string) => ({
   capabilities: null,
   rights: new Set(['act_as' as const]),
 })
-const member = { access: 'member' as const, capabilities: ['fs_read', 'fs_write', 'shell', 'exec'] as const }
+const member = { access: 'member' as const, capabilities: CAPABILITIES }
 
 /** A session with members bob and carol, who have negotiated, and `grants` on a store of its own. */
 const arrange = async () => {
