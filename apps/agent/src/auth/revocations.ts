@@ -1,6 +1,4 @@
-import type { Capability, Revocations, SessionTokenClaims } from '@boxoffice/protocol'
-
-export type SessionEnd = Revocations['sessions'][number]['reason']
+import type { Capability, Revocations, SessionEnd, SessionTokenClaims } from '@boxoffice/protocol'
 
 /** The deny-list that every request and every open socket is checked against [C-30]. */
 export interface RevocationStore {

@@ -2,6 +2,7 @@ import {
   type AgentInstance,
   BoxofficeError,
   CreateSandboxRequest,
+  DestroyQuery,
   describeIssues,
   fromUnknown,
   Jwks,
@@ -66,9 +67,11 @@ export const createControlApp = ({ manager, revocations, onKeys, untold, instanc
     })
     .delete('/control/v1/sandboxes/:id', async (c) => {
       const id = c.req.param('id')
+      const order = query(c, DestroyQuery)
       const session = manager.get(id)?.sessionId
-      const reason = (session && revocations.deniedSession(session)) || 'released'
-      await manager.destroy(id, reason, { keepWorkspace: c.req.query('keep_workspace') === 'true' })
+      const revoked = session ? revocations.deniedSession(session) : undefined
+      const reason = order.reason ?? revoked ?? 'released'
+      await manager.destroy(id, reason, { keepWorkspace: order.keep_workspace })
       const rest = untold(id)
       return rest === undefined ? c.body(null, 204) : c.json(rest)
     })

@@ -1,34 +1,16 @@
-import { expect, onTestFinished, test } from 'vitest'
-import type { VerifyControlToken } from '../../src/auth/control-auth.ts'
-import { createControlApp } from '../../src/control/control.ts'
-import { createLocalProvider } from '../../src/providers/local/local.ts'
-import { Host, silent } from '../host/support/host.ts'
+import { expect, test } from 'vitest'
+import { startControl } from './support/start-control.ts'
 
-/** The control API of a host with one sandbox: sends an order, and gives the sandbox's state after it. */
-const startControl = async () => {
-  const host = await Host.start(({ path, installId }) =>
-    createLocalProvider({ dataDirectory: path, installId, isolation: 'auto', log: silent }),
-  )
-  onTestFinished(() => host[Symbol.asyncDispose]())
-  const { manager, revocations } = host
-  const app = createControlApp({
-    ...{ manager, revocations, onKeys: async () => {}, untold: () => undefined, log: silent },
-    instance: { install_id: host.installId, instance_id: '0123456789ab' },
-    verify: (async () => ({})) as unknown as VerifyControlToken,
-  })
+/** Sends an order to the one sandbox of a host, and gives the answer. */
+const startOrders = async () => {
+  const { host, ask } = await startControl()
   const { id } = await host.ensure('s1')
-  return async (action: 'suspend' | 'resume', order?: object) => {
-    const response = await app.request(`/control/v1/sandboxes/${id}/${action}`, {
-      method: 'POST',
-      headers: { authorization: 'Bearer x', ...(order && { 'content-type': 'application/json' }) },
-      ...(order && { body: JSON.stringify(order) }),
-    })
-    return (await response.json()) as { state: string; overtaken_by?: number }
-  }
+  return async (action: 'suspend' | 'resume', order?: object) =>
+    (await ask('POST', `/sandboxes/${id}/${action}`, order)).body as { state: string; overtaken_by?: number }
 }
 
 const start = async () => {
-  const send = await startControl()
+  const send = await startOrders()
   return async (action: 'suspend' | 'resume', order?: object) => (await send(action, order)).state
 }
 
@@ -53,7 +35,7 @@ test('brokers that send no revision are obeyed as before, also beside others', a
 })
 
 test('an order that is dropped says what has overtaken it, so that a broker whose database went back can catch up', async () => {
-  const send = await startControl()
+  const send = await startOrders()
   expect(await send('suspend', { mode: 'stop', revision: 9 })).not.toHaveProperty('overtaken_by')
   expect(await send('resume', { revision: 4 })).toMatchObject({ state: 'stopped', overtaken_by: 9 })
   expect(await send('suspend', { mode: 'freeze', revision: 4 })).toMatchObject({ state: 'stopped', overtaken_by: 9 })

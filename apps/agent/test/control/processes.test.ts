@@ -1,29 +1,16 @@
 import { ListProcessesResponse, StartProcessRequest } from '@boxoffice/protocol'
-import { expect, onTestFinished, test } from 'vitest'
-import type { VerifyControlToken } from '../../src/auth/control-auth.ts'
-import { createControlApp } from '../../src/control/control.ts'
-import { createLocalProvider } from '../../src/providers/local/local.ts'
-import { Host, silent } from '../host/support/host.ts'
+import { expect, test } from 'vitest'
+import { startControl } from './support/start-control.ts'
 
 test('[2-25, 2-22] the broker hears of processes, ended ones too; to ask is no use of the sandbox, and wakes none', async () => {
-  const host = await Host.start(({ path, installId }) =>
-    createLocalProvider({ dataDirectory: path, installId, isolation: 'auto', log: silent }),
-  )
-  onTestFinished(() => host[Symbol.asyncDispose]())
-  const { manager, revocations } = host
-  const app = createControlApp({
-    ...{ manager, revocations, onKeys: async () => {}, untold: () => undefined, log: silent },
-    instance: { install_id: host.installId, instance_id: '0123456789ab' },
-    verify: (async () => ({})) as unknown as VerifyControlToken,
-  })
-  const ask = async (id: string) => {
-    const response = await app.request(`/control/v1/sandboxes/${id}/processes`, { headers: { authorization: 'Bearer x' } })
-    return { status: response.status, body: await response.json() }
-  }
+  const { host, ask } = await startControl()
+  const { manager } = host
   const processes = async (id: string) =>
-    ListProcessesResponse.parse((await ask(id)).body).processes.map(({ process_id, status, exit_code, stderr_preview }) => ({
-      ...{ process_id, status, exit_code, stderr_preview },
-    }))
+    ListProcessesResponse.parse((await ask('GET', `/sandboxes/${id}/processes`)).body).processes.map(
+      ({ process_id, status, exit_code, stderr_preview }) => ({
+        ...{ process_id, status, exit_code, stderr_preview },
+      }),
+    )
   const sandbox = await host.ensure('s1')
   const { id } = sandbox
   expect(await processes(id)).toEqual([])
@@ -46,5 +33,5 @@ test('[2-25, 2-22] the broker hears of processes, ended ones too; to ask is no u
     expect(host.find(id).state).toBe(state)
   }
   await manager.destroy(id, 'released')
-  expect(await ask(id)).toMatchObject({ status: 404, body: { error: { code: 'BINDING_NOT_FOUND' } } })
+  expect(await ask('GET', `/sandboxes/${id}/processes`)).toMatchObject({ status: 404, body: { error: { code: 'BINDING_NOT_FOUND' } } })
 })

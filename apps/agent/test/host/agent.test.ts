@@ -47,7 +47,7 @@ describe('registration', () => {
 
   test('ends at the start when the broker refuses the enroll token', async () => {
     agents.broker.refuses = { status: 401 }
-    await expect(agents.begin()).rejects.toThrow(/refused the enroll token .*--enroll-token/)
+    await expect(agents.begin()).rejects.toThrow(/refused the enroll token; .*--enroll-token/)
   })
 
   test('ends later when the broker was away at the start and then refuses the enroll token', async () => {

@@ -17,6 +17,7 @@ import {
   SandboxRecord,
   SandboxReport,
   SandboxUntold,
+  type SessionEnd,
   type SuspendRequest,
   WorkspaceUsage,
 } from '@boxoffice/protocol'
@@ -43,8 +44,11 @@ export interface AgentClient {
    */
   suspend(agent: AgentRecord, sandboxId: string, order: SuspendRequest): Promise<number | undefined>
   resume(agent: AgentRecord, sandboxId: string, order: ResumeRequest): Promise<number | undefined>
-  /** Idempotent: one that is already gone is fine. Says what its agent has still to tell of it; undefined for nothing. */
-  destroy(agent: AgentRecord, sandboxId: string, keepWorkspace: boolean): Promise<SandboxUntold | undefined>
+  /**
+   * Idempotent: one that is already gone is fine. What runs is told `reason`: the revocation that says the same may come later, on
+   * another connection. Says what its agent has still to tell of the sandbox; undefined for nothing.
+   */
+  destroy(agent: AgentRecord, sandboxId: string, order: { reason: SessionEnd; keepWorkspace: boolean }): Promise<SandboxUntold | undefined>
   /** Idempotent: one that is not there is fine. 409 while a sandbox uses it. */
   removeWorkspace(agent: AgentRecord, workspaceId: string): Promise<void>
   /** What a sandbox's workspace holds; the count ends at one entry above `maxEntries`. */
@@ -88,8 +92,10 @@ export function httpAgentClient(tokens: ControlTokens): AgentClient {
       (await call(agent, 'GET', `${path(id)}/processes`, { answer: ListProcessesResponse, limit: MAX_PROCESSES_BYTES })).processes,
     suspend: async (agent, id, body) => (await call(agent, 'POST', `${path(id)}/suspend`, { body, answer: OrderResponse })).overtaken_by,
     resume: async (agent, id, body) => (await call(agent, 'POST', `${path(id)}/resume`, { body, answer: OrderResponse })).overtaken_by,
-    destroy: (agent, id, keepWorkspace) =>
-      call(agent, 'DELETE', `${path(id)}${keepWorkspace ? '?keep_workspace=true' : ''}`, { answer: SandboxUntold.optional() }),
+    destroy: (agent, id, { reason, keepWorkspace }) =>
+      call(agent, 'DELETE', `${path(id)}?reason=${reason}${keepWorkspace ? '&keep_workspace=true' : ''}`, {
+        answer: SandboxUntold.optional(),
+      }),
     removeWorkspace: (agent, id) => call(agent, 'DELETE', `/control/v1/workspaces/${encodeURIComponent(id)}`, {}),
     workspaceUsage: (agent, id, maxEntries) =>
       call(agent, 'GET', `${path(id)}/workspace-usage?max_entries=${maxEntries}`, { answer: WorkspaceUsage }),

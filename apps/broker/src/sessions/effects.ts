@@ -1,7 +1,7 @@
 import { KeyedQueue } from '@boxoffice/kit/keyed-queue'
 import { retry } from '@boxoffice/kit/retry'
 import { withTimeout } from '@boxoffice/kit/with-timeout'
-import { BoxofficeError, type Revocations } from '@boxoffice/protocol'
+import { BoxofficeError, type Revocations, type SessionEnd } from '@boxoffice/protocol'
 import type { AgentClient } from '../agents/agent-client.ts'
 import type { SessionEffect } from '../domain/lifecycle.ts'
 import { workspaceIdOf } from '../domain/scope.ts'
@@ -160,14 +160,15 @@ export class SessionEffects {
   async #destroy(agent: AgentRecord, session: Session, sandboxId: string | null): Promise<void> {
     const { client, store } = this.#options
     const keep = keeps(session) && keeps(await store.sessions.byId(session.id)) // forgotten in the meantime, perhaps
+    const order = { reason: sessionEndOf(session), keepWorkspace: keep }
     if (sandboxId !== null) {
-      const untold = await client.destroy(agent, sandboxId, keep)
+      const untold = await client.destroy(agent, sandboxId, order)
       await store.endings.answered(session.id, untold && { instanceId: untold.instance_id, seq: untold.journal_seq })
     }
     // It ended before the broker learned the sandbox's id.
     else
       for (const sandbox of await client.list(agent))
-        if (sandbox.session_id === session.id) await client.destroy(agent, sandbox.sandbox_id, keep)
+        if (sandbox.session_id === session.id) await client.destroy(agent, sandbox.sandbox_id, order)
     if (!keep) this.removeWorkspaces(agent)
   }
 
@@ -191,12 +192,15 @@ export class SessionEffects {
 
 const keeps = (session: Session | undefined): boolean => session !== undefined && !isLive(session) && session.keepWorkspace
 
+/** Why it is over, as its agent is told; one that lives on elsewhere has failed here. */
+export const sessionEndOf = (session: Session): SessionEnd => (session.state === 'terminated' ? session.reason : 'failed')
+
 /** What agents must refuse, for as long as a token of the session could still be in date [C-30]. */
 export function revocationOf(sessions: readonly EndedSession[], tokenTtlSeconds: number): Revocations {
   return {
     sessions: sessions.map((session) => ({
       session_id: session.id,
-      reason: session.state === 'failed' ? 'failed' : session.reason,
+      reason: sessionEndOf(session),
       until: Math.ceil(session.endedAt / 1000) + tokenTtlSeconds + 60,
     })),
     tokens: [],

@@ -17,7 +17,7 @@ import {
 import { sessionEntry } from '../domain/session-entry.ts'
 import type { Log } from '../host/log.ts'
 import type { AgentRecord, Store } from '../store/store.ts'
-import type { SessionEffects } from './effects.ts'
+import { type SessionEffects, sessionEndOf } from './effects.ts'
 import type { Change, SessionWriter } from './session-writer.ts'
 
 export type ProvisionerOptions = {
@@ -201,7 +201,8 @@ export class Provisioner {
     const change = await writer.change(session, { type: 'created', fence, placed }, { audit: (after) => [entryOf(after, now())] })
     // Too late: the session has ended, or another broker made it elsewhere. The same sandbox under another fence stays.
     if (change.refused !== undefined && !(isPlaced(change.session) && change.session.sandboxId === record.sandbox_id)) {
-      if (change.session.state !== 'provisioning') await client.destroy(agent, record.sandbox_id, false)
+      if (change.session.state !== 'provisioning')
+        await client.destroy(agent, record.sandbox_id, { reason: sessionEndOf(change.session), keepWorkspace: false })
     }
     return outcomeOf(change, fence)
   }

@@ -142,7 +142,7 @@ test('[2.4] a broker that ends before the agent has answered asks it again when 
   agent = await broker.startAgent({ heartbeat: false, installId, instanceId, sandboxes })
   agent.hooks.untold = () => 1
   const reader = await follow(session.session_id, 3)
-  await agent.until(() => agent.calls.includes(`DELETE /control/v1/sandboxes/${session.sandbox.id}`))
+  await agent.until(() => agent.calls.includes(`DELETE /control/v1/sandboxes/${session.sandbox.id}?reason=released`))
   await broker.broker.settled()
   await broker.broker.reap()
   await agent.heartbeat([], [exit(1, session)])

@@ -200,7 +200,7 @@ describe('release', () => {
     const { session_id, sandbox } = await broker.ensure('t')
     await broker.delete(`/v1/sandbox/sessions/${session_id}?keep_workspace=true`)
     await broker.broker.settled()
-    expect(agent.calls).toContain(`DELETE /control/v1/sandboxes/${sandbox.id}?keep_workspace=true`)
+    expect(agent.calls).toContain(`DELETE /control/v1/sandboxes/${sandbox.id}?reason=released&keep_workspace=true`)
   })
 
   test('[C-30] an agent that missed the push learns it from its next report', async () => {

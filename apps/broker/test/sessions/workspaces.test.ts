@@ -37,7 +37,7 @@ describe('[C-55] the workspace of a scope', () => {
   test('is kept with the sandbox that goes, and the next one is told of it', async () => {
     const { session_id, sandbox } = await ensure()
     await release(session_id, true)
-    expect(agent.calls).toContain(`DELETE /control/v1/sandboxes/${sandbox.id}?keep_workspace=true`)
+    expect(agent.calls).toContain(`DELETE /control/v1/sandboxes/${sandbox.id}?reason=released&keep_workspace=true`)
     expect((await ensure()).request).toMatchObject({ kept_sessions: [session_id] })
     expect(removals()).toBe(0)
   })

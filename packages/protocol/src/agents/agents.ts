@@ -142,11 +142,13 @@ export const SandboxDecision = z.object({
   again: z.boolean().optional(),
 })
 
+/** Why a session is over, as agents are told. */
+export const SessionEnd = z.enum(['released', 'hard_ttl', 'lease', 'idle', 'failed'])
+export type SessionEnd = z.infer<typeof SessionEnd>
+
 /** Denials that agents hold [C-30]. Times in Unix seconds; an entry may be forgotten after `until`. */
 export const Revocations = z.object({
-  sessions: z.array(
-    z.object({ session_id: z.string(), reason: z.enum(['released', 'hard_ttl', 'lease', 'idle', 'failed']), until: z.number() }),
-  ),
+  sessions: z.array(z.object({ session_id: z.string(), reason: SessionEnd, until: z.number() })),
   tokens: z.array(z.object({ jti: z.string(), until: z.number() })),
   /** Every token of the sandbox issued before `min_iat` is refused. */
   sandboxes: z.array(z.object({ sandbox_id: z.string(), min_iat: z.number(), until: z.number() })).optional(),

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { MountSet } from '../sessions/mounts.ts'
 import { SentProfile } from '../sessions/profiles.ts'
-import { Revocations, SANDBOX_STATES, SandboxReport } from './agents.ts'
+import { Revocations, SANDBOX_STATES, SandboxReport, SessionEnd } from './agents.ts'
 
 /**
  * Broker to agent, on the agent's control listener, with a control token as Bearer. Private; not for clients.
@@ -12,7 +12,8 @@ import { Revocations, SANDBOX_STATES, SandboxReport } from './agents.ts'
  *   GET    /control/v1/sandboxes/{id}/processes        → ListProcessesResponse; it is not woken, and not used by it
  *   POST   /control/v1/sandboxes/{id}/suspend          SuspendRequest → OrderResponse
  *   POST   /control/v1/sandboxes/{id}/resume           ResumeRequest, or nothing → OrderResponse
- *   DELETE /control/v1/sandboxes/{id}?keep_workspace=  → 204, also when it is already gone; SandboxUntold while events of it are to be told
+ *   DELETE /control/v1/sandboxes/{id}?keep_workspace=&reason=   DestroyQuery → 204, also when it is already gone; SandboxUntold while
+ *                                                                events of it are to be told
  *   GET    /control/v1/sandboxes/{id}/workspace-usage?max_entries=   → WorkspaceUsage
  *   DELETE /control/v1/workspaces/{workspace_id}       → 204, also when it is not there; 409 while a sandbox uses it
  *   POST   /control/v1/revocations                     Revocations → 204
@@ -74,5 +75,7 @@ export type ResumeRequest = z.infer<typeof ResumeRequest>
 /** `overtaken_by`: the order was dropped, as one with this revision has come before. */
 export const OrderResponse = SandboxReport.extend({ overtaken_by: z.number().int().nonnegative().optional() })
 export type OrderResponse = z.infer<typeof OrderResponse>
+/** `reason`: what its processes are told; brokers before 2026-12 send none, and the agent goes by the revocation of the session. */
+export const DestroyQuery = z.object({ keep_workspace: z.stringbool().default(false), reason: SessionEnd.optional() })
 export const ListSandboxesResponse = z.object({ sandboxes: z.array(SandboxReport) })
 export { Revocations }

@@ -81,7 +81,7 @@ test('[2.4] a session that ends as the database goes away has all its events whe
   const asked = agent.calls.length
   await broker.broker.reap()
   await broker.broker.settled()
-  expect(agent.calls.slice(asked)).toContain(`DELETE /control/v1/sandboxes/${session.sandbox.id}`)
+  expect(agent.calls.slice(asked)).toContain(`DELETE /control/v1/sandboxes/${session.sandbox.id}?reason=released`)
   await agent.heartbeat([], [exit(1, session)])
   const reader = await readEvents(broker.url, broker.key, session.session_id, { 'last-event-id': '3' })
   readers.push(reader)
