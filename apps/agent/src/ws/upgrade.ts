@@ -19,7 +19,6 @@ import {
   type SessionTokenClaims,
   SUBPROTOCOL,
   SUBPROTOCOL_BINARY,
-  SUBPROTOCOL_LINES,
 } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
 import { WebSocketServer } from 'ws'
@@ -36,13 +35,10 @@ import { createAttachments } from './attachments.ts'
 import { ClientSocket } from './client-socket.ts'
 import { EXECUTE_DIALECT, OWN_DIALECT } from './dialect.ts'
 import type { SocketKind } from './frames.ts'
-import { PortSocket } from './ports/port-socket.ts'
-import { openPort, PORT_SOCKET, portIn } from './ports/port-upgrade.ts'
-import { ProcessSocket } from './processes/process-socket.ts'
-import { leaseOf, lineServer, PROCESS_SOCKET, processIn } from './processes/process-upgrade.ts'
+import { PORT_SOCKET, portIn, preparePort } from './ports/port-upgrade.ts'
+import { lineServer, PROCESS_SOCKET, prepareProcess, processIn } from './processes/process-upgrade.ts'
 import type { SocketSession } from './session/socket-session.ts'
-import { WatchSocket } from './watch/watch-socket.ts'
-import { WATCH_SOCKET, watchOf } from './watch/watch-upgrade.ts'
+import { prepareWatch, WATCH_SOCKET } from './watch/watch-upgrade.ts'
 
 export type SocketServerOptions = {
   auth: Authenticator
@@ -99,7 +95,6 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
     const processId = target === undefined ? undefined : processIn(target.path)
     const watches = target?.path === WATCH_SOCKET
     const port = target === undefined ? undefined : portIn(target.path)
-    /** For one thing only, which is there before the upgrade or refused. */
     const isWhole = processId !== undefined || watches || port !== undefined
     const kind = target === undefined ? undefined : isWhole ? 'exec' : KINDS[target.path]
     if (target === undefined || kind === undefined)
@@ -121,7 +116,7 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
     if (token === undefined) {
       if (new URLSearchParams(target.query).has('token')) throw queryToken()
       if (!auth.exists(target.sandboxId)) throw new BoxofficeError('NOT_FOUND', 'There is no such sandbox; negotiate again')
-      return { kind, target, claims: undefined, processId, port }
+      return { kind, target, claims: undefined, processId, port, isWhole }
     }
     const claims = await auth.authenticate(token, target.sandboxId)
     caller.claims = claims
@@ -131,88 +126,35 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
     limits.wsOpen(claims)
     if (isWhole) requireIn(auth, sandbox, claims, requires)
     await sandbox.ready(signal)
-    return { kind, target, claims, processId, port }
+    return { kind, target, claims, processId, port, isWhole }
   }
 
-  /** To a managed process: refused before the upgrade where there is nothing to attach to [2-66]. */
-  const openLines = async (
-    { processId, target, claims }: Admitted & { processId: string; claims: SessionTokenClaims },
+  /** Sockets that are for one thing: it is there before the upgrade, or the upgrade is refused. */
+  const openWhole = async (
+    { target, processId, port, claims }: Admitted & { claims: SessionTokenClaims },
     { request, socket, head, requestId }: { request: IncomingMessage; socket: Duplex; head: Buffer; requestId: string },
+    signal: AbortSignal,
     opened: () => void,
   ): Promise<void> => {
-    const sandbox = auth.sandbox(claims)
-    let client: ProcessSocket | undefined
-    const holder = {
-      takenOver: () => {
-        if (client === undefined) socket.destroy()
-        else client.takenOver()
-      },
-    }
-    const leased = await leaseOf(sandbox, processId, target.query, holder)
-    if (socket.destroyed) return leased.lease.leave({ written: leased.lease.before, lost: true })
+    const options = { sandbox: auth.sandbox(claims), claims, requestId, auth, now }
+    const search = target.query
+    const prepared =
+      processId !== undefined
+        ? await prepareProcess(options, { processId, search, takenOver: () => socket.destroy() })
+        : port !== undefined
+          ? await preparePort(options, { written: port, search, signal })
+          : await prepareWatch(options, { search, signal })
+    if (socket.destroyed) return prepared.discard()
     opened()
-    const { lease, from, gap } = leased
-    lines.handleUpgrade(request, socket, head, (ws) => {
-      metrics.sockets.labels('process').inc()
-      const opening = new ProcessSocket({
-        ws,
-        control: ws.protocol === SUBPROTOCOL_LINES,
-        lease,
-        from,
-        gap,
-        sandbox,
-        claims,
-        requestId,
-        auth,
-        now,
-      })
-      client = opening
-      clients.add(opening.session, ws)
+    let isUpgraded = false
+    const wss = processId === undefined ? known : lines
+    wss.handleUpgrade(request, socket, head, (ws) => {
+      isUpgraded = true
+      metrics.sockets.labels(prepared.kind).inc()
+      clients.add(prepared.socket(ws).session, ws)
     })
     // Its handshake was not one of a WebSocket, and has been refused.
-    if (client === undefined) lease.leave({ written: lease.before, lost: true })
-  }
-
-  /** A watch: refused before the upgrade where there is nothing to watch. */
-  const openWatch = async (
-    { target, claims }: Admitted & { claims: SessionTokenClaims },
-    { request, socket, head, requestId }: { request: IncomingMessage; socket: Duplex; head: Buffer; requestId: string },
-    signal: AbortSignal,
-    begun: () => void,
-  ): Promise<void> => {
-    const sandbox = auth.sandbox(claims)
-    const opened = await watchOf(sandbox, target.query, signal)
-    if (socket.destroyed) return opened.watch.close()
-    begun()
-    let upgraded = false
-    known.handleUpgrade(request, socket, head, (ws) => {
-      upgraded = true
-      metrics.sockets.labels('watch').inc()
-      clients.add(new WatchSocket({ ws, opened, sandbox, claims, requestId, auth, now }).session, ws)
-    })
-    // Its handshake was not one of a WebSocket, and has been refused.
-    if (!upgraded) opened.watch.close()
-  }
-
-  /** A connection to a port: refused before the upgrade where nobody listens. */
-  const openTunnel = async (
-    { port, target, claims }: Admitted & { port: string; claims: SessionTokenClaims },
-    { request, socket, head, requestId }: { request: IncomingMessage; socket: Duplex; head: Buffer; requestId: string },
-    signal: AbortSignal,
-    begun: () => void,
-  ): Promise<void> => {
-    const sandbox = auth.sandbox(claims)
-    const opened = await openPort(sandbox, port, target.query, signal)
-    if (socket.destroyed) return void opened.tunnel.destroy()
-    begun()
-    let upgraded = false
-    known.handleUpgrade(request, socket, head, (ws) => {
-      upgraded = true
-      metrics.sockets.labels('port').inc()
-      clients.add(new PortSocket({ ws, opened, sandbox, claims, requestId, auth, now }).session, ws)
-    })
-    // Its handshake was not one of a WebSocket, and has been refused.
-    if (!upgraded) opened.tunnel.destroy()
+    if (!isUpgraded) prepared.discard()
   }
 
   const open = async (request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> => {
@@ -227,19 +169,11 @@ export const createSocketServer = (options: SocketServerOptions): SocketServer =
     socket.on('error', clientAborted)
     try {
       const admitted = await admit(request, aborter.signal, caller)
-      const { kind, target, claims, processId, port } = admitted
+      const { kind, target, claims } = admitted
       if (socket.destroyed) return
-      if (processId !== undefined && claims !== undefined) {
+      if (claims !== undefined && admitted.isWhole) {
         const opened = (): void => access.opened({ ...caller, claims })
-        return await openLines({ ...admitted, processId, claims }, { request, socket, head, requestId }, opened)
-      }
-      if (claims !== undefined && target.path === WATCH_SOCKET) {
-        const begun = (): void => access.opened({ ...caller, claims })
-        return await openWatch({ ...admitted, claims }, { request, socket, head, requestId }, aborter.signal, begun)
-      }
-      if (claims !== undefined && port !== undefined) {
-        const begun = (): void => access.opened({ ...caller, claims })
-        return await openTunnel({ ...admitted, port, claims }, { request, socket, head, requestId }, aborter.signal, begun)
+        return await openWhole({ ...admitted, claims }, { request, socket, head, requestId }, aborter.signal, opened)
       }
       if (claims !== undefined) access.opened({ ...caller, claims })
       const wss = claims === undefined ? strangers : known
@@ -318,11 +252,12 @@ const queryToken = (): BoxofficeError =>
     'A token in the query is not read; send Authorization: Bearer <token>, or the subprotocol bearer.<token>',
   )
 
-/** `processId`: the socket is that of a managed process. `port`: it is that of a port, as the path has it. */
+/** `processId`: the socket is that of a managed process. `port`: it is that of a port, as the path has it. `isWhole`: it is for one thing only. */
 type Admitted = {
   kind: SocketKind
   target: Target
   claims: SessionTokenClaims | undefined
   processId: string | undefined
   port: string | undefined
+  isWhole: boolean
 }

@@ -3,7 +3,7 @@ import { whyBroken } from '../../sandbox/loss.ts'
 import type { SupervisorLink } from '../../supervisor/link.ts'
 import { authOk } from '../session/auth-ok.ts'
 import { WholeSocket, type WholeSocketOptions } from '../session/whole-socket.ts'
-import type { OpenedPort } from './port-upgrade.ts'
+import type { OpenedPort } from './opened-port.ts'
 
 export type PortSocketOptions = WholeSocketOptions & { opened: OpenedPort }
 

@@ -1,7 +1,6 @@
-import { BoxofficeError, PORT_LIMITS, parsePort } from '@boxoffice/protocol'
-import { Query } from '../../http/query.ts'
-import type { Sandbox } from '../../sandbox/sandbox.ts'
-import { dialPort, type Tunnel } from '../../supervisor/tunnel.ts'
+import type { PreparedSocket, SocketOptions } from '../session/prepared-socket.ts'
+import { openPort } from './opened-port.ts'
+import { PortSocket } from './port-socket.ts'
 
 /** The path of the socket of a port. */
 export const PORT_SOCKET = 'ports/:id'
@@ -10,18 +9,11 @@ const PATTERN = /^ports\/([^/]+)$/
 /** The port of a path as it was written; undefined for other paths. */
 export const portIn = (path: string): string | undefined => PATTERN.exec(path)?.[1]
 
-/** A connection to a port, and how far each side may be ahead of what the other has taken; undefined: as the network lets it. */
-export type OpenedPort = { tunnel: Tunnel; port: number; window: number | undefined }
-
-/** Connects to the port, or throws why not. */
-export const openPort = async (sandbox: Sandbox, written: string, search: string, signal: AbortSignal): Promise<OpenedPort> => {
-  const { min, max } = PORT_LIMITS.windowBytes
-  const port = parsePort(written)
-  if (port === undefined)
-    throw new BoxofficeError(
-      'INVALID_REQUEST',
-      `port: must be a number from ${PORT_LIMITS.first} to ${PORT_LIMITS.last}, in decimal digits`,
-    )
-  const window = new Query(search.replace(/^\?/, '')).integer('window', { min, max, fallback: 0 })
-  return { tunnel: await dialPort(sandbox.link, port, { signal }), port, window: window === 0 ? undefined : window }
+/** A connection for a socket that is still to be upgraded; throws where nobody listens. `written`: the port as the path has it. */
+export const preparePort = async (
+  options: SocketOptions,
+  { written, search, signal }: { written: string; search: string; signal: AbortSignal },
+): Promise<PreparedSocket> => {
+  const opened = await openPort(options.sandbox, written, search, signal)
+  return { kind: 'port', discard: () => void opened.tunnel.destroy(), socket: (ws) => new PortSocket({ ...options, ws, opened }) }
 }

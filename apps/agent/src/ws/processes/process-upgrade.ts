@@ -3,7 +3,9 @@ import { WebSocketServer } from 'ws'
 import { Query } from '../../http/query.ts'
 import type { AttachLease, LeaseHolder } from '../../sandbox/managed-processes.ts'
 import type { Sandbox } from '../../sandbox/sandbox.ts'
+import type { PreparedSocket, SocketOptions } from '../session/prepared-socket.ts'
 import { type LineStart, nextStart, startAt } from './line-start.ts'
+import { ProcessSocket } from './process-socket.ts'
 
 /** The path of a managed process's socket. */
 export const PROCESS_SOCKET = 'processes/:id/ws'
@@ -24,10 +26,10 @@ export const lineServer = (): WebSocketServer =>
   })
 
 /** What is settled before the upgrade: the lease, and where on stdout its client begins. */
-export type Leased = LineStart & { lease: AttachLease }
+type Leased = LineStart & { lease: AttachLease }
 
 /** Takes the process's one lease, or throws why not [2-64, 2-66]. */
-export const leaseOf = async (sandbox: Sandbox, processId: string, search: string, holder: LeaseHolder): Promise<Leased> => {
+const leaseOf = async (sandbox: Sandbox, processId: string, search: string, holder: LeaseHolder): Promise<Leased> => {
   const query = new Query(search)
   const takeover = query.flag('takeover', false)
   const asked = query.integer('stdout_offset', { min: 0, max: Number.MAX_SAFE_INTEGER, fallback: -1 })
@@ -46,5 +48,27 @@ export const leaseOf = async (sandbox: Sandbox, processId: string, search: strin
     // Its client may be back in a moment, and must find its place.
     lease.leave({ written: lease.before, lost: true })
     throw error
+  }
+}
+
+/**
+ * The lease of a managed process for a socket that is still to be upgraded; throws where there is nothing to attach to [2-66].
+ * `takenOver`: another one has taken the lease before the upgrade.
+ */
+export const prepareProcess = async (
+  options: SocketOptions,
+  { processId, search, takenOver }: { processId: string; search: string; takenOver: () => void },
+): Promise<PreparedSocket> => {
+  let client: ProcessSocket | undefined
+  const holder = { takenOver: () => (client === undefined ? takenOver() : client.takenOver()) }
+  const leased = await leaseOf(options.sandbox, processId, search, holder)
+  const { lease } = leased
+  return {
+    kind: 'process',
+    discard: () => lease.leave({ written: lease.before, lost: true }),
+    socket(ws) {
+      client = new ProcessSocket({ ...options, ...leased, ws, control: ws.protocol === SUBPROTOCOL_LINES })
+      return client
+    },
   }
 }

@@ -3,7 +3,7 @@ import type { WatchSink } from '../../files/watch.ts'
 import type { WatchLine } from '../../supervisor/payloads.ts'
 import { authOk } from '../session/auth-ok.ts'
 import { WholeSocket, type WholeSocketOptions } from '../session/whole-socket.ts'
-import type { OpenedWatch } from './watch-upgrade.ts'
+import type { OpenedWatch } from './opened-watch.ts'
 
 export type WatchSocketOptions = WholeSocketOptions & { opened: OpenedWatch }
 

@@ -1,30 +1,15 @@
-import { FileRoot } from '@boxoffice/protocol'
-import { sandboxPath } from '../../files/paths.ts'
-import { FileWatch } from '../../files/watch.ts'
-import { Query } from '../../http/query.ts'
-import type { Sandbox } from '../../sandbox/sandbox.ts'
+import type { PreparedSocket, SocketOptions } from '../session/prepared-socket.ts'
+import { watchOf } from './opened-watch.ts'
+import { WatchSocket } from './watch-socket.ts'
 
 /** The path of the socket of a watch. */
 export const WATCH_SOCKET = 'files/watch'
 
-/** A watch, and what it shows of itself. */
-export type OpenedWatch = {
-  watch: FileWatch
-  recursive: boolean
-  /** The directory as it was understood. */
-  shown: string
-  /** The path of something in it, as other calls name it. */
-  pathOf(name: string): string
-}
-
-/** Watches what the query names, or throws why not. */
-export const watchOf = async (sandbox: Sandbox, search: string, signal: AbortSignal): Promise<OpenedWatch> => {
-  const query = new Query(search.replace(/^\?/, ''))
-  const root = query.choice('root', FileRoot.options, 'workspace')
-  const recursive = query.flag('recursive', false)
-  const directory = sandboxPath(query.get('path') ?? '', root, sandbox)
-  const { path, shown } = directory
-  const prefix = path === '' || path === '/' ? path : `${path}/`
-  const watch = await FileWatch.open(sandbox, directory, { recursive, signal })
-  return { watch, recursive, shown, pathOf: (name) => prefix + name }
+/** A watch for a socket that is still to be upgraded; throws where there is nothing to watch. */
+export const prepareWatch = async (
+  options: SocketOptions,
+  { search, signal }: { search: string; signal: AbortSignal },
+): Promise<PreparedSocket> => {
+  const opened = await watchOf(options.sandbox, search, signal)
+  return { kind: 'watch', discard: () => opened.watch.close(), socket: (ws) => new WatchSocket({ ...options, ws, opened }) }
 }
