@@ -1,5 +1,4 @@
 import { KeyedQueue } from '@boxoffice/kit/keyed-queue'
-import { SerialQueue } from '@boxoffice/kit/serial-queue'
 import { withTimeout } from '@boxoffice/kit/with-timeout'
 import { BoxofficeError } from '@boxoffice/protocol'
 import type { McpServerConfig } from '../../config/mcp-server.ts'
@@ -7,9 +6,11 @@ import type { Log } from '../../host/log.ts'
 import type { SecretKeys } from '../../host/secret-keys.ts'
 import type { McpLease, McpReport, McpServerRow, McpServerStore } from '../../store/mcp-server-store.ts'
 import { answerAt } from './endpoint.ts'
+import { Forwards } from './forwards.ts'
+import { isSame, type Known, KnownServers } from './known-servers.ts'
 import { leasedHost, type SharedHost } from './leased-host.ts'
-import { MAX_SERVERS, noServer } from './mcp-servers.ts'
-import { openDefinition, openOwnerUrl, sealDefinition, sealOwnerUrl } from './peers/definitions.ts'
+import { MAX_SERVERS } from './mcp-servers.ts'
+import { openOwnerUrl, sealDefinition, sealOwnerUrl } from './peers/definitions.ts'
 import type { ForPeers } from './peers/peer-app.ts'
 import type { Peer, PeerClient } from './peers/peer-client.ts'
 import type { RuntimeInfo } from './runtime-info.ts'
@@ -35,10 +36,8 @@ export type SharedServersOptions = {
   log: Log
 }
 
-type Known = { row: McpServerRow; config: McpServerConfig }
 /** What an owner tells of a server. */
 type Told = { info: RuntimeInfo; isolation: string | null }
-type Forward = { name: string; owner: string; gone: AbortController }
 
 /** How often an owner prolongs its leases, and all look for servers that nobody has, in a lease. */
 const ROUNDS = 4
@@ -51,20 +50,20 @@ const POLL_MS = 200
 export class SharedMcpServers implements Servers, ForPeers {
   readonly #options: SharedServersOptions
   readonly #lease: McpLease | undefined
-  #known: ReadonlyMap<string, Known> = new Map()
+  readonly #known: KnownServers
+  readonly #forwards: Forwards
   readonly #runtimes = new Map<string, McpServerRuntime>()
   /** Until when this broker has a server at least, by its own clock, which began before the database's did. */
   readonly #until = new Map<string, number>()
-  readonly #forwards = new Set<Forward>()
   readonly #changes = new KeyedQueue()
-  readonly #reads = new SerialQueue()
   readonly #closing = new AbortController()
-  readonly #warned = new Set<string>()
   #isConfigured = false
   #loop: Promise<void> = Promise.resolve()
 
   constructor(options: SharedServersOptions) {
     this.#options = options
+    this.#known = new KnownServers(options)
+    this.#forwards = new Forwards(options.peers, this.#closing.signal)
     const { secrets, brokerId, url, leaseMs } = options
     this.#lease = url === undefined ? undefined : { owner: brokerId, ownerUrl: sealOwnerUrl(secrets, brokerId, url), leaseMs }
   }
@@ -84,11 +83,14 @@ export class SharedMcpServers implements Servers, ForPeers {
 
   async list(): Promise<ServerView[]> {
     await this.refresh()
-    return [...this.#known.values()].filter(({ row }) => !row.isEnding).map((known) => this.#viewOf(known))
+    return this.#known
+      .all()
+      .filter(({ row }) => !row.isEnding)
+      .map((known) => this.#viewOf(known))
   }
 
   async get(name: string): Promise<ServerView> {
-    return this.#viewOf(await this.#require(name))
+    return this.#viewOf(await this.#known.require(name))
   }
 
   async settled(name: string, ms: number): Promise<ServerView> {
@@ -123,7 +125,7 @@ export class SharedMcpServers implements Servers, ForPeers {
         if (this.#lease !== undefined) this.#begin(name, asked)
         return { isNew: true }
       }
-      const known = await this.#find(name)
+      const known = await this.#known.find(name)
       if (known === undefined || known.row.isEnding)
         throw new BoxofficeError('BACKEND_UNAVAILABLE', 'the MCP server of that name is being ended; try again', { retryAfter: 1 })
       if (JSON.stringify(known.config) !== JSON.stringify(config))
@@ -141,7 +143,7 @@ export class SharedMcpServers implements Servers, ForPeers {
 
   remove(name: string): Promise<void> {
     return this.#change(name, async () => {
-      const { row } = await this.#require(name)
+      const { row } = await this.#known.require(name)
       if (row.isConfigured)
         throw new BoxofficeError('BINDING_CONFLICT', `MCP server "${name}" is in the settings (mcp_servers); take it out there`)
       await this.#atOwner(
@@ -153,13 +155,13 @@ export class SharedMcpServers implements Servers, ForPeers {
   }
 
   async locate(name: string): Promise<Located | undefined> {
-    const known = await this.#find(name)
+    const known = await this.#known.find(name)
     if (known === undefined || known.row.isEnding) return undefined
     const { row } = known
     const runtime = this.#runtimeOf(name)
     const sessionId = runtime?.box?.sessionId ?? row.sessionId ?? undefined
     const peer = runtime === undefined ? this.#peerOf(row) : undefined
-    const forward = peer && ((request: Request) => this.#forward(peer, name, sessionId ?? '', request))
+    const forward = peer && ((request: Request) => this.#forwards.send(peer, name, sessionId ?? '', request))
     return { sessionId, runtime, forward }
   }
 
@@ -185,23 +187,10 @@ export class SharedMcpServers implements Servers, ForPeers {
     })
   }
 
-  /** Reads the servers, and tells the host of them. */
-  refresh(): Promise<void> {
-    return this.#reads.run(async () => {
-      const before = this.#known
-      const known = new Map<string, Known>()
-      for (const row of await this.#options.store.list()) {
-        const config = this.#open(row)
-        if (config !== undefined) known.set(row.name, { row, config })
-      }
-      this.#known = known
-      for (const [name, { config, row }] of before) if (!row.isEnding && !isSame(known.get(name), config)) this.#options.host.part(config)
-      for (const { config, row } of known.values()) if (!row.isEnding) this.#options.host.join(config)
-      for (const { name, owner, gone } of this.#forwards) {
-        const row = known.get(name)?.row
-        if (row === undefined || row.owner !== owner || !row.isHeld) gone.abort()
-      }
-    })
+  /** Reads the servers; requests to brokers that have lost theirs end. */
+  async refresh(): Promise<void> {
+    await this.#known.refresh()
+    this.#forwards.follow((name) => this.#known.get(name)?.row)
   }
 
   async #run(): Promise<void> {
@@ -226,7 +215,10 @@ export class SharedMcpServers implements Servers, ForPeers {
     await this.#report([...this.#until.keys()])
     await this.refresh()
     for (const name of this.#until.keys()) this.#follow(name)
-    const free = [...this.#known.values()].filter(({ row }) => !row.isHeld).map(({ row }) => row.name)
+    const free = this.#known
+      .all()
+      .filter(({ row }) => !row.isHeld)
+      .map(({ row }) => row.name)
     await this.#claim(free)
   }
 
@@ -240,7 +232,7 @@ export class SharedMcpServers implements Servers, ForPeers {
       await store.configure(sealDefinition(secrets, config))
     }
     const names = new Set(configured.map(({ name }) => name))
-    const gone = [...this.#known.values()].filter(({ row }) => row.isConfigured && !names.has(row.name))
+    const gone = this.#known.all().filter(({ row }) => row.isConfigured && !names.has(row.name))
     if (gone.length > 0) await store.end(gone.map(({ row }) => row.name))
     this.#isConfigured = true
   }
@@ -303,7 +295,7 @@ export class SharedMcpServers implements Servers, ForPeers {
 
   /** The same once more, if it has given up. */
   async #beginAgain(name: string): Promise<void> {
-    const { config } = await this.#require(name)
+    const { config } = await this.#known.require(name)
     if (this.#runtimes.get(name)?.info().status !== 'error') return
     this.#make(config)
     await this.#report([name])
@@ -321,7 +313,7 @@ export class SharedMcpServers implements Servers, ForPeers {
   /** Ends a server that is this broker's. Until its row is gone another broker can finish what this one leaves. */
   async #end(name: string): Promise<void> {
     const { store, brokerId, host } = this.#options
-    const known = await this.#find(name)
+    const known = await this.#known.find(name)
     if (known === undefined) return
     await store.end([name])
     const { config, row } = known
@@ -355,33 +347,12 @@ export class SharedMcpServers implements Servers, ForPeers {
   /** Does it here, or at the broker that has the server. */
   async #atOwner(name: string, here: () => Promise<void>, there: (peer: Peer) => Promise<void>): Promise<void> {
     if (this.#holds(name)) return here()
-    const { row } = await this.#require(name)
+    const { row } = await this.#known.require(name)
     const peer = this.#peerOf(row)
     if (peer !== undefined) return there(peer)
     await this.refresh()
     if (!row.isHeld && (await this.#claim([name])).includes(name)) return here()
     throw elsewhere()
-  }
-
-  async #forward(peer: Peer, name: string, sid: string, request: Request): Promise<Response> {
-    const gone = new AbortController()
-    const forward = { name, owner: peer.id, gone }
-    this.#forwards.add(forward)
-    const signal = AbortSignal.any([gone.signal, request.signal, this.#closing.signal])
-    try {
-      const response = await this.#options.peers.forward(peer, name, request, { sid, signal })
-      if (response.body === null) this.#forwards.delete(forward)
-      // Followed until its answer has ended.
-      return response.body === null
-        ? response
-        : new Response(
-            ending(response.body, () => this.#forwards.delete(forward)),
-            response,
-          )
-    } catch (thrown) {
-      this.#forwards.delete(forward)
-      throw thrown
-    }
   }
 
   #holds(name: string): boolean {
@@ -397,33 +368,6 @@ export class SharedMcpServers implements Servers, ForPeers {
     const { brokerId, secrets } = this.#options
     const url = openOwnerUrl(secrets, row)
     return row.isHeld && row.owner !== null && row.owner !== brokerId && url !== undefined ? { id: row.owner, url } : undefined
-  }
-
-  async #find(name: string): Promise<Known | undefined> {
-    const row = await this.#options.store.find(name)
-    const config = row && this.#open(row)
-    return row && config && { row, config }
-  }
-
-  async #require(name: string): Promise<Known> {
-    const known = await this.#find(name)
-    return known === undefined || known.row.isEnding ? noServer(name) : known
-  }
-
-  /** Undefined for one that does not open: it does not count. */
-  #open(row: McpServerRow): McpServerConfig | undefined {
-    const known = this.#known.get(row.name)
-    if (known?.row.sealed === row.sealed && known.row.kekId === row.kekId) return known.config
-    try {
-      return openDefinition(this.#options.secrets, row)
-    } catch (thrown) {
-      if (!this.#warned.has(row.sealed)) {
-        const names = { mcp_server: row.name.slice(0, 100), kek_id: row.kekId.slice(0, 64) }
-        this.#options.log.warn({ ...names, why: (thrown as Error).message }, 'an MCP server of the database does not count')
-        if (this.#warned.size < MAX_SERVERS * 4) this.#warned.add(row.sealed)
-      }
-      return undefined
-    }
   }
 
   #viewOf({ row, config }: Known): ServerView {
@@ -448,9 +392,6 @@ export class SharedMcpServers implements Servers, ForPeers {
   }
 }
 
-const isSame = (known: Known | undefined, config: McpServerConfig): boolean =>
-  known !== undefined && JSON.stringify(known.config) === JSON.stringify(config)
-
 function reportOf(name: string, runtime: McpServerRuntime | undefined): McpReport {
   if (runtime === undefined) return { name, info: null, sessionId: null }
   const told: Told = { info: runtime.info(), isolation: runtime.box?.isolation ?? null }
@@ -474,25 +415,3 @@ const ABANDONED = { status: 'starting', error_message: null, error_phase: null, 
 
 const elsewhere = (): BoxofficeError =>
   new BoxofficeError('BACKEND_UNAVAILABLE', 'the MCP server is being taken over by another broker; try again', { retryAfter: 2 })
-
-/** The same bytes; `ended` is called after the last one, or when nobody wants more. */
-function ending(body: ReadableStream<Uint8Array>, ended: () => void): ReadableStream<Uint8Array> {
-  const reader = body.getReader()
-  return new ReadableStream({
-    async pull(controller) {
-      try {
-        const { done, value } = await reader.read()
-        if (!done) return controller.enqueue(value)
-        ended()
-        controller.close()
-      } catch (thrown) {
-        ended()
-        controller.error(thrown)
-      }
-    },
-    cancel(reason) {
-      ended()
-      return reader.cancel(reason)
-    },
-  })
-}
