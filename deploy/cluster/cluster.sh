@@ -1,6 +1,6 @@
 #!/bin/sh
 # `npm run cluster`: a real Kubernetes of one node on this machine, in namespaces of its own.
-#   cluster.sh [up] | boxoffice [ARGS OF HELM…] | down | build | kubectl ARGS… | helm ARGS… | runs | cached | left [--settings]
+#   cluster.sh [up] | boxoffice [ARGS OF HELM…] | down | build | kubectl ARGS… | helm ARGS… | kwok ARGS… | runs | cached | left [--settings]
 # `boxoffice` starts it too, and installs the chart there. `build` only fills the cache. `runs` says by its status whether one runs, `cached` whether its program is in the cache. `left` lists what there is of a cluster outside the cache: nothing, after `down`;
 # with --settings also the settings of the kernel that it must not change.
 # environment: BOXOFFICE_CLUSTER_CACHE, whose folder boxoffice-cluster is the cache (default: ~/.cache/boxoffice/cluster is)
@@ -19,6 +19,8 @@ cd "$here/../.."
 . "$here/up.sh"
 # shellcheck source=deploy/cluster/boxoffice.sh
 . "$here/boxoffice.sh"
+# shellcheck source=deploy/cluster/kwok.sh
+. "$here/kwok.sh"
 # shellcheck source=deploy/cluster/down.sh
 . "$here/down.sh"
 # shellcheck source=deploy/cluster/left.sh
@@ -50,8 +52,9 @@ case $what in
     [ -x "$helm" ] || sh "$here/build.sh"
     if running; then helm_in_cluster "$@"; else "$helm" "$@"; fi
     ;;
+  kwok) kwok "$@" ;;
   runs) running ;;
   cached) [ -x "$program/kube" ] ;;
   left) left "$@" ;;
-  *) echo "usage: cluster.sh [up] | boxoffice [ARGS OF HELM…] | down | build | kubectl ARGS… | helm ARGS… | runs | cached | left [--settings]" >&2; exit 2 ;;
+  *) echo "usage: cluster.sh [up] | boxoffice [ARGS OF HELM…] | down | build | kubectl ARGS… | helm ARGS… | kwok ARGS… | runs | cached | left [--settings]" >&2; exit 2 ;;
 esac

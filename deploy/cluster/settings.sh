@@ -12,6 +12,7 @@ sources=$(cat "$here/program/main.go" "$here/program/pause/main.go" "$here/progr
 program=$cache/kubernetes-$kubernetes-$sources
 helm_version=3.19.5 # of those that know this Kubernetes
 helm=$cache/helm-$helm_version-$(cat "$here/helm/go.mod" "$here/helm/go.sum" | cksum | cut -d ' ' -f 1)
+kwok=$cache/kwok-$(cat "$here/kwok/go.mod" "$here/kwok/go.sum" | cksum | cut -d ' ' -f 1)
 debian=$cache/debian
 images=$cache/images
 

@@ -1,12 +1,10 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { brokerApi, dataplane } from '../../e2e/support/api.ts'
 import { type Stack, startStack } from '../../e2e/support/stack.ts'
+import { type Part, print } from '../part.ts'
 import { type CrowdReport, startCrowd } from './crowd.ts'
 import { type Disturbed, disturbDatabase, killBrokers } from './disturbances.ts'
 import { findingsOf } from './findings.ts'
-
-/** `--brokers 2,3 --clients 200 --seconds 120`. */
-type Options = Readonly<Record<string, string>>
 
 /** Under kills a client repeats a request once at most: the load balancer leads to another broker at once. */
 const MOST_REPETITIONS = 1
@@ -14,8 +12,9 @@ const MOST_REPETITIONS = 1
 /**
  * Brokers as processes on one PostgreSQL, with clients behind a load balancer, and what may happen to them: a broker is killed every two
  * seconds; then the database is restarted and its connections are cut. False when anything was doubled, left over or lost.
+ * Options: `--brokers 2,3 --clients 200 --seconds 120`.
  */
-export const run = async (options: Options): Promise<boolean> => {
+export const run: Part = async (options) => {
   const seconds = Number(options.seconds ?? 120)
   const clients = Number(options.clients ?? 200)
   let holds = true
@@ -75,15 +74,4 @@ const runCommands = async (stack: Stack, name: string, signal: AbortSignal): Pro
     await delay(50)
   }
   return { sent, failed }
-}
-
-const print = (what: object | string): void => {
-  process.stdout.write(`${typeof what === 'string' ? what : JSON.stringify(what)}\n`)
-}
-
-if (import.meta.main) {
-  const options: Record<string, string> = {}
-  const [, , ...args] = process.argv
-  for (let at = 0; at < args.length; at += 2) options[args[at]?.slice(2) ?? ''] = args[at + 1] ?? ''
-  process.exitCode = (await run(options)) ? 0 : 1
 }
