@@ -23,6 +23,7 @@ export class ChannelConnection implements ConnectionRole {
   readonly #supervisorPath: string
   readonly #idle: (connection: ChannelConnection) => void
   readonly #gone: (connection: ChannelConnection) => void
+  readonly #paused: () => void
   #lease: Lease | undefined
 
   constructor(
@@ -32,6 +33,7 @@ export class ChannelConnection implements ConnectionRole {
       supervisorPath: string
       idle: (c: ChannelConnection) => void
       gone: (c: ChannelConnection) => void
+      paused: () => void
     },
   ) {
     this.#socket = socket
@@ -39,6 +41,7 @@ export class ChannelConnection implements ConnectionRole {
     this.#supervisorPath = options.supervisorPath
     this.#idle = options.idle
     this.#gone = options.gone
+    this.#paused = options.paused
   }
 
   get alive(): boolean {
@@ -49,8 +52,14 @@ export class ChannelConnection implements ConnectionRole {
     return this.#lease
   }
 
+  /** Its reader does not read: the end of its operation may be on the way, and the supervisor takes the channel for idle. */
+  get paused(): boolean {
+    return this.#lease !== undefined && this.#socket.isPaused()
+  }
+
   lend(handler: ChannelHandler): Channel {
-    this.#lease = new Lease(this.#socket, { number: this.number, handler, supervisorPath: this.#supervisorPath })
+    const options = { number: this.number, supervisorPath: this.#supervisorPath, paused: this.#paused }
+    this.#lease = new Lease(this.#socket, { ...options, handler })
     return this.#lease
   }
 
@@ -99,6 +108,7 @@ class Lease implements Channel {
   readonly handler: ChannelHandler
   readonly #socket: Socket
   readonly #supervisorPath: string
+  readonly #paused: () => void
   /** The operation's answer has content after `result`. */
   streaming = false
   upload = false
@@ -110,11 +120,12 @@ class Lease implements Channel {
   #wake: (() => void)[] = []
   #splice: Splice | undefined
 
-  constructor(socket: Socket, options: { number: number; handler: ChannelHandler; supervisorPath: string }) {
+  constructor(socket: Socket, options: { number: number; handler: ChannelHandler; supervisorPath: string; paused: () => void }) {
     this.#socket = socket
     this.number = options.number
     this.handler = options.handler
     this.#supervisorPath = options.supervisorPath
+    this.#paused = options.paused
     socket.on('drain', this.#onDrain)
   }
 
@@ -164,7 +175,9 @@ class Lease implements Channel {
   }
 
   pause(): void {
-    if (!this.ended) this.#socket.pause()
+    if (this.ended || this.#socket.isPaused()) return
+    this.#socket.pause()
+    this.#paused()
   }
 
   resume(): void {

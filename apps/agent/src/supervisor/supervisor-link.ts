@@ -112,7 +112,9 @@ class UnixSupervisorLink implements SupervisorLink, Awake {
     for (let idle = this.#idle.pop(); idle !== undefined; idle = this.#idle.pop()) {
       if (idle.alive) return Promise.resolve(idle.lend(handler))
     }
-    return this.#waiters.wait(handler, signal)
+    const channel = this.#waiters.wait(handler, signal)
+    this.#askForMore()
+    return channel
   }
 
   async call(op: string, fields: Record<string, unknown>): Promise<Record<string, unknown>> {
@@ -232,13 +234,26 @@ class UnixSupervisorLink implements SupervisorLink, Awake {
   /** Something is asked of the sandbox: more of it may follow. */
   #use(): void {
     this.#usedAt = performance.now()
-    if (this.#spare === SPARE) return
+    if (this.#spare >= SPARE) return
     this.#spare = SPARE
     if (!this.#welcomed || !this.#keepsSpares) return
     // It listens before the supervisor hears that it may dial.
     this.#listener.open()
     this.#control?.keepSpares(SPARE)
     this.#watchUse()
+  }
+
+  /**
+   * The supervisor takes a channel for idle as soon as it has written the end of its operation; where a slow reader has that end still
+   * before it, nobody can use the channel. So what waits gets a channel that the supervisor dials on top of those.
+   */
+  #askForMore(): void {
+    if (!this.#welcomed || !this.#keepsSpares || this.#waiters.first() === undefined) return
+    let wanted = SPARE
+    for (const channel of this.#channels) if (channel.paused) wanted++
+    if (wanted === this.#spare) return
+    this.#spare = wanted
+    this.#control?.keepSpares(wanted)
   }
 
   #watchUse(): void {
@@ -281,6 +296,7 @@ class UnixSupervisorLink implements SupervisorLink, Awake {
         const at = this.#idle.indexOf(connection)
         if (at !== -1) this.#idle.splice(at, 1)
       },
+      paused: () => this.#askForMore(),
     })
     this.#channels.add(channel)
     this.#offer(channel)

@@ -92,6 +92,8 @@ class ChannelTunnel extends Duplex {
       if (this.destroyed || this.#outputEnded) return
       this.#outputEnded = true
       this.push(null)
+      // A stream that has ended asks for nothing: the frame `end` would stay unread.
+      this.#channel?.resume()
     },
     frame: (type, payload) => {
       if (type === FRAME.ready) {

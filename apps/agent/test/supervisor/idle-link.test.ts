@@ -1,27 +1,14 @@
 import { once } from 'node:events'
-import { readFileSync } from 'node:fs'
-import { mkdtemp, rm } from 'node:fs/promises'
-import { connect, type Socket } from 'node:net'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { AwakeLinks } from '../../src/supervisor/awake-links.ts'
-import type { SupervisorLink } from '../../src/supervisor/link.ts'
-import { createSupervisorLink } from '../../src/supervisor/supervisor-link.ts'
-import { encodeFrame, FRAME, FrameDecoder } from '../../src/supervisor/wire.ts'
 import { run, start } from '../host/support/exec.ts'
 import { eventually } from '../support/eventually.ts'
-import { quiet, SUPERVISOR, TestSandbox } from '../support/sandbox.ts'
+import { FakeSupervisor, socketsOf, withLink } from '../support/fake-supervisor.ts'
+import { SUPERVISOR, TestSandbox } from '../support/sandbox.ts'
 
 const IDLE_MS = 100
 const LISTENER_AND_CONTROL = 2
 const SPARE = 1
-
-/** The agent's sockets of one link: the one that listens, and those that were accepted. */
-const socketsOf = (directory: string): number =>
-  readFileSync('/proc/net/unix', 'utf8')
-    .split('\n')
-    .filter((line) => line.endsWith(` ${join(directory, 'link.sock')}`)).length
 
 const idle = (directory: string, left = 1): Promise<void> => eventually(() => expect(socketsOf(directory)).toBe(left))
 
@@ -80,65 +67,8 @@ test('an agent that starts again finds a sandbox that was idle', async () => {
   expect((await run(sandbox, 'echo there')).stdout).toBe('there\n')
 })
 
-/** Speaks the wire as a supervisor does, and answers each `start` with an exit. */
-class FakeSupervisor {
-  readonly welcomes: Record<string, unknown>[] = []
-  readonly asked: unknown[] = []
-  readonly control: Socket
-  readonly #path: string
-  readonly #hello: object
-  readonly #channels: Socket[] = []
-
-  constructor(directory: string, hello: object = {}) {
-    this.#path = join(directory, 'link.sock')
-    this.#hello = hello
-    this.control = this.#dial({ kind: 'control', channel: 0, ...hello })
-  }
-
-  channel(number: number): void {
-    this.#channels.push(this.#dial({ kind: 'channel', channel: number, secret: this.welcomes[0]?.secret }))
-  }
-
-  end(): void {
-    for (const socket of [this.control, ...this.#channels]) socket.destroy()
-  }
-
-  #dial(hello: object): Socket {
-    const socket = connect(this.#path)
-    socket.on('error', () => {})
-    socket.write(encodeFrame(FRAME.hello, { version: 1, pid: 1, ...hello }))
-    const decoder = new FrameDecoder({
-      data: () => {},
-      frame: (type, payload) => {
-        if (type === FRAME.welcome) this.welcomes.push(payload)
-        if (type === FRAME.spare) this.asked.push(payload)
-        if (type === FRAME.start) socket.write(encodeFrame(FRAME.exit, exitOf(String(payload.id))))
-      },
-    })
-    socket.on('data', (chunk) => decoder.push(chunk))
-    return socket
-  }
-}
-
-const exitOf = (id: string): object => ({
-  ...{ id, code: 0, signal: null, reason: 'exited', cause: null, spawn_error: null },
-  ...{ duration_ms: 1, stdout_bytes: 0, stderr_bytes: 0, oom: false },
-})
-
-const withLink = async (work: (link: SupervisorLink, directory: string) => Promise<void>): Promise<void> => {
-  const directory = await mkdtemp(join(tmpdir(), 'boxoffice-idle-link-'))
-  const options = { onSecret: () => {}, supervisorPath: SUPERVISOR, log: quiet, idleMs: IDLE_MS, awake: new AwakeLinks(20_000) }
-  const link = await createSupervisorLink({ socketPath: join(directory, 'link.sock'), ...options })
-  try {
-    await work(link, directory)
-  } finally {
-    await link.close()
-    await rm(directory, { recursive: true })
-  }
-}
-
 test('a supervisor of before, which does not say that it keeps spares, keeps them always and is never told', () =>
-  withLink(async (link, directory) => {
+  withLink({ idleMs: IDLE_MS }, async (link, directory) => {
     const old = new FakeSupervisor(directory)
     try {
       await eventually(() => expect(old.welcomes).toMatchObject([{ spare: SPARE }]))
@@ -156,7 +86,7 @@ test('a supervisor of before, which does not say that it keeps spares, keeps the
   }))
 
 test('a supervisor whose control connection breaks while it is idle can dial again', () =>
-  withLink(async (link, directory) => {
+  withLink({ idleMs: IDLE_MS }, async (link, directory) => {
     const first = new FakeSupervisor(directory, { spares: true })
     await eventually(() => expect(first.asked).toEqual([{ n: 0 }]))
     await idle(directory)
