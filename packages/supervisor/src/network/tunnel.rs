@@ -112,6 +112,8 @@ impl Tunnel {
                 self.is_open = true;
                 Attempt::Open
             }
+            // The program took the connection, and broke it off before this was looked at. Asked elsewhere nobody would listen.
+            Some(Ok(Err(errno @ (Errno::CONNRESET | Errno::PIPE)))) => Attempt::Failed(errno),
             _ => self.connect(),
         }
     }

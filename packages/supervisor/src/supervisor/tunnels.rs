@@ -54,7 +54,11 @@ impl Supervisor {
         match attempt {
             Attempt::Waits => {}
             Attempt::Failed(errno) => {
-                let kind = if errno == Errno::CONNREFUSED { FaultKind::Refused } else { FaultKind::Other };
+                let kind = match errno {
+                    Errno::CONNREFUSED => FaultKind::Refused,
+                    Errno::CONNRESET | Errno::PIPE => FaultKind::Reset,
+                    _ => FaultKind::Other,
+                };
                 return self.end_tunnel(number, Some(&Fault::of(kind, errno, "connect")));
             }
             Attempt::Open => {
