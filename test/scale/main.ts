@@ -1,3 +1,4 @@
+import { parseArgs } from 'node:util'
 import { run as chaos } from './chaos/chaos.ts'
 import { type Part, print } from './part.ts'
 import { run as pods } from './pods/pods.ts'
@@ -6,18 +7,31 @@ import { run as simulation } from './simulation/simulation.ts'
 /** `npm run test:scale -- [PART…] [--OPTION VALUE…]`: what is too large, or takes too long, for `npm test`. Each part prints what it measures. */
 const PARTS: Readonly<Record<string, Part>> = { chaos, simulation, pods }
 
-const names: string[] = []
-const options: Record<string, string> = {}
-const [, , ...words] = process.argv
-for (let at = 0; at < words.length; at++) {
-  const word = words[at] ?? ''
-  if (word.startsWith('--')) options[word.slice(2)] = words[++at] ?? ''
-  else names.push(word)
-}
-const unknown = names.filter((name) => !Object.hasOwn(PARTS, name))
-if (unknown.length > 0) {
-  process.stderr.write(`test:scale: there is no part ${unknown.join(', ')}; there are ${Object.keys(PARTS).join(', ')}\n`)
+/** Of all parts; what they mean, docs/scale.md says. */
+const OPTIONS = ['brokers', 'clients', 'seconds', 'agents', 'sessions', 'few', 'used', 'pods']
+
+const refuse = (why: string): never => {
+  process.stderr.write(`test:scale: ${why}\n`)
   process.exit(2)
+}
+
+const parse = (): { values: Record<string, string>; positionals: string[] } => {
+  try {
+    const parsed = parseArgs({
+      allowPositionals: true,
+      options: Object.fromEntries(OPTIONS.map((name) => [name, { type: 'string' }] as const)),
+    })
+    return { ...parsed, values: parsed.values as Record<string, string> }
+  } catch (thrown) {
+    return refuse((thrown as Error).message)
+  }
+}
+
+const { values: options, positionals: names } = parse()
+const unknown = names.filter((name) => !Object.hasOwn(PARTS, name))
+if (unknown.length > 0) refuse(`there is no part ${unknown.join(', ')}; there are ${Object.keys(PARTS).join(', ')}`)
+for (const [name, value] of Object.entries(options)) {
+  if (!/^[1-9]\d*(,[1-9]\d*)*$/.test(value)) refuse(`--${name} must be a number, was ${JSON.stringify(value)}`)
 }
 let [passed, failed] = [0, 0]
 for (const [name, run] of Object.entries(PARTS)) {
