@@ -18,7 +18,7 @@ const LAST_BACKOFF: u64 = 500_000_000;
 /// Replies waiting for a slow agent, beyond which no more calls are read.
 const QUEUE: usize = 4 << 20;
 const SEND_BUFFER: usize = 1 << 20;
-const MAX_SPARE: usize = 1024;
+const MAX_SPARE: usize = 256;
 const PATIENCE: Duration = Duration::from_millis(200);
 
 #[derive(Default)]
