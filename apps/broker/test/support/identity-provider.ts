@@ -7,8 +7,10 @@ export const AUDIENCE = 'boxoffice'
 export async function startIdentityProvider() {
   const keys = new Map<string, { privateKey: CryptoKey; jwk: JWK; alg: string }>()
   const state = { status: 200, hang: false }
-  const server = await startServer((_, response) => {
+  const server = await startServer((request, response) => {
     if (state.hang) return
+    // As the API server of Kubernetes does.
+    if (!request.headers.accept?.includes('application/jwk-set+json')) return json(response, 406, {})
     json(response, state.status, { keys: [...keys.values()].map(({ jwk }) => jwk) })
   })
   const issuer = `${server.url}/realm`

@@ -6,7 +6,11 @@ export const readJwks =
   (url: string, call: OutboundCall, token?: () => Promise<string>): ReadKeys =>
   async () => {
     const credential: Record<string, string> = token === undefined ? {} : { authorization: `Bearer ${await token()}` }
-    const { status, text } = await call({ method: 'GET', url: new URL(url), headers: { accept: 'application/json', ...credential } })
+    const { status, text } = await call({
+      method: 'GET',
+      url: new URL(url),
+      headers: { accept: 'application/jwk-set+json, application/json', ...credential },
+    })
     if (status !== 200) throw new Error(`the JWKS URL answered ${status}`)
     return text
   }
