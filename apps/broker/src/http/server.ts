@@ -120,8 +120,8 @@ function listenerOf(app: Hono<Env>, relay: Bytes): RequestListener {
 
 /** Node's own limit is one for all requests. */
 function limitArrival(request: IncomingMessage): void {
-  const late = Object.assign(new Error('late'), { code: 'ERR_HTTP_REQUEST_TIMEOUT' })
-  const timer = setTimeout(() => refuseUnparsed(late, request.socket), REQUEST_TIMEOUT_MS)
+  const refuse = () => refuseUnparsed(Object.assign(new Error('late'), { code: 'ERR_HTTP_REQUEST_TIMEOUT' }), request.socket)
+  const timer = setTimeout(refuse, REQUEST_TIMEOUT_MS)
   const arrived = () => clearTimeout(timer)
   request.once('end', arrived).once('close', arrived)
 }
