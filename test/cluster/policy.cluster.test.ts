@@ -3,6 +3,7 @@ import { type KubernetesApi, kubernetesApi } from '../../apps/agent/src/provider
 import { type PodManifest, podOf } from '../../apps/agent/src/providers/kubernetes/pod.ts'
 import type { SandboxSpec } from '../../apps/agent/src/sandbox/provider.ts'
 import { kubectl, NODE, useClusterApi } from '../../apps/agent/test/conformance/provider/cluster/cluster.ts'
+import { eventually } from '../../apps/agent/test/support/eventually.ts'
 import { nodeInstallId } from '../../packages/node-http/src/index.ts'
 import { Profile } from '../../packages/protocol/src/index.ts'
 import { render } from './helm.ts'
@@ -78,7 +79,7 @@ beforeAll(async () => {
   agent = kubernetesApi({ ...api, token: () => token })
   parts.defer(async () => agent.close())
   // Policies count from a moment after they were made.
-  await expect.poll(() => outcome('pods', changed(broken)), { interval: 500 }).toMatch(/namespaces of the host/)
+  await eventually(async () => expect(await outcome('pods', changed(broken))).toMatch(/namespaces of the host/))
 }, 300_000)
 afterAll(() => parts.disposeAsync())
 
@@ -189,11 +190,17 @@ test('the policies have no error of types', async () => {
 
 test('the Role of agents is pods and pod templates of the sandboxes, and nothing else', async () => {
   await kubectl(['delete', 'rolebinding', 'everything', '-n', SANDBOXES])
-  const can = (verb: string, what: string, namespace: string) =>
-    kubectl(['auth', 'can-i', verb, what, '-n', namespace, '--as', `system:serviceaccount:${SYSTEM}:${AGENT}`]).then(
+  const can = (verb: string, what: string, namespace: string) => {
+    // With a slash kubectl takes the second word for a name.
+    const [kind = '', part = ''] = what.split('/')
+    const as = ['-n', namespace, '--as', `system:serviceaccount:${SYSTEM}:${AGENT}`, '--subresource', part]
+    return kubectl(['auth', 'can-i', verb, kind, ...as]).then(
       () => true,
       () => false,
     )
+  }
+  // The API server hears of the end of the binding a moment later.
+  await eventually(async () => expect(await can('get', 'pods/exec', SANDBOXES)).toBe(false))
   for (const verb of ['create', 'get', 'list', 'watch', 'delete']) expect(await can(verb, 'pods', SANDBOXES)).toBe(true)
   for (const what of ['secrets', 'configmaps', 'serviceaccounts/token', 'pods/exec', 'nodes'])
     expect(await can('get', what, SANDBOXES)).toBe(false)

@@ -13,6 +13,13 @@ import { startProgram } from '../support/program.ts'
 import { API_KEY, ENROLL_TOKEN, type Stack, startStack } from '../support/stack.ts'
 import { eventually } from '../support/traces.ts'
 
+/** The same grant, used through another broker than the one that its URLs name. */
+const at = (grant: Grant, brokerUrl = ''): Grant => {
+  const moved = (url: string): string => Object.assign(new URL(url), { host: new URL(brokerUrl).host }).href
+  const { http_base_url, ws_base_url } = grant.sandbox
+  return { ...grant, sandbox: { ...grant.sandbox, http_base_url: moved(http_base_url), ws_base_url: moved(ws_base_url) } }
+}
+
 /** A raw socket, and what it hears. */
 const openSocket = async (grant: Grant, start: Record<string, unknown>) => {
   const ws = new WebSocket(`${grant.sandbox.ws_base_url}/exec/ws`, 'boxoffice.v1.binary', {
@@ -101,11 +108,9 @@ export const relaySuite = (provider: ProviderName): void => {
       const here = await first.ensure('shared')
       const there = await other.ensure('shared')
       expect(there.session_id).toBe(here.session_id)
-      const hosts = [here, there].map(({ sandbox }) => new URL(sandbox.http_base_url).host)
-      expect(hosts).toEqual(stack.brokerUrls.map((url) => new URL(url).host))
       // Each token at the other broker, and one process seen through both.
-      const crossed = { ...here, sandbox: there.sandbox }
-      const back = { ...there, sandbox: here.sandbox }
+      const crossed = at(here, stack.brokerUrls[1])
+      const back = at(there, stack.brokerUrls[0])
       expect((await dataplane(crossed, 'POST', '/exec', { command: 'echo over' })).body).toMatchObject({ stdout: 'over\n' })
       const run = await openSocket(back, { argv: ['yes'], exec_id: 'seen' })
       expect((await dataplane(crossed, 'GET', '/execs/seen')).body).toMatchObject({ exec_id: 'seen' })

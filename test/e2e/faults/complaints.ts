@@ -65,7 +65,7 @@ export const complaintsSuite = (provider: ProviderName): void => {
         (thrown: unknown) => ({ thrown }),
       )
       await eventually('it runs', () => processesWith(`sleep ${seconds}`).length > 0)
-      await loseSandbox(provider, session.sandboxId, processesWith(`sleep ${seconds}`)[0] ?? 0)
+      loseSandbox(provider, session.sandboxId, processesWith(`sleep ${seconds}`)[0] ?? 0)
       expect(await outcome).toMatchObject({ thrown: { code: 'SANDBOX_LOST' } })
       // Nor is a true end ever turned into another one.
       const other = await client.session('truthful')
@@ -101,7 +101,7 @@ export const complaintsSuite = (provider: ProviderName): void => {
       const seconds = mark()
       await session.exec.start(`exec sleep ${seconds}`, { detach: true })
       await eventually('it runs', () => processesWith(`sleep ${seconds}`).length > 0)
-      await loseSandbox(provider, session.sandboxId, processesWith(`sleep ${seconds}`)[0] ?? 0)
+      loseSandbox(provider, session.sandboxId, processesWith(`sleep ${seconds}`)[0] ?? 0)
       // Whoever asks next gets one that works, whether or not anybody has noticed yet.
       await eventually('ensure gives another one', async () => (await client.session('dead')).id !== session.id)
       expect((await (await client.session('dead')).exec('echo alive')).stdout).toBe('alive\n')

@@ -69,7 +69,7 @@ export const truthSuite = (provider: ProviderName): void => {
       const running = dataplane(doomed, 'POST', '/exec', { command: `sleep ${seconds}`, timeout_seconds: 600 })
       await eventually('it runs', () => processesWith(`sleep ${seconds}`).length > 0)
       const [pid = 0] = processesWith(`sleep ${seconds}`)
-      await loseSandbox(provider, doomed.sandbox.id, pid)
+      loseSandbox(provider, doomed.sandbox.id, pid)
       const reply = await running
       expect(reply.status).toBe(503)
       expect(reply.body).toMatchObject({ error: { code: 'SANDBOX_LOST' } })

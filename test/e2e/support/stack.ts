@@ -91,7 +91,7 @@ export const startStack = async ({
   const brokerDataDir = join(directory, 'broker')
   const agentDataDir = join(directory, 'agent')
   const shared = count > 1 || databaseUrl !== undefined
-  const publicPort = count > 1 && !balanced ? undefined : (front?.port ?? (shared ? brokerPort : undefined))
+  const publicPort = count > 1 && !balanced && databaseUrl === undefined ? undefined : (front?.port ?? (shared ? brokerPort : undefined))
   const databaseArgs = await databaseArgsOf(databaseUrl, { directory, shared })
   const brokers: Program[] = []
   let agent: Program | undefined
