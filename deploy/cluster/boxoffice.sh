@@ -41,7 +41,7 @@ build_product() {
 }
 
 # inside COMMAND…: among the cluster's processes, so it ends with them.
-inside() { nsenter --target "$(children "$process")" --net --pid --mount "$@"; }
+inside() { nsenter --target "$(first_child "$process")" --net --pid --mount "$@"; }
 
 # On the machine's side of the node, in the cluster's network: pods reach it at the node's address.
 start_postgres() {
@@ -69,7 +69,7 @@ start_postgres() {
 start_balancer() {
   [ ! -e "$run/balancer" ] || return 0
   : >"$run/balancer"
-  setsid nsenter --target "$(children "$process")" --net --pid --mount "$PWD/.tools/node" --disable-warning=ExperimentalWarning "$PWD/deploy/cluster/balancer.ts" \
+  setsid nsenter --target "$(first_child "$process")" --net --pid --mount "$PWD/.tools/node" --disable-warning=ExperimentalWarning "$PWD/deploy/cluster/balancer.ts" \
     "$state" "https://$api_ip" "$node_ip:$boxoffice_port" "$system" boxoffice-broker >"$state/logs/balancer.log" 2>&1 </dev/null &
 }
 

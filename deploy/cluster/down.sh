@@ -60,6 +60,9 @@ remove_cgroups() {
 
 children() { cat "/proc/$1/task/$1/children" 2>/dev/null || true; }
 
+# The number alone: the kernel writes a space behind each.
+first_child() { children "$1" | cut -d ' ' -f 1; }
+
 ctr_here() { timeout 60 ctr -a "$containerd_socket" -n k8s.io "$@"; }
 
 # Those of pods, by their control groups.
