@@ -97,7 +97,7 @@ boxoffice_usage() {
 cluster: Boxoffice runs there, from deploy/helm/boxoffice
   brokers      http://$node_ip:$boxoffice_port    (two, with PostgreSQL behind them)
   API key      $run/secrets/api-key
-  try          nsenter --net=$network env BOXOFFICE_BROKER=http://$node_ip:$boxoffice_port BOXOFFICE_API_KEY="\$(cat $run/secrets/api-key)" \\
+  try          nsenter --net=$network env BOXOFFICE_URL=http://$node_ip:$boxoffice_port BOXOFFICE_API_KEY="\$(cat $run/secrets/api-key)" \\
                  $PWD/apps/cli/bin/boxoffice exec --thread demo -- uname -a
   pods         npm run --silent cluster -- kubectl get pods -A
   end          npm run cluster -- down

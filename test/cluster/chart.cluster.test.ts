@@ -79,7 +79,7 @@ test('a thread has one sandbox over both brokers: files, commands, freeze, wake 
 test('an agent that is replaced finds its sandboxes again', async () => {
   const [first] = await podsOf(SYSTEM, 'boxoffice-broker')
   const url = `http://${first?.status.podIP}:7070`
-  const cli = (...args: string[]) => inNetwork('env', `BOXOFFICE_BROKER=${url}`, 'apps/cli/bin/boxoffice', ...args)
+  const cli = (...args: string[]) => inNetwork('env', `BOXOFFICE_URL=${url}`, 'apps/cli/bin/boxoffice', ...args)
   await cli('exec', '--thread', 'replaced', '--', 'sh', '-c', 'echo here > kept.txt')
   const before = await podsOf(SANDBOXES)
   expect(before).toHaveLength(1)
