@@ -205,7 +205,9 @@ export const BrokerConfig = z.object({
     .number()
     .positive()
     .default(5)
-    .describe('seconds of silence after which another broker of the data directory takes over the sessions that a broker was creating'),
+    .describe(
+      'seconds of silence after which another broker takes over the sessions that a broker was creating; PostgreSQL tells of one that was killed at once',
+    ),
   reaperIntervalMs: z.number().int().min(10).default(1000).describe('milliseconds between two rounds of the reaper'),
   logLevel: z
     .enum(['silent', 'error', 'warn', 'info', 'debug', 'trace'])

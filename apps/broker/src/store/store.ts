@@ -221,6 +221,11 @@ export interface BrokerStore {
   heartbeat(id: string, pid: number, now: number): Promise<void>
   /** Ids of those heard of since `since`. */
   alive(since: number): Promise<string[]>
+  /**
+   * Of these those that may still be at work. One that was killed is not among them at once where the database knows who is connected;
+   * one whose connection was cut is missing until its next heartbeat.
+   */
+  present(ids: readonly string[]): Promise<string[]>
   /** Forgets one, or with null all of them (nobody else can be running). */
   forget(id: string | null): Promise<void>
   /** Forgets those last heard of before `before`: a broker that was killed leaves its row. */

@@ -96,7 +96,7 @@ export class Reaper {
       await store.agents.wantWhole(null, now())
     }
     this.#alive = alive
-    await provisioner.takeOver(new Set(alive))
+    await provisioner.takeOver(alive)
     // What another broker has withdrawn must not sign here.
     await keys.reload()
     const led = this.#leads

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type Database, openDatabase } from '../../../src/store/postgres/engine/database.ts'
 import { migrate } from '../../../src/store/postgres/engine/migrate.ts'
 import { MIGRATIONS } from '../../../src/store/postgres/engine/migrations.ts'
-import { Leadership } from '../../../src/store/postgres/tables/leadership.ts'
+import { BrokerLocks } from '../../../src/store/postgres/tables/broker-locks.ts'
 import { networkTo } from '../../support/network-to.ts'
 import { PASSWORD, type Postgres, startPostgres } from '../../support/postgres.ts'
 
@@ -175,16 +175,16 @@ describe('a PostgreSQL database', () => {
     await using network = await networkTo(standby.port)
     url.port = String(network.port)
     await using db = openDatabase(url.href)
-    await using leadership = new Leadership(db)
+    await using locks = new BrokerLocks(db)
     await expect(value(db, 'key')).rejects.toMatchObject(AWAY)
     await expect(db.once.run(set, ['key', '1'])).rejects.toMatchObject(AWAY)
     // A lock there would not be the primary's.
-    expect(await leadership.holds()).toBe(false)
+    expect(await locks.leads()).toBe(false)
     await expect(migrate(url.href)).rejects.toThrow('it is a standby')
     network.leadTo(primary)
     await db.once.run(set, ['key', '2'])
     expect(await value(db, 'key')).toBe('2')
-    expect(await leadership.holds()).toBe(true)
+    expect(await locks.leads()).toBe(true)
   })
 
   test('a silent server is 503 in bounded time', async () => {

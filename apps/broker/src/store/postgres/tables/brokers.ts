@@ -1,22 +1,24 @@
 import type { BrokerStore } from '../../store.ts'
 import type { Database } from '../engine/database.ts'
-import { Leadership } from './leadership.ts'
+import { BrokerLocks, keyOf, PRESENT } from './broker-locks.ts'
 
 export function postgresBrokers(database: Database): BrokerStore & AsyncDisposable {
   const { read, once, write } = database
-  const leadership = new Leadership(database)
+  const locks = new BrokerLocks(database)
   return {
     async now() {
       const [row] = await read.rows<{ now: number }>(NOW)
       if (row === undefined) throw new Error('the database has told no time')
       return row.now
     },
-    leads: () => leadership.holds(),
+    leads: () => locks.leads(),
     heartbeat: async (id, pid, now) => {
       await once.run(HEARTBEAT, [id, pid, now])
+      await locks.announce(id)
     },
     alive: async (since) =>
       (await read.rows<{ id: string }>('SELECT id FROM brokers WHERE heartbeat_at >= $1', [since])).map(({ id }) => id),
+    present: async (ids) => (await read.rows<{ id: string }>(PRESENT, [ids, ids.map(keyOf)])).map(({ id }) => id),
     forget: async (id) => {
       await once.run('DELETE FROM brokers WHERE $1::text IS NULL OR id = $1', [id])
     },
@@ -28,7 +30,7 @@ export function postgresBrokers(database: Database): BrokerStore & AsyncDisposab
         await tx.run(authoritative ? SET_ISSUER : OFFER_ISSUER, [own])
         return (await tx.rows<{ value: string }>("SELECT value FROM settings WHERE key = 'issuer'"))[0]?.value ?? own
       }),
-    [Symbol.asyncDispose]: () => leadership[Symbol.asyncDispose](),
+    [Symbol.asyncDispose]: () => locks[Symbol.asyncDispose](),
   }
 }
 

@@ -17,6 +17,8 @@ export function sqliteBrokers(db: Db, write: Write): BrokerStore {
     leads: async () => true,
     heartbeat: async (id, pid, now) => write.vital(() => void heartbeat.run(id, pid, now)),
     alive: async (since) => alive.all(since) as string[],
+    // A file says nothing of who has it open.
+    present: async (ids) => [...ids],
     forget: async (id) => write.vital(() => void forget.run({ id })),
     forgetDead: async (before) => write.vital(() => void forgetDead.run(before)),
     issuer: async (own, authoritative) =>

@@ -9,6 +9,7 @@ export function brokerCases(at: Stores): void {
     expect((await at.other.brokers.alive(1_000_001)).toSorted()).toEqual([b, c].toSorted())
     await at.other.brokers.heartbeat(a, 7, 1_000_009)
     expect((await at.one.brokers.alive(1_000_002)).toSorted()).toEqual([a, c].toSorted())
+    expect((await at.one.brokers.present([a, b])).toSorted()).toEqual([a, b].toSorted())
     await at.one.brokers.forget(c)
     await at.one.brokers.forget(fresh('brk'))
     expect(await at.other.brokers.alive(1_000_002)).toEqual([a])
