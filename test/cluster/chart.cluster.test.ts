@@ -70,7 +70,7 @@ test('a thread has one sandbox over both brokers: files, commands, freeze, wake 
     stdout: expect.stringMatching(/^hello\n2\d{9}\n1\n$/),
   })
   expect(told.sessions[0]).toBe(told.sessions[1])
-  expect(told.after).toBe('NOT_FOUND')
+  expect(told.after).toBe('SESSION_NOT_FOUND')
   await expect
     .poll(async () => (await kubectl(['get', 'pods,podtemplates', '-n', SANDBOXES, '-o', 'name'])).trim(), { interval: 500 })
     .toBe('')

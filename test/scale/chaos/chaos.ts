@@ -55,7 +55,7 @@ const disturbed = async (stack: Stack, { name, brokers, clients, mostRepetitions
 
 const summaryOf = ({ repetitions, causes, tokens, execs }: CrowdReport) => ({
   requests: repetitions.reduce((sum, n = 0) => sum + n, 0),
-  repetitions: Object.fromEntries(repetitions.map((n = 0, times) => [times, n])),
+  repetitions: Object.fromEntries(Object.entries(repetitions)),
   causes: Object.fromEntries(causes),
   tokens: tokens.length,
   execs,
