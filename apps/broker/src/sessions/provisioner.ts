@@ -16,6 +16,7 @@ import {
 } from '../domain/session.ts'
 import { sessionEntry } from '../domain/session-entry.ts'
 import type { Log } from '../host/log.ts'
+import { DatabaseAway } from '../store/database-away.ts'
 import type { AgentRecord, Store } from '../store/store.ts'
 import { type SessionEffects, sessionEndOf } from './effects.ts'
 import type { Change, SessionWriter } from './session-writer.ts'
@@ -34,6 +35,7 @@ export type ProvisionerOptions = {
 /** How long a session that was taken over waits for its agent to report again, before it fails. */
 const AGENT_RETURNS_WITHIN_MS = 10_000
 const AGENT_POLL_MS = 100
+const DATABASE_POLL_MS = 500
 
 /** `superseded`: another broker took over while this one was away, and its result was refused [C-24]. */
 export type Provisioned = 'saved' | 'superseded'
@@ -161,6 +163,11 @@ export class Provisioner {
       } catch (thrown) {
         if (this.#closing) return 'saved' // the row stays `provisioning`, for the next broker to adopt
         const over = cancelled.aborted || this.#options.now() >= session.provisionDeadline
+        // That is no failure of the sandbox, and the agent makes it once: what was being written is written again.
+        if (thrown instanceof DatabaseAway && !over) {
+          await delay(DATABASE_POLL_MS, undefined, { signal: cancelled }).catch(() => {})
+          continue
+        }
         if (thrown instanceof AgentUnreachable) unreachable.add(session.agentId)
         // A workspace stays where it is: elsewhere the scope would find an empty one.
         if (isFull(thrown) && !(await this.#holdsWorkspace(session))) full.set(session.agentId, thrown)

@@ -90,6 +90,36 @@ test('[2.4] a session that ends as the database goes away has all its events whe
   expect(reader.events.map(({ id }) => id)).toEqual([4, 5, 6])
 })
 
+test('[4-94] a sandbox that is ready while the database is away is not lost: it is written down when the database is back', async () => {
+  await using parts = new AsyncDisposableStack()
+  const broker = await start(parts, await postgres.database())
+  const agent = await broker.startAgent({ heartbeat: false })
+  const [asked, away] = [gate<string>(), gate<undefined>()]
+  agent.hooks.create = (id) => {
+    asked.open(id)
+    return away.promise
+  }
+  const waiting = broker.ensure('t').catch((thrown: unknown) => thrown)
+  const session = await asked.promise
+  await postgres.stop()
+  away.open(undefined)
+  await expect(agent.heartbeat()).rejects.toThrow('503')
+  await postgres.start()
+  await waiting
+  // 423 until it is written down.
+  await expect
+    .poll(
+      () =>
+        broker.ensure('t').then(
+          ({ session_id }) => session_id,
+          () => '',
+        ),
+      { timeout: 60_000 },
+    )
+    .not.toBe('')
+  expect((await broker.ensure('t')).session_id).toBe(session)
+})
+
 test('a database that falls silent: requests are refused with 503 and Retry-After, and the broker ends', async () => {
   const url = new URL(await postgres.database())
   await using network = await networkTo(Number(url.port))

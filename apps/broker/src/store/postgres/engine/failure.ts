@@ -1,5 +1,6 @@
 import { BoxofficeError } from '@boxoffice/protocol'
 import { DatabaseError } from 'pg'
+import { DatabaseAway } from '../../database-away.ts'
 
 /** What a transaction that lost to another one fails with: it may be done again as a whole. */
 const LOST: readonly string[] = ['40001', '40P01']
@@ -52,7 +53,7 @@ export function failureOf(thrown: unknown): unknown {
 }
 
 /** The cause as its message and code alone: an error of the driver may name its connection. */
-function unavailable(message: string, thrown: unknown): BoxofficeError {
+function unavailable(message: string, thrown: unknown): DatabaseAway {
   const { message: why, code } = thrown as Error & { code?: string }
-  return new BoxofficeError('BACKEND_UNAVAILABLE', message, { retryAfter: 1, cause: Object.assign(new Error(why), { code }) })
+  return new DatabaseAway(message, Object.assign(new Error(why), { code }))
 }
