@@ -7,8 +7,9 @@ export type Balancer = AsyncDisposable & { port: number }
 export const startBalancer = async (ports: readonly number[]): Promise<Balancer> => {
   const sockets = new Set<Socket>()
   let turn = 0
-  const join = (client: Socket, left: number): void => {
-    const upstream = connect(ports[turn++ % ports.length] ?? 0, '127.0.0.1')
+  /** `tried`: how many have not answered; `first` is where this connection has begun, as others take their turns meanwhile. */
+  const join = (client: Socket, first: number, tried: number): void => {
+    const upstream = connect(ports[(first + tried) % ports.length] ?? 0, '127.0.0.1')
     sockets.add(upstream)
     let joined = false
     upstream.on('error', () => {})
@@ -19,7 +20,7 @@ export const startBalancer = async (ports: readonly number[]): Promise<Balancer>
     upstream.on('close', () => {
       sockets.delete(upstream)
       // Nobody listens there: nothing of the client's has been sent yet.
-      if (!joined && left > 1 && !client.destroyed) join(client, left - 1)
+      if (!joined && tried + 1 < ports.length && !client.destroyed) join(client, first, tried + 1)
       else client.destroy()
     })
     client.on('close', () => upstream.destroy())
@@ -27,7 +28,7 @@ export const startBalancer = async (ports: readonly number[]): Promise<Balancer>
   const server = createServer((client) => {
     sockets.add(client)
     client.on('error', () => {}).on('close', () => sockets.delete(client))
-    join(client, ports.length)
+    join(client, turn++, 0)
   }).listen(0, '127.0.0.1')
   await once(server, 'listening')
   const address = server.address()
