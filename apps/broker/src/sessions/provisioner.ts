@@ -98,14 +98,11 @@ export class Provisioner {
   }
 
   /** Rows whose broker is gone are adopted under a new fencing number [C-24, 4-94]; ours that nobody works on, too. */
-  async takeOver(alive: readonly string[]): Promise<void> {
+  async takeOver(present: ReadonlySet<string>): Promise<void> {
     const { store, writer, brokerId, now } = this.#options
-    const rows = await store.sessions.provisioning()
-    const namesUs = (session: ProvisioningSession): boolean => session.brokerId === brokerId
-    // Read after the rows: who has written one of them was there by then.
-    const present = new Set(rows.every(namesUs) ? [] : await store.brokers.present(alive))
-    for (const session of rows) {
-      if (namesUs(session) ? this.#isOurs(session.id) : present.has(session.brokerId)) continue
+    for (const session of await store.sessions.provisioning()) {
+      const ours = session.brokerId === brokerId
+      if (ours ? this.#isOurs(session.id) : present.has(session.brokerId)) continue
       // Out of time: it ends with the tick that it is due.
       if (now() >= session.provisionDeadline) continue
       const change = await writer.change(

@@ -53,7 +53,7 @@ export class Reaper {
   #isAway = false
   #leads = false
   /** Ids of the brokers that ran in the last round; undefined before the first. */
-  #alive: readonly string[] | undefined
+  #present: ReadonlySet<string> | undefined
   /** Who asked agents to end sandboxes may be gone, or could not write their answers. */
   #mustAskAgain = true
 
@@ -90,13 +90,14 @@ export class Reaper {
     this.#answered()
     const alive = await store.brokers.alive(now() - brokerTimeoutMs)
     liveBrokers.counted(alive)
-    if (this.#alive === undefined || this.#alive.some((id) => !alive.includes(id))) {
+    const present = new Set(await store.brokers.present(alive))
+    if (this.#present === undefined || [...this.#present].some((id) => !present.has(id))) {
       this.#mustAskAgain = true
       // What a broker that ended has changed and did not tell the agents any more comes to light where they report all that they have.
       await store.agents.wantWhole(null, now())
     }
-    this.#alive = alive
-    await provisioner.takeOver(alive)
+    this.#present = present
+    await provisioner.takeOver(present)
     // What another broker has withdrawn must not sign here.
     await keys.reload()
     const led = this.#leads
