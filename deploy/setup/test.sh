@@ -27,7 +27,7 @@ whole=
 if [ -n "$engine" ] && { ! ensure_engine || ! sh deploy/images/build.sh; }; then
   # What needs no engine still runs, and the tally says that the run as a whole has failed.
   without_engine=--without-engine
-  set -- --project unit --project relay --project stack --project clients "$@"
+  set -- --project unit --project relay --project stack --project clients --project postgres-local "$@"
 fi
 
 # One run of vitest; its report and its status are what the tally reads. Where 40 tests fail, the rest would only take long.
@@ -44,9 +44,10 @@ vitest() {
 if [ -n "$whole" ] && [ -z "$without_engine" ]; then
   # Most tests wait for something most of the time, so three lanes of about the same length take little longer than the longest of
   # them. What the two behind the first say is shown when it has ended.
-  for lane in stack docker clients waits unit relay; do echo 'did not begin' >"$results/$lane.vitest.status"; done
+  for lane in stack docker clients postgres-docker postgres-local waits unit relay; do echo 'did not begin' >"$results/$lane.vitest.status"; done
   {
     vitest docker --project docker
+    vitest postgres-docker --project postgres-docker
     vitest clients --project clients
   } >"$results/docker-clients.log" 2>&1 &
   docker_lane=$!
@@ -61,6 +62,7 @@ if [ -n "$whole" ] && [ -z "$without_engine" ]; then
     wait "$cargo_build"
     vitest unit --project unit
     vitest relay --project relay
+    vitest postgres-local --project postgres-local
   } >"$results/unit-relay.log" 2>&1 &
   unit_lane=$!
   vitest stack --project stack
