@@ -11,7 +11,8 @@ export const needs: Needs = {}
 /** Of `/proc/PID/stat`, per second. */
 const TICKS = 100
 const PER_BLOCK = 1000
-const CLIENTS = 16
+/** Of each broker: where a broker has less to do at once, it sleeps and wakes more often for the same work. */
+const CLIENTS = 8
 const LOAD_MS = 3000
 
 /**
@@ -57,7 +58,7 @@ async function load({ brokerUrls, broker, postgres }: Stack): Promise<Row[]> {
     const start = performance.now()
     let done = 0
     await Promise.all(
-      Array.from({ length: CLIENTS }, async (_, i) => {
+      Array.from({ length: CLIENTS * used.length }, async (_, i) => {
         const client = used[i % used.length]
         for (; client !== undefined && performance.now() - start < LOAD_MS; done++) await client.ensure(`bench-load-${i}`)
       }),
@@ -86,7 +87,7 @@ async function load({ brokerUrls, broker, postgres }: Stack): Promise<Row[]> {
     {
       row: 'processor time of two brokers for each ensure, PostgreSQL',
       measured: `${round(two)} ms = ${round(ratio)} ×`,
-      comparison: `of one broker ${round(one)} ms; ${round(median(rates), 0)} ensures/s by two`,
+      comparison: `of one broker with half the clients ${round(one)} ms; ${round(median(rates), 0)} ensures/s by two`,
       must: '≤ 1.15 ×',
       stretch: '',
       passed: ratio <= 1.15,
