@@ -8,7 +8,7 @@ import { run as simulation } from './simulation/simulation.ts'
 const PARTS: Readonly<Record<string, Part>> = { chaos, simulation, pods }
 
 /** Of all parts; what they mean, docs/scale.md says. */
-const OPTIONS = ['brokers', 'clients', 'seconds', 'agents', 'sessions', 'few', 'used', 'pods']
+const OPTIONS = ['brokers', 'clients', 'seconds', 'agents', 'sessions', 'few', 'used', 'heap', 'pods']
 
 const refuse = (why: string): never => {
   process.stderr.write(`test:scale: ${why}\n`)
