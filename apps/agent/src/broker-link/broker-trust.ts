@@ -25,6 +25,8 @@ export interface BrokerTrust {
   readonly revocations: RevocationStore
   /** Takes all keys that count from now on. */
   takeKeys(jwks: Jwks): Promise<void>
+  /** Takes the issuer of all tokens that count from now on. */
+  takeIssuer(issuer: string): Promise<void>
   takeRegistration(registered: Pick<RegisterAgentResponse, 'issuer' | 'jwks'>): Promise<void>
   /** Resolves when what it keeps has been written. */
   close(): Promise<void>
@@ -82,6 +84,12 @@ export const openBrokerTrust = async (options: BrokerTrustOptions): Promise<Brok
         },
         (err: unknown) => log.warn({ err }, "the broker's keys could not be kept"),
       )
+    },
+    async takeIssuer(issuer) {
+      if (trust === undefined || trust.issuer === issuer) return
+      log.info({ issuer, before: trust.issuer }, 'the broker has another public URL')
+      trust = { ...trust, issuer }
+      await save(trust).catch((err: unknown) => log.warn({ err }, "the broker's issuer could not be kept"))
     },
     async takeRegistration({ issuer, jwks }) {
       trust = { issuer, jwks, clock_offset_ms: clock.offsetMs }

@@ -107,6 +107,7 @@ const exchangeOf = (options: ConnectBrokerOptions): BrokerExchange => {
     async onInstructions(instructions) {
       trust.binding.report(instructions.control_tokens_bound ?? false)
       trust.revocations.apply(instructions.revocations)
+      if (instructions.issuer !== undefined) await trust.takeIssuer(instructions.issuer)
       if (instructions.jwks !== undefined && trust.keys.version === keysAtReport) await trust.takeKeys(instructions.jwks)
       manager.pool.setTargets(selector.provider === undefined || manager.recovery.isUnderWay ? [] : instructions.pools)
       await recovery.settle(instructions.decisions)

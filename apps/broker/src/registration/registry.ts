@@ -220,7 +220,7 @@ export class AgentRegistry {
   }
 
   async #instructions(agent: AgentRecord, { sandboxes, complete, since, news }: Report): Promise<AgentInstructions> {
-    const { store, inventory, keys, profiles, heartbeatSeconds, tokenTtlSeconds, now } = this.#options
+    const { store, inventory, keys, issuer, profiles, heartbeatSeconds, tokenTtlSeconds, now } = this.#options
     const decisions = await inventory.reconcile(agent, sandboxes, complete)
     // A session that this report has ended is in no news; where there is something to destroy, its decision says so.
     const ended = news.ended ? await store.agentSessions.endedOn(agent.id, since) : []
@@ -235,6 +235,7 @@ export class AgentRegistry {
       deltas: true,
       ...(news.wholeWanted && this.#mayAskForWhole() ? { whole: true } : {}),
       broker_time_ms: now(),
+      issuer: issuer.issuer,
       jwks: keys.jwks,
       control_tokens_bound: agent.publicKey !== null,
     }

@@ -176,6 +176,8 @@ export const AgentInstructions = z.object({
   broker_time_ms: z.number().optional(),
   /** All keys that count now: a token of another one is refused [C-49]. */
   jwks: Jwks.optional(),
+  /** The `iss` of every token that counts now: it changes with the broker's public URL. Brokers of before say it at registration alone. */
+  issuer: z.string().optional(),
   /** Control tokens for this agent name its key (`cnf.jkt`); brokers of before do not say. False: the broker has pinned none. */
   control_tokens_bound: z.boolean().optional(),
   /** Entries of the agent's journal up to this number are stored. */
@@ -187,7 +189,6 @@ export const RegisterAgentResponse = AgentInstructions.extend({
   agent_id: z.string(),
   /** The credential of this agent for heartbeats; shown once. */
   agent_token: z.string(),
-  /** The `iss` of every token that this broker signs. */
   issuer: z.string(),
   jwks: Jwks,
   clock_drift_ms: z.number(),
