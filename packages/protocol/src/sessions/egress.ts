@@ -1,0 +1,71 @@
+import { z } from 'zod'
+
+/** What `network` of a profile can be: no way out, one through the agent's proxy, or one of the provider's own. */
+export const NETWORKS = ['off', 'proxy', 'on'] as const
+export const Network = z.enum(NETWORKS)
+export type Network = z.infer<typeof Network>
+
+/** Where the proxy listens on the loopback of a sandbox. `ports` never names it. */
+export const EGRESS_PORT = 3128
+
+const LABEL = '[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?'
+const TARGET = new RegExp(`^(?:(?:\\*\\.)?${LABEL}(?:\\.${LABEL})*|\\*|\\[[0-9a-f:.]{2,45}\\])(?::([1-9]\\d{0,4}))?$`)
+
+/**
+ * Where a connection may go: `api.example.com`, `*.example.com` (every name below it, not it itself), `*` (every name), `192.0.2.7`,
+ * `[2001:db8::1]`, each with `:port` or without. Without a port: 443; for `*` alone: 80 and 443. `@name` is a list of the broker's file.
+ */
+export const EgressTarget = z
+  .string()
+  .max(300)
+  .transform((text) => text.toLowerCase())
+  .refine((text) => isTarget(text) || /^@[a-z0-9][a-z0-9_-]{0,63}$/.test(text), {
+    error: 'must be a host such as api.example.com, *.example.com or *, with :port or without, or @list',
+  })
+
+const isTarget = (text: string): boolean => {
+  const port = TARGET.exec(text)
+  return port !== null && (port[1] === undefined || Number(port[1]) <= 65_535)
+}
+
+/** A header that the agent sets on a request that leaves: `template` with `{{secret}}` in it. What the sandbox sent under that name goes. */
+export const EgressInjection = z.object({
+  header: z
+    .string()
+    .regex(/^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$/)
+    .transform((name) => name.toLowerCase()),
+  secret: z.string().regex(/^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$/),
+  template: z
+    .string()
+    .max(1024)
+    .regex(/^[\t\x20-\x7e]*\{\{secret\}\}[\t\x20-\x7e]*$/, 'must have {{secret}} in it, and be printable')
+    .default('{{secret}}'),
+})
+export type EgressInjection = z.infer<typeof EgressInjection>
+
+/** A rule grants its host, to requests that it describes alone. Absent `methods` or `paths`: all. `**` stands for any path below, `*` for one part. */
+export const EgressRule = z.object({
+  host: EgressTarget,
+  methods: z
+    .array(z.string().regex(/^[A-Z]{1,16}$/))
+    .max(16)
+    .optional(),
+  paths: z.array(z.string().max(1024).regex(/^\//)).max(64).optional(),
+  inject: z.array(EgressInjection).max(16).default([]),
+  description: z.string().max(500).optional(),
+})
+export type EgressRule = z.infer<typeof EgressRule>
+
+/** Where programs of a sandbox may connect to. Nothing is allowed that is not named; `deny` wins. */
+export const EgressPolicy = z.object({
+  allow: z.array(EgressTarget).max(256).default([]),
+  deny: z.array(EgressTarget).max(256).default([]),
+  rules: z.array(EgressRule).max(64).default([]),
+  /** `terminate`: whose TLS the agent opens: of hosts with rules, of all, of none. `bypass`: never of these. */
+  tls: z
+    .object({ terminate: z.enum(['rules', 'all', 'none']).default('rules'), bypass: z.array(EgressTarget).max(64).default([]) })
+    .default({ terminate: 'rules', bypass: [] }),
+  /** Allows addresses of private networks. Those of loopback, of the link and of metadata services are refused all the same. */
+  private_addresses: z.boolean().default(false),
+})
+export type EgressPolicy = z.infer<typeof EgressPolicy>
