@@ -10,35 +10,32 @@ const WORKS_MS = 5000
 export type Disturbed = Record<string, number>
 
 /**
- * Kills a broker every two seconds, each in its turn, and starts it again at once. One that has not started again yet is left out, and
- * the last one that runs is spared: of that the load balancer has no other to go to.
+ * Kills a broker every two seconds, the one that has run longest and so has most of the clients, and starts it again at once. The last
+ * one that runs is spared: of that the load balancer has no other to go to.
  */
 export const killBrokers = async (stack: Stack, seconds: number): Promise<Disturbed> => {
-  const count = stack.brokerUrls.length
-  const starting = new Map<number, Promise<void>>()
+  /** Those that run, the one that has run longest first. */
+  const running = stack.brokerUrls.map((_, index) => index)
+  const starts: Promise<void>[] = []
   const disturbed = { kills: 0, spared: 0 }
   const failures: unknown[] = []
   const end = performance.now() + seconds * 1000
-  for (let turn = 0; performance.now() < end; turn++) {
+  const again = async (index: number): Promise<void> => {
+    await stack.broker(index).kill('SIGKILL')
+    await stack.startBroker(index)
+    running.push(index)
+  }
+  while (performance.now() < end) {
     await delay(KILL_EVERY_MS)
-    const index = turn % count
-    if (starting.has(index) || starting.size >= count - 1) {
+    if (running.length === 1) {
       disturbed.spared++
       continue
     }
+    const [index = 0] = running.splice(0, 1)
     disturbed.kills++
-    const again = async (): Promise<void> => {
-      await stack.broker(index).kill('SIGKILL')
-      await stack.startBroker(index)
-    }
-    starting.set(
-      index,
-      again()
-        .catch((thrown: unknown) => void failures.push(thrown))
-        .finally(() => starting.delete(index)),
-    )
+    starts.push(again(index).catch((thrown: unknown) => void failures.push(thrown)))
   }
-  await Promise.all(starting.values())
+  await Promise.all(starts)
   if (failures.length > 0) throw failures[0]
   return disturbed
 }
