@@ -33,7 +33,7 @@ build_kubernetes() {
   $low go build -trimpath -buildvcs=false -o "$program.new/kube" \
     -ldflags "-s -w -X $version.gitVersion=v$kubernetes -X $version.gitMajor=${kubernetes%%.*} -X $version.gitMinor=${minor%%.*} -X $version.gitTreeState=clean -X $version.buildDate=1970-01-01T00:00:00Z" .
   $low go build -trimpath -buildvcs=false -ldflags '-s -w' -o "$program.new/pause" ./pause
-  for part in kube-apiserver kube-controller-manager kube-scheduler kubelet kubectl; do ln -s kube "$program.new/$part"; done
+  for part in etcd kube-apiserver kube-controller-manager kube-scheduler kubelet kubectl; do ln -s kube "$program.new/$part"; done
   mv "$program.new" "$program"
   # Programs of versions before this one, but for one that runs.
   runs=$(cat "$run/program" 2>/dev/null || true)

@@ -11,7 +11,7 @@ here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd -P)
 . "$here/config.sh"
 
 trap 'exit 0' TERM INT
-PATH=$program:$debian/root/usr/bin:/usr/sbin:/usr/bin:/sbin:/bin
+PATH=$program:/usr/sbin:/usr/bin:/sbin:/bin
 export PATH
 
 part() {

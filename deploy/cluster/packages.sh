@@ -1,13 +1,13 @@
 #!/bin/sh
-# Brings etcd and the network plugins: packages of Debian, unpacked into the cache and not installed, so no service of theirs starts.
+# Brings the network plugins: a package of Debian, unpacked into the cache and not installed.
 set -eu
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd -P)
 # shellcheck source=deploy/cluster/settings.sh
 . "$here/settings.sh"
 
-packages='etcd-server containernetworking-plugins'
+packages='containernetworking-plugins'
 [ "$(cat "$debian/packages" 2>/dev/null)" != "$packages" ] || exit 0
-missing apt-get && fail "etcd and the network plugins come from Debian's packages, and this system has no apt-get"
+missing apt-get && fail "the network plugins come from a package of Debian, and this system has no apt-get"
 say "fetching from Debian: $packages"
 rm -rf "$debian"
 mkdir -p "$debian/new"
