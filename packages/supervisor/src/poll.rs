@@ -21,6 +21,8 @@ pub enum Token {
     Sink(u32),
     /// The connection that a channel carries.
     Tunnel(u32),
+    /// Where programs of the sandbox connect to get out.
+    Egress,
 }
 
 impl Token {
@@ -35,6 +37,7 @@ impl Token {
             Token::Stdin(serial) => (6, serial),
             Token::Sink(number) => (7, number),
             Token::Tunnel(number) => (8, number),
+            Token::Egress => (9, 0),
         };
         kind << 32 | u64::from(number)
     }
@@ -50,7 +53,8 @@ impl Token {
             5 => Token::Output(number, 1),
             6 => Token::Stdin(number),
             7 => Token::Sink(number),
-            _ => Token::Tunnel(number),
+            8 => Token::Tunnel(number),
+            _ => Token::Egress,
         }
     }
 }

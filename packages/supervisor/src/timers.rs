@@ -23,6 +23,8 @@ pub enum Timer {
     /// The oldest record has been kept long enough.
     Expire,
     Dial,
+    /// Connections that wait to get out are tried again.
+    Egress,
     Shutdown,
 }
 

@@ -7,7 +7,7 @@ import { FRAME, FrameDecoder, type FrameSink, WIRE_VERSION, WireViolation } from
 
 export const Hello = z.object({
   version: z.literal(WIRE_VERSION),
-  kind: z.enum(['control', 'channel']),
+  kind: z.enum(['control', 'channel', 'egress']),
   channel: z.number().int().min(0).max(0xffff_ffff),
   pid: z.number().int(),
   secret: z
@@ -20,6 +20,8 @@ export const Hello = z.object({
   watches: z.boolean().optional(),
   /** Of the control connection: `dial` and the call `ports` are understood. */
   dials: z.boolean().optional(),
+  /** Of the control connection: the call `egress` is understood. */
+  egress: z.boolean().optional(),
 })
 export type Hello = z.infer<typeof Hello>
 

@@ -13,12 +13,14 @@ export class ControlConnection implements ConnectionRole {
   readonly #socket: Socket
   readonly #pending = new Map<number, Pending>()
   readonly #ended: (exit: SupervisorExit) => void
+  readonly #asked: () => void
   readonly #gone: () => void
   #rid = 0
 
-  constructor(socket: Socket, options: { ended: (exit: SupervisorExit) => void; gone: () => void }) {
+  constructor(socket: Socket, options: { ended: (exit: SupervisorExit) => void; asked: () => void; gone: () => void }) {
     this.#socket = socket
     this.#ended = options.ended
+    this.#asked = options.asked
     this.#gone = options.gone
   }
 
@@ -68,6 +70,7 @@ export class ControlConnection implements ConnectionRole {
 
   /** Events of later versions are ignored. */
   #event(payload: Record<string, unknown>): void {
+    if (payload.event === 'egress') return this.#asked()
     if (payload.event !== 'ended') return
     const exit = Exit.safeParse(payload.exit)
     if (!exit.success) throw new WireViolation('event without a valid exit')

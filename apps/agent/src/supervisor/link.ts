@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net'
+import type { Duplex } from 'node:stream'
 import type { SpliceOutcome } from '@boxoffice/node-http'
 import type { KillCause } from '@boxoffice/protocol'
 
@@ -58,6 +59,8 @@ export interface SupervisorLink {
   readonly watches: boolean
   /** It connects to ports of the sandbox. */
   readonly dials: boolean
+  /** It takes connections of programs of the sandbox to the agent. */
+  readonly egress: boolean
   /** Resolves when the control connection is up. Rejects with SANDBOX_STARTING when the signal aborts. */
   whenConnected(signal: AbortSignal): Promise<void>
   /** Takes an idle channel, waits for a dial if there is none. Rejects when the link is closed. */
@@ -66,6 +69,10 @@ export interface SupervisorLink {
   call(op: string, fields: Record<string, unknown>): Promise<Record<string, unknown>>
   /** What the reader of a channel has; fire and forget. */
   acknowledge(channel: number, stdout: number, stderr: number): void
+  /** Has the supervisor listen on a port of the sandbox's loopback. Rejects where another program does, and with UNSUPPORTED for a supervisor of before. */
+  listenForEgress(port: number): Promise<void>
+  /** Takes each connection that a program has made there: a stream whose ways end by themselves. Without a handler they are broken off. */
+  onEgress(handler: (connection: Duplex) => void): void
   /** Both return a function that takes the listener off again. */
   onEnded(listener: (exit: SupervisorExit) => void): () => void
   onConnection(listener: (connected: boolean) => void): () => void

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import type { Server, Socket } from 'node:net'
+import type { Duplex } from 'node:stream'
 import { BoxofficeError } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
 import type { Awake, AwakeLinks } from './awake-links.ts'
@@ -9,6 +10,7 @@ import { type ConnectionRole, type Hello, hashSecret, sameHash, serveConnection 
 import { ControlConnection } from './control-connection.ts'
 import type { Channel, ChannelHandler, SupervisorExit, SupervisorLink } from './link.ts'
 import { LinkListener, listenForSupervisor } from './link-listener.ts'
+import { acceptedTunnel } from './tunnel.ts'
 import { UnprovenConnections } from './unproven-connections.ts'
 import { encodeFrame, FRAME, WireViolation } from './wire.ts'
 
@@ -34,6 +36,8 @@ const SPARE = 1
 const IDLE_MS = 5000
 /** Above this the agent closes idle channels. Only the agent does: the supervisor cannot know that one is being lent at that moment. */
 const MAX_IDLE = 32
+/** Connections of programs at once; a supervisor makes no more. */
+const MAX_EGRESS = 256
 
 /** Starts to listen and returns the link; the supervisor dials in by itself. */
 export const createSupervisorLink = async (options: SupervisorLinkOptions): Promise<SupervisorLink> =>
@@ -58,6 +62,9 @@ class UnixSupervisorLink implements SupervisorLink, Awake {
   #keepsSpares = false
   #watches = false
   #dials = false
+  #egress = false
+  #onEgress: ((connection: Duplex) => void) | undefined
+  #egressConnections = 0
   /** How many it is to keep: none while the sandbox rests. A supervisor that knows no `spare` frame keeps `SPARE` always. */
   #spare = 0
   #usedAt = 0
@@ -83,6 +90,10 @@ class UnixSupervisorLink implements SupervisorLink, Awake {
 
   get dials(): boolean {
     return this.#dials
+  }
+
+  get egress(): boolean {
+    return this.#egress
   }
 
   whenConnected(signal: AbortSignal): Promise<void> {
@@ -136,6 +147,16 @@ class UnixSupervisorLink implements SupervisorLink, Awake {
     return () => this.#ended.delete(listener)
   }
 
+  async listenForEgress(port: number): Promise<void> {
+    if (!this.#egress)
+      throw new BoxofficeError('UNSUPPORTED', 'network: this sandbox was started by an older release, which has no proxy; start a new one')
+    await this.call('egress', { port })
+  }
+
+  onEgress(handler: (connection: Duplex) => void): void {
+    this.#onEgress = handler
+  }
+
   onConnection(listener: (connected: boolean) => void): () => void {
     this.#connection.add(listener)
     return () => this.#connection.delete(listener)
@@ -165,10 +186,12 @@ class UnixSupervisorLink implements SupervisorLink, Awake {
   #admit(hello: Hello, socket: Socket): ConnectionRole {
     const fresh = this.#checkSecret(hello)
     if (hello.kind === 'channel') return this.#admitChannel(hello, socket)
+    if (hello.kind === 'egress') return this.#admitEgress(hello, socket)
     if (this.#control !== undefined) throw new WireViolation('a control connection exists already')
     this.#keepsSpares = hello.spares === true
     this.#watches = hello.watches === true
     this.#dials = hello.dials === true
+    this.#egress = hello.egress === true
     return this.#admitControl(socket, fresh)
   }
 
@@ -188,6 +211,7 @@ class UnixSupervisorLink implements SupervisorLink, Awake {
       ended: (exit) => {
         for (const listener of this.#ended) listener(exit)
       },
+      asked: () => this.#use(),
       gone: () => {
         if (this.#control !== control) return
         this.#control = undefined
@@ -287,6 +311,24 @@ class UnixSupervisorLink implements SupervisorLink, Awake {
   }
 
   #admitChannel(hello: Hello, socket: Socket): ConnectionRole {
+    const channel = this.#channel(hello, socket)
+    this.#offer(channel)
+    return channel
+  }
+
+  /** A channel that begins with a connection of a program; it is one like the others when that has ended. */
+  #admitEgress(hello: Hello, socket: Socket): ConnectionRole {
+    if (this.#onEgress === undefined) throw new WireViolation('nobody takes connections of programs')
+    if (this.#egressConnections >= MAX_EGRESS) throw new WireViolation('too many connections of programs')
+    const channel = this.#channel(hello, socket)
+    const tunnel = acceptedTunnel((handler) => channel.lend(handler))
+    this.#egressConnections++
+    tunnel.once('close', () => this.#egressConnections--)
+    this.#onEgress(tunnel)
+    return channel
+  }
+
+  #channel(hello: Hello, socket: Socket): ChannelConnection {
     const channel = new ChannelConnection(socket, {
       number: hello.channel,
       supervisorPath: this.#options.supervisorPath,
@@ -299,7 +341,6 @@ class UnixSupervisorLink implements SupervisorLink, Awake {
       paused: () => this.#askForMore(),
     })
     this.#channels.add(channel)
-    this.#offer(channel)
     return channel
   }
 

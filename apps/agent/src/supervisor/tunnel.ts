@@ -47,6 +47,13 @@ const requireDials = (link: SupervisorLink): void => {
     throw new BoxofficeError('UNSUPPORTED', 'ports: this sandbox was started by an older release, which cannot connect; start a new one')
 }
 
+/** A connection that a program of the sandbox has made to the agent, on a channel that is lent from the start. */
+export const acceptedTunnel = (lend: (handler: ChannelHandler) => Channel): Tunnel => {
+  const tunnel = new ChannelTunnel(0)
+  tunnel.carry(lend)
+  return tunnel
+}
+
 /** The channel of one connection as a stream: the empty frame is the end of one way, the frame `end` that of both. */
 class ChannelTunnel extends Duplex {
   host = ''
@@ -79,6 +86,12 @@ class ChannelTunnel extends Duplex {
     } finally {
       signal?.removeEventListener('abort', abort)
     }
+  }
+
+  carry(lend: (handler: ChannelHandler) => Channel): void {
+    this.host = '127.0.0.1'
+    this.#channel = lend(this.#handler)
+    this.#channel.send(FRAME.take, {})
   }
 
   readonly #handler: ChannelHandler = {

@@ -16,6 +16,7 @@ export const FRAME = {
   call: 0x16,
   spare: 0x17,
   dial: 0x18,
+  take: 0x19,
   ready: 0x20,
   exit: 0x21,
   result: 0x22,

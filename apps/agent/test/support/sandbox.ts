@@ -139,11 +139,12 @@ export class TestSandbox implements Sandbox {
     for (const listener of [...this.#listeners]) listener(end)
   }
 
-  /** What an agent restart looks like to the supervisor. */
-  async relink(): Promise<void> {
+  /** What an agent restart looks like to the supervisor. `prepare` has the link before the supervisor dials. */
+  async relink(prepare: (link: SupervisorLink) => void = () => {}): Promise<void> {
     await this.link.close()
     const { secretHash } = this
     this.link = await openLink(this.directory, { onSecret: () => {}, supervisorPath: SUPERVISOR, ...(secretHash && { secretHash }) })
+    prepare(this.link)
     this.#tracker = undefined
     await this.link.whenConnected(AbortSignal.timeout(60_000))
   }

@@ -15,7 +15,10 @@ const HOSTS: [SocketAddr; 2] = [
 ];
 
 pub struct Tunnel {
+    /// 0 for one that a program of the sandbox has begun.
     pub port: u16,
+    /// Of such a one until the agent has taken it: the time until which the agent is tried. Nothing is read of it meanwhile.
+    pub untaken: Option<u64>,
     fd: Option<OwnedFd>,
     /// How many of `HOSTS` have been tried.
     tried: usize,
@@ -55,6 +58,7 @@ impl Tunnel {
     pub fn new(port: u16) -> Tunnel {
         Tunnel {
             port,
+            untaken: None,
             fd: None,
             tried: 0,
             is_open: false,
@@ -66,6 +70,15 @@ impl Tunnel {
             broken: None,
             interest: None,
         }
+    }
+
+    /// Of a connection that a program of the sandbox has begun.
+    pub fn accepted(fd: OwnedFd, untaken: u64) -> Tunnel {
+        Tunnel { fd: Some(fd), is_open: true, untaken: Some(untaken), ..Tunnel::new(0) }
+    }
+
+    pub fn into_fd(self) -> Option<OwnedFd> {
+        self.fd
     }
 
     pub fn fd(&self) -> Option<&OwnedFd> {
@@ -212,6 +225,9 @@ impl Tunnel {
 
     /// What the connection is polled for, where the channel has room for more or not.
     pub fn wanted(&self, has_room: bool) -> Option<Interest> {
+        if self.untaken.is_some() {
+            return None;
+        }
         let read = self.is_open && !self.output_ended && has_room;
         let write = !self.is_open || !self.pending.is_empty() && self.broken.is_none();
         (read || write).then_some(Interest { read, write })

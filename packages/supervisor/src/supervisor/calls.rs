@@ -138,6 +138,7 @@ impl Supervisor {
                 "channels": self.channels.len(),
             }))),
             Op::Ports {} => self.listening_ports().map(Some),
+            Op::Egress { port } => self.listen_for_egress(port).map(|()| Some(json!({}))),
             Op::Shutdown { cause, grace_ms } => {
                 self.begin_shutdown(Some(rid.clone()), cause, grace_ms.unwrap_or(DEFAULT_GRACE));
                 Ok(None)

@@ -52,6 +52,7 @@ impl Supervisor {
                 (Job::Tunnel(_), Item::Data { kind: Kind::Stdin, bytes, empty, .. }) => {
                     self.tunnel_input(number, bytes, empty);
                 }
+                (Job::Tunnel(_), Item::Frame { kind: Kind::Take, .. }) => self.take_egress(number)?,
                 (Job::Idle, Item::Frame { kind: Kind::Start, payload }) => {
                     let start = object(payload)?;
                     self.start(number, start);
@@ -92,7 +93,10 @@ impl Supervisor {
         };
         match channel.job {
             Job::Reader(reading) => self.leave(reading.serial, number),
-            Job::Tunnel(tunnel) => self.abandon_tunnel(number, &tunnel),
+            Job::Tunnel(tunnel) => match tunnel.untaken {
+                Some(until) => self.wait_again(tunnel.into_fd(), until),
+                None => self.abandon_tunnel(number, &tunnel),
+            },
             Job::Idle | Job::File => {}
         }
     }

@@ -41,7 +41,7 @@ impl Control {
 }
 
 impl Supervisor {
-    fn hello(&self, kind: &str, channel: u32) -> Vec<u8> {
+    pub(super) fn hello(&self, kind: &str, channel: u32) -> Vec<u8> {
         let mut out = Vec::with_capacity(192);
         let secret = self.control.secret.as_deref();
         let control = kind == "control";
@@ -49,15 +49,27 @@ impl Supervisor {
         let spares = control.then_some(true);
         let watches = control.then_some(true);
         let dials = control.then_some(true);
+        let egress = control.then_some(true);
         push_json(
             &mut out,
             Kind::Hello,
-            &Hello { version: VERSION, kind, channel, pid: std::process::id(), secret, boot, spares, watches, dials },
+            &Hello {
+                version: VERSION,
+                kind,
+                channel,
+                pid: std::process::id(),
+                secret,
+                boot,
+                spares,
+                watches,
+                dials,
+                egress,
+            },
         );
         out
     }
 
-    fn connect(&self, hello: &[u8]) -> Result<OwnedFd, Errno> {
+    pub(super) fn connect(&self, hello: &[u8]) -> Result<OwnedFd, Errno> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let fd = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
         let _ = sockopt::set_socket_send_buffer_size(&fd, SEND_BUFFER);

@@ -1,6 +1,7 @@
 //! The loop: one thread that owns every process, ring and connection.
 
 mod calls;
+mod egress;
 mod input;
 mod jobs;
 mod kill;
@@ -49,6 +50,7 @@ pub struct Supervisor {
     boot: String,
     control: link::Control,
     channels: HashMap<u32, Channel>,
+    egress: egress::Egress,
     next_channel: u32,
     processes: HashMap<u32, Box<Process>>,
     ids: HashMap<String, u32>,
@@ -127,6 +129,7 @@ impl Supervisor {
             boot: format!("{b:016x}"),
             control: link::Control::default(),
             channels: HashMap::new(),
+            egress: egress::Egress::default(),
             next_channel: 0,
             processes: HashMap::new(),
             ids: HashMap::new(),
@@ -174,6 +177,7 @@ impl Supervisor {
             self.flush_dirty();
             self.flush_control();
             self.keep_spares();
+            self.resume_egress();
             self.bound_records();
         }));
     }
@@ -188,6 +192,7 @@ impl Supervisor {
             Token::Stdin(serial) => self.feed_stdin(serial),
             Token::Sink(number) => self.drop_output(number),
             Token::Tunnel(number) => self.on_tunnel(number, &event),
+            Token::Egress => self.on_egress(),
         }
     }
 
@@ -203,6 +208,7 @@ impl Supervisor {
             Timer::Connect(number) => self.connect_over(number),
             Timer::Expire => self.expire(),
             Timer::Dial => self.dial(),
+            Timer::Egress => self.retry_egress(),
             Timer::Shutdown => self.shutdown_step(),
         }
     }
@@ -224,7 +230,7 @@ impl Supervisor {
             Token::Sink(number) => {
                 self.sinks.remove(&number);
             }
-            Token::Signal | Token::Threads => {}
+            Token::Signal | Token::Threads | Token::Egress => {}
         }
     }
 

@@ -20,11 +20,22 @@ const MAX_TIMEOUT_MS: u64 = 60_000;
 const MAX_TUNNELS: usize = 256;
 
 /// The channel with its connection, where it has one.
-fn tunnel_of(channel: &mut Channel) -> Option<&mut Tunnel> {
+pub(super) fn tunnel_of(channel: &mut Channel) -> Option<&mut Tunnel> {
     match &mut channel.job {
         Job::Tunnel(tunnel) => Some(tunnel),
         _ => None,
     }
+}
+
+/// Which side began a connection: the agent, or a program of the sandbox.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    In,
+    Out,
+}
+
+pub(super) fn carries(channel: &Channel, way: Way) -> bool {
+    matches!(&channel.job, Job::Tunnel(tunnel) if (tunnel.port == 0) == (way == Way::Out))
 }
 
 impl Supervisor {
@@ -32,10 +43,13 @@ impl Supervisor {
         if dial.port == 0 {
             return self.refuse(number, &Fault::new(FaultKind::BadRequest, "a port is a number from 1 to 65535"));
         }
+        if self.egress.port() == Some(dial.port) {
+            return self.refuse(number, &Fault::new(FaultKind::Refused, "the proxy of the sandbox listens there"));
+        }
         if self.shutdown.is_some() {
             return self.refuse(number, &Fault::new(FaultKind::Gone, "shutting down"));
         }
-        if self.channels.values().filter(|channel| matches!(channel.job, Job::Tunnel(_))).count() >= MAX_TUNNELS {
+        if self.channels.values().filter(|channel| carries(channel, Way::In)).count() >= MAX_TUNNELS {
             return self.refuse(number, &Fault::new(FaultKind::Busy, "too many connections"));
         }
         let Some(channel) = self.channels.get_mut(&number) else {
@@ -209,7 +223,8 @@ impl Supervisor {
     }
 
     pub(super) fn listening_ports(&self) -> Result<Value, Fault> {
-        let ports = listening::ports().map_err(|errno| Fault::of(FaultKind::Other, errno, "ports"))?;
+        let mut ports = listening::ports().map_err(|errno| Fault::of(FaultKind::Other, errno, "ports"))?;
+        self.egress.port().map(|port| ports.remove(&port));
         Ok(json!({ "ports": ports }))
     }
 }

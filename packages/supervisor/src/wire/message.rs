@@ -25,6 +25,9 @@ pub struct Hello<'a> {
     /// On the control connection: that `Dial` and the call `ports` are understood.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dials: Option<bool>,
+    /// On the control connection: that the call `egress` is understood.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub egress: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -179,6 +182,12 @@ pub struct Ended<'a> {
     pub exit: &'a Exit,
 }
 
+/// What the agent is asked for.
+#[derive(Serialize)]
+pub struct Asked {
+    pub event: &'static str,
+}
+
 #[derive(Serialize)]
 pub struct Done<'a, T: Serialize> {
     pub rid: &'a Value,
@@ -251,6 +260,10 @@ pub enum Op {
     Statistics {},
     Ping {},
     Ports {},
+    Egress {
+        #[serde(default)]
+        port: Option<u16>,
+    },
     Shutdown {
         #[serde(default)]
         cause: Option<String>,
