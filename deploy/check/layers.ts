@@ -55,6 +55,7 @@ export const TREES: readonly Tree[] = [
       ['config', 'sandboxes/provision'],
       ['http/responses', 'sandboxes'],
       ['http'],
+      ['preview'],
       ['control', 'dataplane/files', 'limits', 'ws/session'],
       ['ws/ports', 'ws/processes', 'ws/watch'],
       ['ws'],

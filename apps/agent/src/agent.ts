@@ -19,6 +19,8 @@ import { serveDataplane } from './dataplane/serve-dataplane.ts'
 import { createDiskFloor } from './host/disk-floor.ts'
 import { readTls } from './http/listeners.ts'
 import { startDiskGuards } from './limits/guards.ts'
+import { createExposedPorts } from './preview/exposed-ports.ts'
+import { previewBroker } from './preview/preview-broker.ts'
 import { createProviderSelector } from './providers/provider-selector.ts'
 import { destroyOnExit } from './sandboxes/destroy-on-exit.ts'
 import { createSandboxManager } from './sandboxes/manager.ts'
@@ -135,10 +137,15 @@ const build = async (config: AgentConfig, overrides: AgentOverrides, teardown: A
 
   const unreadiness = () => unreadinessOf({ disk, selector, manager, isRegistered: () => brokerLink.agentId !== undefined })
   const { quotas } = guards
-  const dataplane = await serveDataplane({ config, tls, sandboxes: manager, trust, journal, disk, quotas, unreadiness, log, metrics })
+  const { ask, exchange } = previewBroker(trust.broker, () => brokerLink.credential)
+  const exposed = createExposedPorts({ ask })
+  const dataplane = await serveDataplane({
+    ...{ config, tls, sandboxes: manager, trust, journal, disk, quotas, unreadiness, log, metrics },
+    previews: { exposed, exchange },
+  })
   listening.url = dataplane.url
   teardown.defer(dataplane.close)
-  const control = await serveControl({ config, tls, manager, trust, agentId: () => brokerLink.agentId, journal, instance, log })
+  const control = await serveControl({ config, tls, manager, exposed, trust, agentId: () => brokerLink.agentId, journal, instance, log })
   listening.controlUrl = control.url
   teardown.defer(control.drain)
 

@@ -1,19 +1,20 @@
 import { BoundedCache } from '@boxoffice/kit/bounded-cache'
-import { isCanonicalToken } from '@boxoffice/node-http'
 import {
   AGENT_EXP_LEEWAY_SECONDS,
   BoxofficeError,
   type Capability,
   CLOCK_LEEWAY_SECONDS,
   MAX_SESSION_TOKEN_SECONDS,
+  PreviewTokenClaims,
+  previewAudience,
   SessionTokenClaims,
-  TOKEN_ALGORITHM,
 } from '@boxoffice/protocol'
-import { compactVerify, decodeProtectedHeader } from 'jose'
+import type { z } from 'zod'
 import { recoveringError } from '../sandbox/end.ts'
 import type { Sandbox, SandboxDirectory } from '../sandbox/sandbox.ts'
 import type { KeySource } from './keys.ts'
 import type { RevocationStore } from './revocations.ts'
+import { keyWithdrawn, unauthenticated, verifySignature } from './verify-signature.ts'
 
 export type AuthOptions = {
   keys: KeySource
@@ -34,6 +35,11 @@ export interface Authenticator {
    * actor (`renews`). At once (no promise) when the token has been seen before.
    */
   authenticate(token: string, sandboxId: string, renews?: Bearer): SessionTokenClaims | Promise<SessionTokenClaims>
+  /**
+   * The same for the token of a preview's cookie, which is good on that host only. It grants `ports`, and `exec` so far as the loopback
+   * of a sandbox without isolation needs it; both are narrowed like those of session tokens.
+   */
+  authenticatePreview(token: string, hostname: string): Promise<SessionTokenClaims>
   /** The part that changes while a token is in date: deny-list and expiry. Throws like `authenticate`. */
   recheck(claims: SessionTokenClaims): void
   /** What the token grants now: narrowed rights count at once, also for tokens that were issued before [C-57]. */
@@ -43,24 +49,25 @@ export interface Authenticator {
   /** Whether there is a sandbox of this name, for who has no token yet. */
   exists(sandboxId: string): boolean
   /** The sandbox of an authenticated token; throws SANDBOX_LOST when it is not here, SESSION_EXPIRED for an earlier incarnation. */
-  sandbox(claims: SessionTokenClaims): Sandbox
+  sandbox(claims: Pick<SessionTokenClaims, 'sandbox_id' | 'sid' | 'gen'>): Sandbox
 }
+
+type Dated = { iss: string; iat: number; exp: number; cnf?: { jkt: string } | undefined }
 
 /** Whose token it is. */
 export type Bearer = Pick<SessionTokenClaims, 'sid' | 'sub'>
 
 const MAX_CACHED_TOKENS = 10_000
-const MAX_TOKEN_LENGTH = 8192
-
-const unauthenticated = (message: string): BoxofficeError => new BoxofficeError('UNAUTHENTICATED', message)
 
 export const createAuthenticator = ({ keys, revocations, sandboxes, issuer, thumbprint, now }: AuthOptions): Authenticator => {
   /** Verified tokens by their text. Signature and claims of a token never change; everything else is checked again each time. */
   const verified = new BoundedCache<string, SessionTokenClaims>(MAX_CACHED_TOKENS)
+  /** Those of previews, apart: the path of a request must not be able to name the host of one. */
+  const verifiedPreviews = new BoundedCache<string, SessionTokenClaims>(MAX_CACHED_TOKENS)
   /** By which key they were verified. */
   const signedBy = new WeakMap<SessionTokenClaims, string>()
   keys.onWithdrawal(() => {
-    for (const [token, claims] of [...verified]) if (isWithdrawn(claims)) verified.delete(token)
+    for (const cache of [verified, verifiedPreviews]) for (const [token, claims] of [...cache]) if (isWithdrawn(claims)) cache.delete(token)
   })
 
   const isWithdrawn = (claims: SessionTokenClaims): boolean => {
@@ -89,24 +96,38 @@ export const createAuthenticator = ({ keys, revocations, sandboxes, issuer, thum
     return claims
   }
 
-  const verify = async (token: string): Promise<SessionTokenClaims> => {
+  /** Whatever its kind: who signed it, for which agent, and when it is good. */
+  const verifyKind = async <T extends Dated>(token: string, kind: z.ZodType<T>): Promise<{ claims: T; kid: string }> => {
     const trusted = issuer()
     if (trusted === undefined) {
       throw new BoxofficeError('BACKEND_UNAVAILABLE', 'This agent has not registered with its broker yet; try again', { retryAfter: 2 })
     }
     const { payload, kid } = await verifySignature(token, keys)
-    const claims = SessionTokenClaims.safeParse(payload)
-    if (!claims.success) throw unauthenticated('The session token lacks a claim')
-    const { iss, iat, exp, aud, sandbox_id, cnf } = claims.data
+    const parsed = kind.safeParse(payload)
+    if (!parsed.success) throw unauthenticated('The session token lacks a claim')
+    const { iss, iat, exp, cnf } = parsed.data
     if (iss !== trusted) throw unauthenticated('The session token is from another issuer')
     if (cnf !== undefined && cnf.jkt !== thumbprint) throw unauthenticated('The session token is for an agent with another key')
-    if (aud !== sandbox_id) throw unauthenticated('The session token contradicts itself')
     if (exp - iat > MAX_SESSION_TOKEN_SECONDS) throw unauthenticated('The session token lives too long')
     const notBefore = typeof payload.nbf === 'number' ? Math.max(payload.nbf, iat) : iat
     if (notBefore > now() + CLOCK_LEEWAY_SECONDS) throw unauthenticated('The session token is not valid yet')
-    signedBy.set(claims.data, kid)
-    verified.set(token, claims.data)
-    return claims.data
+    return { claims: parsed.data, kid }
+  }
+
+  const verify = async (token: string): Promise<SessionTokenClaims> => {
+    const { claims, kid } = await verifyKind(token, SessionTokenClaims)
+    if (claims.aud !== claims.sandbox_id) throw unauthenticated('The session token contradicts itself')
+    signedBy.set(claims, kid)
+    verified.set(token, claims)
+    return claims
+  }
+
+  const verifyPreview = async (token: string): Promise<SessionTokenClaims> => {
+    const { claims: preview, kid } = await verifyKind(token, PreviewTokenClaims)
+    const claims: SessionTokenClaims = { ...preview, thread_id: null, caps: ['ports', 'exec'] }
+    signedBy.set(claims, kid)
+    verifiedPreviews.set(token, claims)
+    return claims
   }
 
   return {
@@ -114,6 +135,9 @@ export const createAuthenticator = ({ keys, revocations, sandboxes, issuer, thum
       const known = verified.get(token)
       if (known !== undefined) return authorize(known, sandboxId, renews)
       return verify(token).then((claims) => authorize(claims, sandboxId, renews))
+    },
+    async authenticatePreview(token, hostname) {
+      return authorize(verifiedPreviews.get(token) ?? (await verifyPreview(token)), previewAudience(hostname), undefined)
     },
     recheck,
     granted: (claims) => revocations.granted(claims),
@@ -135,47 +159,6 @@ export const createAuthenticator = ({ keys, revocations, sandboxes, issuer, thum
     },
   }
 }
-
-/** Headers by which a token could bring its own key, or change how it is read, are refused, whatever they say [4-53]. */
-const FORBIDDEN_HEADERS = ['jku', 'x5u', 'jwk', 'x5c', 'crit', 'b64', 'zip'] as const
-
-type Verified = { payload: Record<string, unknown>; kid: string }
-
-const verifySignature = async (token: string, keys: KeySource): Promise<Verified> => {
-  if (token.length > MAX_TOKEN_LENGTH || !isCanonicalToken(token)) throw unauthenticated('The session token is not valid')
-  let header: ReturnType<typeof decodeProtectedHeader>
-  try {
-    header = decodeProtectedHeader(token)
-  } catch (cause) {
-    throw new BoxofficeError('UNAUTHENTICATED', 'The session token is not valid', { cause })
-  }
-  if (header.alg !== TOKEN_ALGORITHM || typeof header.kid !== 'string' || FORBIDDEN_HEADERS.some((name) => name in header)) {
-    throw unauthenticated('The session token is not valid')
-  }
-  const { kid } = header
-  const key = await keys.get(kid)
-  if (key === undefined && keys.wasWithdrawn(kid)) throw keyWithdrawn()
-  if (key === undefined) throw unauthenticated('The session token is signed with an unknown key')
-  try {
-    const { payload } = await compactVerify(token, key, { algorithms: [TOKEN_ALGORITHM] })
-    const claims: unknown = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(payload))
-    if (typeof claims === 'object' && claims !== null) return { payload: claims as Record<string, unknown>, kid }
-  } catch (cause) {
-    throw new BoxofficeError('UNAUTHENTICATED', 'The session token is not valid', { cause })
-  }
-  throw unauthenticated('The session token is not valid')
-}
-
-const KEY_WITHDRAWN = 'key_withdrawn'
-
-/** To its owner a token whose key has leaked is as one that has run out: another one is to be had [C-49]. */
-const keyWithdrawn = (): BoxofficeError =>
-  new BoxofficeError('TOKEN_EXPIRED', 'The key that signed the session token has been withdrawn; refresh it', {
-    details: { reason: KEY_WITHDRAWN },
-  })
-
-/** Whether an error is nothing to what is open already: expiry has its own time there [C-27], the end of a key has not. */
-export const isPlainExpiry = (error: BoxofficeError): boolean => error.code === 'TOKEN_EXPIRED' && error.details?.reason !== KEY_WITHDRAWN
 
 const capabilityDenied = (capability: Capability): BoxofficeError =>
   new BoxofficeError(

@@ -7,6 +7,10 @@ import {
   ErrorEnvelope,
   errorCodeFrom,
   Jwks,
+  PreviewAnswer,
+  PreviewExchanged,
+  type PreviewGrant,
+  type PreviewRoute,
   type RegisterAgentRequest,
   RegisterAgentResponse,
 } from '@boxoffice/protocol'
@@ -14,12 +18,19 @@ import type { z } from 'zod'
 import type { AgentIdentity } from './identity.ts'
 import { pinnedFetch } from './pinned-fetch.ts'
 
-/** The three things an agent asks of its broker. Failures are `BoxofficeError`; a broker that is away is BACKEND_UNAVAILABLE. */
+/** What an agent asks of its broker. Failures are `BoxofficeError`; a broker that is away is BACKEND_UNAVAILABLE. */
 export interface BrokerClient {
   register(request: RegisterAgentRequest, signal: AbortSignal): Promise<RegisterAgentResponse>
-  heartbeat(agent: { id: string; token: string }, request: AgentHeartbeatRequest, signal: AbortSignal): Promise<AgentInstructions>
+  heartbeat(agent: AgentCredential, request: AgentHeartbeatRequest, signal: AbortSignal): Promise<AgentInstructions>
   jwks(): Promise<Jwks>
+  /** What a preview host is; null: nothing, or nothing any more. */
+  preview(agent: AgentCredential, host: string): Promise<PreviewRoute | null>
+  /** Exchanges the code of a preview's link, once; null where it is no good. */
+  enterPreview(agent: AgentCredential, host: string, code: string): Promise<PreviewGrant | null>
 }
+
+/** By what the broker knows an agent that has registered. */
+export type AgentCredential = { id: string; token: string }
 
 const TIMEOUT_MS = 10_000
 
@@ -47,11 +58,11 @@ export const createBrokerClient = ({ brokerUrl, enrollToken, identity, certifica
       throw new BoxofficeError('BACKEND_UNAVAILABLE', `the broker at ${base} gave an answer that is not valid`, { cause: parsed.error })
     return parsed.data
   }
-  const post = (token: string, body: unknown, signal: AbortSignal): RequestInit & { signal: AbortSignal } => ({
+  const post = (token: string, body: unknown, signal?: AbortSignal): RequestInit & { signal?: AbortSignal } => ({
     method: 'POST',
     headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
     body: JSON.stringify(body),
-    signal,
+    ...(signal && { signal }),
   })
   return {
     async register(request, signal) {
@@ -67,6 +78,10 @@ export const createBrokerClient = ({ brokerUrl, enrollToken, identity, certifica
     heartbeat: ({ id, token }, request, signal) =>
       send(`/v1/agents/${encodeURIComponent(id)}/heartbeat`, AgentInstructions, post(token, request, signal)),
     jwks: () => send('/.well-known/jwks.json', Jwks, {}),
+    preview: async ({ id, token }, host) =>
+      (await send(`/v1/agents/${encodeURIComponent(id)}/previews/find`, PreviewAnswer, post(token, { host }))).preview,
+    enterPreview: async ({ id, token }, host, code) =>
+      (await send(`/v1/agents/${encodeURIComponent(id)}/previews/enter`, PreviewExchanged, post(token, { host, code }))).grant,
   }
 }
 

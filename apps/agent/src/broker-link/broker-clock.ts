@@ -55,5 +55,7 @@ export const listenForTime = (broker: BrokerClient, clock: BrokerClock, heard: (
     register: (request, signal) => listen(() => broker.register(request, signal)),
     heartbeat: (agent, request, signal) => listen(() => broker.heartbeat(agent, request, signal)),
     jwks: () => broker.jwks(),
+    preview: (agent, host) => broker.preview(agent, host),
+    enterPreview: (agent, host, code) => broker.enterPreview(agent, host, code),
   }
 }

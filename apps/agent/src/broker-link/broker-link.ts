@@ -9,7 +9,7 @@ import {
   type SandboxReport,
 } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
-import type { BrokerClient } from './broker-client.ts'
+import type { AgentCredential, BrokerClient } from './broker-client.ts'
 import type { Journal } from './journal.ts'
 import { register } from './register.ts'
 
@@ -39,6 +39,8 @@ export type Extent = 'all' | 'changed' | 'urgent'
 /** Keeps the broker informed: registers, then reports at the pace it asks for, and at once when a sandbox is lost. */
 export interface BrokerLink {
   readonly agentId: string | undefined
+  /** Undefined until the agent has registered. */
+  readonly credential: AgentCredential | undefined
   /** Resolves after the first try to register; rejects only if the broker does not take this agent. */
   start(): Promise<void>
   /** Reports what has changed without waiting for the next turn. */
@@ -201,6 +203,9 @@ export const createBrokerLink = ({
   }
 
   return {
+    get credential() {
+      return identity
+    },
     get agentId() {
       return identity?.id
     },

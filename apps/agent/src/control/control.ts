@@ -7,6 +7,7 @@ import {
   fromUnknown,
   Jwks,
   LIMITS,
+  ReplacePreviews,
   ResumeRequest,
   Revocations,
   requestIdFrom,
@@ -20,12 +21,15 @@ import type { Logger } from 'pino'
 import { z } from 'zod'
 import type { VerifyControlToken } from '../auth/control-auth.ts'
 import type { RevocationStore } from '../auth/revocations.ts'
+import type { ExposedPorts } from '../preview/exposed-ports.ts'
 import { recoveringError } from '../sandbox/end.ts'
 import type { SandboxManager } from '../sandboxes/manager.ts'
 
 export type ControlOptions = {
   manager: SandboxManager
   revocations: RevocationStore
+  /** Ports that are previews. */
+  exposed: Pick<ExposedPorts, 'replace'>
   /** Takes the broker's keys, all that count from now on. */
   onKeys: (jwks: Jwks) => Promise<void>
   /** What the broker has still to hear of a sandbox; undefined for nothing. */
@@ -37,7 +41,7 @@ export type ControlOptions = {
 }
 
 /** The control API for the broker (`packages/protocol/src/agents/control.ts`); every route needs a control token. */
-export const createControlApp = ({ manager, revocations, onKeys, untold, instance, verify, log }: ControlOptions): Hono =>
+export const createControlApp = ({ manager, revocations, exposed, onKeys, untold, instance, verify, log }: ControlOptions): Hono =>
   new Hono()
     .use(authenticated(verify))
     .use(limited)
@@ -60,6 +64,10 @@ export const createControlApp = ({ manager, revocations, onKeys, untold, instanc
       // Brokers of before send no body.
       const order = (await c.req.text()) === '' ? {} : await parse(c, ResumeRequest)
       return c.json(await manager.resume(c.req.param('id'), order))
+    })
+    .put('/control/v1/sandboxes/:id/ports', async (c) => {
+      exposed.replace(c.req.param('id'), (await parse(c, ReplacePreviews)).ports)
+      return c.body(null, 204)
     })
     .get('/control/v1/sandboxes/:id/workspace-usage', async (c) => {
       const { max_entries: most } = query(c, UsageQuery)

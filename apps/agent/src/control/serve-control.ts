@@ -9,7 +9,7 @@ import type { AgentConfig } from '../config/config.ts'
 import { httpServer, listen, type Tls } from '../http/listeners.ts'
 import { type ControlOptions, createControlApp } from './control.ts'
 
-export type ServeControlOptions = Pick<ControlOptions, 'manager' | 'instance' | 'log'> & {
+export type ServeControlOptions = Pick<ControlOptions, 'manager' | 'exposed' | 'instance' | 'log'> & {
   config: Pick<AgentConfig, 'controlListen' | 'trustedProxies' | 'maxConnections'>
   tls: Tls
   trust: BrokerTrust

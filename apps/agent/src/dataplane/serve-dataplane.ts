@@ -1,3 +1,4 @@
+import { createAuthenticator } from '../auth/auth.ts'
 import type { BrokerTrust } from '../broker-link/broker-trust.ts'
 import type { Journal } from '../broker-link/journal.ts'
 import type { AgentConfig } from '../config/config.ts'
@@ -6,6 +7,9 @@ import { operations } from '../control/operations.ts'
 import { createAccessJournal } from '../http/access-journal.ts'
 import { createDataplaneLimits } from '../http/dataplane-limits.ts'
 import { httpServer, listen, listenOnSocket, type Tls } from '../http/listeners.ts'
+import type { ExposedPorts } from '../preview/exposed-ports.ts'
+import type { PreviewBroker } from '../preview/preview-broker.ts'
+import { createPreviewHosts } from '../preview/preview-hosts.ts'
 import { createDataplane, type DataplaneOptions } from './app.ts'
 
 export type ServeDataplaneOptions = Pick<DataplaneOptions, 'sandboxes' | 'disk' | 'quotas' | 'log' | 'metrics'> & {
@@ -13,6 +17,8 @@ export type ServeDataplaneOptions = Pick<DataplaneOptions, 'sandboxes' | 'disk' 
   tls: Tls
   trust: BrokerTrust
   journal: Journal
+  /** Ports that are previews, and what is asked of the broker for them. */
+  previews: { exposed: ExposedPorts; exchange: PreviewBroker['exchange'] }
   /** Why the agent cannot work now; empty when it can. */
   unreadiness: () => string[]
 }
@@ -23,10 +29,12 @@ export const serveDataplane = async ({
   tls,
   trust,
   journal,
+  previews,
   unreadiness,
   ...options
 }: ServeDataplaneOptions): Promise<{ url: string; close: () => Promise<void> }> => {
   const { keys, issuer, revocations, binding, clock } = trust
+  const access = createAccessJournal(journal, options.sandboxes)
   const dataplane = createDataplane({
     ...options,
     keys,
@@ -36,18 +44,23 @@ export const serveDataplane = async ({
     now: clock.now,
     corsOrigins: config.corsOrigins,
     limits: createDataplaneLimits(config.dataplaneRates),
-    access: createAccessJournal(journal, options.sandboxes),
+    access,
   })
+  const { thumbprint } = binding
+  const auth = createAuthenticator({ keys, revocations, issuer, thumbprint, sandboxes: options.sandboxes, now: clock.now })
+  const hosts = createPreviewHosts({ ...previews, auth, keys, revocations, access, now: clock.now, log: options.log })
   const other = operations({ unreadiness, metrics: options.metrics })
   const socketPath = config.dataplaneListen?.slice('unix:'.length)
   const { server, drain } = httpServer(
     socketPath === undefined ? tls : undefined,
     (request, response) => {
-      if (!dataplane.handle(request, response)) other(request, response)
+      if (!hosts.handle(request, response) && !dataplane.handle(request, response)) other(request, response)
     },
     config,
   )
-  server.on('upgrade', (request, socket, head) => dataplane.upgrade(request, socket, head))
+  server.on('upgrade', (request, socket, head) => {
+    if (!hosts.upgrade(request, socket, head)) dataplane.upgrade(request, socket, head)
+  })
   countTraffic(options.metrics, server)
   // Uploads may take as long as they move; the dataplane gives up one that stalls by itself.
   server.requestTimeout = 0
@@ -55,6 +68,7 @@ export const serveDataplane = async ({
   return {
     url,
     async close() {
+      hosts.close()
       await dataplane.close()
       await drain()
     },

@@ -28,6 +28,8 @@ test('with many sandboxes all are reported at a slower pace, and the reports bet
       return instructions
     },
     jwks: async () => ({ keys: [] }),
+    preview: async () => null,
+    enterPreview: async () => null,
   }
   const report = { instance_id: 'i', provider: { name: 'local', available: true, reason: null }, sandboxes: [] }
   const brokerLink = createBrokerLink({
@@ -66,6 +68,8 @@ test('a broker that knows deltas is told what has changed, and all sandboxes in 
       return { ...instructions, ...(extents.length === 2 ? { whole: true } : {}) }
     },
     jwks: async () => ({ keys: [] }),
+    preview: async () => null,
+    enterPreview: async () => null,
   }
   const report = { instance_id: 'i', provider: { name: 'local', available: true, reason: null }, sandboxes: [] }
   const brokerLink = createBrokerLink({

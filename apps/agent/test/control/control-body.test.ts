@@ -7,6 +7,7 @@ import { expect, onTestFinished, test } from 'vitest'
 import type { VerifyControlToken } from '../../src/auth/control-auth.ts'
 import { createRevocationStore } from '../../src/auth/revocations.ts'
 import { createControlApp } from '../../src/control/control.ts'
+import { createExposedPorts } from '../../src/preview/exposed-ports.ts'
 import type { SandboxManager } from '../../src/sandboxes/manager.ts'
 import { silent } from '../host/support/host.ts'
 
@@ -15,6 +16,7 @@ const post = async (bytes: number, length: 'told' | 'chunked'): Promise<{ status
   const revocations = createRevocationStore(() => 0)
   const verify = (async () => ({})) as unknown as VerifyControlToken
   const app = createControlApp({
+    exposed: createExposedPorts({ ask: async () => null }),
     manager: {} as SandboxManager,
     revocations,
     onKeys: async () => {},

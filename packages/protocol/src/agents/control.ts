@@ -14,6 +14,7 @@ import { Revocations, SANDBOX_STATES, SandboxReport, SessionEnd } from './agents
  *   POST   /control/v1/sandboxes/{id}/resume           ResumeRequest, or nothing → OrderResponse
  *   DELETE /control/v1/sandboxes/{id}?keep_workspace=&reason=   DestroyQuery → 204, also when it is already gone; SandboxUntold while
  *                                                                events of it are to be told
+ *   PUT    /control/v1/sandboxes/{id}/ports            ReplacePreviews → 204; also for a sandbox that is not here
  *   GET    /control/v1/sandboxes/{id}/workspace-usage?max_entries=   → WorkspaceUsage
  *   DELETE /control/v1/workspaces/{workspace_id}       → 204, also when it is not there; 409 while a sandbox uses it
  *   POST   /control/v1/revocations                     Revocations → 204

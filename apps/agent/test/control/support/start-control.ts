@@ -1,6 +1,7 @@
 import { onTestFinished } from 'vitest'
 import type { VerifyControlToken } from '../../../src/auth/control-auth.ts'
 import { createControlApp } from '../../../src/control/control.ts'
+import { createExposedPorts } from '../../../src/preview/exposed-ports.ts'
 import { createLocalProvider } from '../../../src/providers/local/local.ts'
 import { Host, silent } from '../../host/support/host.ts'
 
@@ -12,6 +13,7 @@ export const startControl = async () => {
   onTestFinished(() => host[Symbol.asyncDispose]())
   const { manager, revocations } = host
   const app = createControlApp({
+    exposed: createExposedPorts({ ask: async () => null }),
     ...{ manager, revocations, onKeys: async () => {}, untold: () => undefined, log: silent },
     instance: { install_id: host.installId, instance_id: '0123456789ab' },
     verify: (async () => ({})) as unknown as VerifyControlToken,

@@ -1,0 +1,96 @@
+import { type IncomingMessage, request, STATUS_CODES } from 'node:http'
+import type { Duplex } from 'node:stream'
+import { BoxofficeError } from '@boxoffice/protocol'
+import { requestHeaders, responseHeaders, type Target } from './headers.ts'
+import type { Dial } from './tunnel-agent.ts'
+
+/** A client that asks for a WebSocket, with what it has sent after its request. */
+export type ProxiedSocket = { incoming: IncomingMessage; socket: Duplex; head: Buffer; target: Target }
+
+/** A refusal of a program is read up to this. */
+const MAX_REFUSAL_BYTES = 64 * 1024
+
+/**
+ * Passes the handshake of a WebSocket on to the program and, where it takes it, the bytes both ways until one side closes; its refusal is
+ * passed back. Rejects before anything was answered.
+ */
+export const proxyUpgrade = async (dial: Dial, { incoming, socket, head, target }: ProxiedSocket): Promise<void> => {
+  const tunnel = await dial(target.port)
+  if (socket.destroyed) return void tunnel.destroy()
+  const headers = requestHeaders(incoming, target, { isUpgrade: true })
+  const path = incoming.url ?? '/'
+  // Without an agent of any kind: one would connect by itself, to a port of this machine.
+  const upstream = request({ createConnection: () => tunnel, method: 'GET', path, headers, setHost: false })
+  const clientAborted = (): void => void tunnel.destroy()
+  socket.once('close', clientAborted)
+  try {
+    await new Promise<void>((resolve, reject) => {
+      upstream.on('upgrade', (response, stream: Duplex, first) => {
+        // A switch to anything else was not asked for.
+        if (String(response.headers.upgrade).toLowerCase() !== 'websocket') {
+          stream.destroy()
+          return reject(new BoxofficeError('CONNECTION_RESET', 'The program behind this port switched to another protocol than WebSocket'))
+        }
+        const kept = responseHeaders(response.rawHeaders, response.headers, target)
+        writeHead(socket, 101, 'Switching Protocols', [...kept, 'Connection', 'Upgrade', 'Upgrade', 'websocket'])
+        join(socket, stream, { toClient: first, toProgram: head }).then(resolve, reject)
+      })
+      upstream.on('response', (response) => {
+        const kept = responseHeaders(response.rawHeaders, response.headers, target)
+        // Its length may be told in pieces, which end with the connection here.
+        writeHead(socket, response.statusCode ?? 502, response.statusMessage, [...kept, 'Connection', 'close'])
+        let bytes = 0
+        response.on('data', (piece: Buffer) => {
+          bytes += piece.length
+          if (bytes > MAX_REFUSAL_BYTES) return response.destroy()
+          socket.write(piece)
+        })
+        response.on('close', () => {
+          socket.end()
+          resolve()
+        })
+      })
+      upstream.on('error', reject)
+      upstream.end()
+    })
+  } finally {
+    socket.off('close', clientAborted)
+    tunnel.destroy()
+  }
+}
+
+/** Passes bytes both ways; each side's end ends the other's. Resolves when both connections are over. */
+const join = async (client: Duplex, program: Duplex, { toClient, toProgram }: { toClient: Buffer; toProgram: Buffer }): Promise<void> => {
+  const over = (stream: Duplex, other: Duplex): Promise<void> =>
+    new Promise((resolve) => {
+      stream.on('error', () => other.destroy())
+      stream.once('close', () => {
+        closeAfterWrites(other)
+        resolve()
+      })
+    })
+  const both = Promise.all([over(client, program), over(program, client)])
+  if (toClient.length > 0) client.write(toClient)
+  if (toProgram.length > 0) program.write(toProgram)
+  client.pipe(program)
+  program.pipe(client)
+  await both
+}
+
+/** The other side is gone: what it said last still goes out, in so many milliseconds. */
+const LAST_WORDS_MS = 5000
+
+const closeAfterWrites = (stream: Duplex): void => {
+  if (stream.destroyed) return
+  if (stream.writableFinished) return void stream.destroy()
+  const late = setTimeout(() => stream.destroy(), LAST_WORDS_MS)
+  stream.once('close', () => clearTimeout(late))
+  stream.once('finish', () => stream.destroy())
+  stream.end()
+}
+
+const writeHead = (socket: Duplex, status: number, reason: string | undefined, headers: readonly string[]): void => {
+  const lines = [`HTTP/1.1 ${status} ${reason ?? STATUS_CODES[status] ?? ''}`]
+  for (let i = 0; i + 1 < headers.length; i += 2) lines.push(`${headers[i]}: ${headers[i + 1]}`)
+  socket.write(`${lines.join('\r\n')}\r\n\r\n`, 'latin1')
+}
