@@ -24,7 +24,7 @@ export const TREES: readonly Tree[] = [
       ['access', 'events', 'store/postgres/engine', 'store/rows', 'store/sqlite/engine', 'tokens'],
       ['agents', 'store/postgres/events', 'store/postgres/tables', 'store/sqlite/tables'],
       ['relay/http1', 'sessions', 'store/postgres/sessions', 'store/sqlite/sessions'],
-      ['http', 'registration', 'relay/ws', 'store/copy', 'store/postgres', 'store/sqlite'],
+      ['http', 'previews', 'registration', 'relay/ws', 'store/copy', 'store/postgres', 'store/sqlite'],
       ['dataplane', 'relay', 'surfaces/documentation', 'surfaces/mcp/peers', 'surfaces/mcp/sandbox', 'surfaces/v1/sandbox', 'upkeep'],
       ['surfaces/e2b/call', 'surfaces/facade'],
       ['surfaces/e2b/control', 'surfaces/e2b/filesystem', 'surfaces/e2b/process', 'surfaces/langsmith/commands'],

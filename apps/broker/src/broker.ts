@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { setFastIo } from '@boxoffice/node-http'
+import { ListPortsResponse } from '@boxoffice/protocol'
 import { createAccess } from './access/access.ts'
 import { operatorKey } from './access/operator-key.ts'
 import { httpAgentClient } from './agents/agent-client.ts'
@@ -11,6 +12,7 @@ import type { BrokerOverrides, EventTimes, StartedBroker, StartOptions } from '.
 import { isExposed, profilesOf, type ResolvedBrokerConfig } from './config/config.ts'
 import { isShared } from './config/shared-database.ts'
 import { createDataplaneClient } from './dataplane/client.ts'
+import type { PlacedSession } from './domain/session.ts'
 import { EventFeed } from './events/event-feed.ts'
 import { enrollTokenOf, openDataDir } from './host/data-dir.ts'
 import { lockDataDir } from './host/lock.ts'
@@ -23,6 +25,9 @@ import { withUpgrades } from './http/surface.ts'
 import { openListeners } from './open-listeners.ts'
 import { openStore, signingKeyPlace, storeClock } from './open-store.ts'
 import { openTokens } from './open-tokens.ts'
+import { previewUrls } from './previews/preview-urls.ts'
+import { Previews } from './previews/previews.ts'
+import { PreviewRoutes } from './previews/routes.ts'
 import { readiness } from './readiness.ts'
 import { createRegistration } from './registration/registration.ts'
 import { RelayProbe } from './relay/probe.ts'
@@ -95,6 +100,15 @@ export async function buildBroker(
   parts.defer(() => relay.close())
 
   const feed = new EventFeed(store.events)
+  const urlOf = previewUrls({ brokerUrl: url, domain: settings.previewDomain })
+  const listeningIn = async ({ id }: PlacedSession): Promise<number[]> =>
+    (
+      await dataplane
+        .session(id, { actor: 'broker', capabilities: ['ports', 'exec'], allowedAt: Math.floor(now() / 1000) })
+        .json({ method: 'GET', path: '/ports' }, ListPortsResponse)
+    ).ports.map(({ port }) => port)
+  const previews = new Previews({ ...base, client, sessions: service, urlOf, listeningIn })
+  const previewRoutes = new PreviewRoutes({ ...base, urlOf })
   const surfaces = createSurfaces({
     ...base,
     ...access,
@@ -116,6 +130,8 @@ export async function buildBroker(
     writer,
     members,
     threads,
+    previews,
+    previewRoutes,
     sessions: service,
     readiness: () => readiness(store, placement, probe),
   })

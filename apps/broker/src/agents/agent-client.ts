@@ -12,6 +12,7 @@ import {
   ListSandboxesResponse,
   type ManagedProcess,
   OrderResponse,
+  type PreviewRoute,
   type ResumeRequest,
   type Revocations,
   SandboxRecord,
@@ -51,6 +52,8 @@ export interface AgentClient {
   destroy(agent: AgentRecord, sandboxId: string, order: { reason: SessionEnd; keepWorkspace: boolean }): Promise<SandboxUntold | undefined>
   /** Idempotent: one that is not there is fine. 409 while a sandbox uses it. */
   removeWorkspace(agent: AgentRecord, workspaceId: string): Promise<void>
+  /** Tells all that is exposed of a sandbox now. Agents before 2027 answer 404 `NOT_FOUND`. */
+  replacePreviews(agent: AgentRecord, sandboxId: string, ports: readonly PreviewRoute[]): Promise<void>
   /** What a sandbox's workspace holds; the count ends at one entry above `maxEntries`. */
   workspaceUsage(agent: AgentRecord, sandboxId: string, maxEntries: number): Promise<WorkspaceUsage>
   /** Which start of which install answers at the agent's URL; undefined when the response says nothing of it. */
@@ -97,6 +100,7 @@ export function httpAgentClient(tokens: ControlTokens): AgentClient {
         answer: SandboxUntold.optional(),
       }),
     removeWorkspace: (agent, id) => call(agent, 'DELETE', `/control/v1/workspaces/${encodeURIComponent(id)}`, {}),
+    replacePreviews: (agent, id, ports) => call(agent, 'PUT', `${path(id)}/ports`, { body: { ports } }),
     workspaceUsage: (agent, id, maxEntries) =>
       call(agent, 'GET', `${path(id)}/workspace-usage?max_entries=${maxEntries}`, { answer: WorkspaceUsage }),
     async instance(agent, signal) {

@@ -132,6 +132,11 @@ export const BrokerConfig = z.object({
     .describe('port that serves the Box surface with the RPC at its root, 0 chooses a free one; default: none'),
   mcpServers: z.array(McpServerConfig).default([]).describe('MCP servers that the broker runs in sandboxes from its start'),
   mcp: McpSettings.prefault({}).describe('settings of all MCP servers'),
+  previewDomain: z
+    .string()
+    .regex(/^(?:[a-z0-9-]{1,63}\.)*[a-z0-9-]{1,63}(?::\d{1,5})?$/, 'must be a domain in lower case, with a port or without')
+    .optional()
+    .describe('domain below which each exposed port has a host, by https; default: localhost, for who is on the same machine'),
   corsOrigins: z.array(z.string()).default([]).describe('web origins that may call, separated by commas'),
   trustedProxies: z.array(z.string()).default([]).describe('addresses whose X-Forwarded-For counts, separated by commas'),
   maxConnections: z.coerce.number().int().min(16).default(8192).describe('connections of each listener at most'),

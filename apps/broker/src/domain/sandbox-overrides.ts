@@ -12,7 +12,7 @@ export type SandboxOverrides = {
 }
 
 /** Never a caller's: what the profile is, and what it holds callers to. */
-const FIXED: ReadonlySet<string> = new Set(['name', 'locked', 'max_timeout_sec', 'capabilities'])
+const FIXED: ReadonlySet<string> = new Set(['name', 'locked', 'max_timeout_sec', 'capabilities', 'public_ports'])
 
 const Seconds = z.coerce.number().positive()
 

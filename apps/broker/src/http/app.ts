@@ -88,6 +88,7 @@ async function serve(c: Context<Env>, route: AnyRoute, options: AppOptions, addr
       rawBody,
       query,
       id: c.req.param('id') ?? '',
+      param: (name) => c.req.param(name) ?? '',
       header,
       reauthenticate: async () => (await authorize(route, header, address, options.principals)).principal,
       origin: { requestId, tenant: principal?.tenant ?? null, caller: principal?.id ?? null, actor: principal?.id ?? null, ip: address },

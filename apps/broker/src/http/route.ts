@@ -27,6 +27,8 @@ export type Call<A extends Auth, Body, Query> = {
   query: Query
   /** The `:id` of the path. */
   id: string
+  /** Another parameter of the path. */
+  param(name: string): string
   header(name: string): string | undefined
   /** Who the caller is now, for responses that last; throws when its credential is valid no more. */
   reauthenticate(): Promise<A extends 'key' | 'operator' ? Principal : null>
@@ -46,7 +48,7 @@ export type ResponseSpec = { description: string; schema?: z.ZodType; contentTyp
 
 export type Route<A extends Auth = Auth, Body = unknown, Query = unknown> = {
   method: 'GET' | 'POST' | 'PUT' | 'DELETE'
-  /** With at most one parameter, `:id`. */
+  /** Its parameters as `:id`, which comes first, and `:name`. */
   path: string
   summary: string
   auth: A

@@ -81,6 +81,11 @@ export class Grants {
     return atMost === null ? issuance : { ...issuance, capabilities: intersect(issuance.capabilities, atMost) }
   }
 
+  /** What policy and the caller's key allow it in a session, whatever it has asked for. */
+  allowed(session: LiveSession, { principal, decision }: Omit<Asked, 'actor'>): Capabilities {
+    return intersect(this.#policy(session.profile, decision), keyAllows(principal))
+  }
+
   /** For whom a caller acts that does not say: for whom it negotiated last, else itself. */
   async actorOf(session: LiveSession, principal: Identity): Promise<string> {
     const last = session.hasGrants ? await this.#options.store.grants.lastBy(session.id, principal.id) : undefined

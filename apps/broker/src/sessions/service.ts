@@ -1,6 +1,6 @@
 import { type Actor, BoxofficeError } from '@boxoffice/protocol'
 import { resolveActor } from '../access/actor.ts'
-import { type AccessMode, type Authorizer, type Decision, mayRelease } from '../access/authorizer.ts'
+import { type Access, type AccessMode, type Authorizer, type Decision, mayRelease } from '../access/authorizer.ts'
 import type { Principal } from '../access/principals.ts'
 import { agentOf } from '../agents/agent-of.ts'
 import type { AuditEntry, AuditEvent, Origin } from '../domain/audit-entry.ts'
@@ -137,6 +137,13 @@ export class SessionService {
     )
     requirePlaced(change.session)
     return changed
+  }
+
+  /** What the caller is to a session and may do there, for what is not done by a token. */
+  async authorize(principal: Principal, id: string): Promise<{ session: Session; access: Access; capabilities: Capabilities }> {
+    const { session, decision } = await this.#load(principal, id)
+    const capabilities = isLive(session) ? this.#options.grants.allowed(session, { principal, decision }) : []
+    return { session, access: decision.access, capabilities }
   }
 
   /** The session whose events the caller may follow, by the rules of `read`; its end is told for as long as its tombstone is kept. */

@@ -5,6 +5,7 @@ import type { BoxErrorStore } from './box-error-store.ts'
 import type { E2bStore } from './e2b-store.ts'
 import type { EnvironmentStore } from './environment-store.ts'
 import type { McpServerStore } from './mcp-server-store.ts'
+import type { PreviewStore } from './preview-store.ts'
 import type { SealedKeyStore } from './sealed-key-store.ts'
 import type {
   AgentSessionStore,
@@ -44,6 +45,7 @@ export interface Store extends AsyncDisposable {
   readonly brokers: BrokerStore
   readonly held: HeldStore
   readonly e2b: E2bStore
+  readonly previews: PreviewStore
   readonly environments: EnvironmentStore
   readonly boxErrors: BoxErrorStore
   /** Whose a scope is, its live session and the agent of that, in one look-up: what `ensure` begins with. */

@@ -7,6 +7,8 @@ import {
   MAX_CONTROL_TOKEN_SECONDS,
   newSandboxId,
   newSessionId,
+  type PreviewTokenClaims,
+  previewAudience,
   type SessionTokenClaims,
   TOKEN_ALGORITHM,
 } from '@boxoffice/protocol'
@@ -89,6 +91,36 @@ export class TokenIssuer {
   }
 
   /**
+   * What a browser shows on one preview host, until then (Unix milliseconds); only the agent with `publicKey` takes it. Never a session
+   * token: its audience is no sandbox.
+   */
+  preview(
+    session: PlacedSession,
+    actor: string,
+    hostname: string,
+    { until, publicKey }: { until: number; publicKey: string | null },
+  ): Omit<IssuedToken, 'capabilities'> {
+    const iat = Math.floor(this.#now() / 1000)
+    const claims: PreviewTokenClaims = {
+      iss: this.issuer,
+      aud: previewAudience(hostname),
+      sub: actor,
+      sid: session.id,
+      sandbox_id: session.sandboxId,
+      tid: session.tenant,
+      gen: session.incarnation,
+      iat,
+      exp: Math.floor(until / 1000),
+      jti: randomUUID(),
+      ver: 1,
+      ...confirmation(publicKey),
+    }
+    const token = this.#sign(claims)
+    const hash = createHash('sha256').update(token).digest('base64url')
+    return { token, jti: claims.jti, issuedAt: iat, expiresAt: claims.exp, hash }
+  }
+
+  /**
    * What the relay shows to an agent in the place of a client's token: another token with the same claims, so that it can do no more
    * and ends with it, also by a revocation of its id [C-30]. It must not be the same text, and equal claims would give that. An agent
    * with another key than `publicKey` refuses it.
@@ -150,7 +182,7 @@ export class TokenIssuer {
    * A compact JWS by node:crypto: every `ensure` signs one, and jose's SignJWT goes through WebCrypto's thread pool,
    * 135 µs against 40 µs here. Verification and key handling stay with jose.
    */
-  #sign(claims: (SessionTokenClaims & { via?: 'relay' }) | ControlTokenClaims): string {
+  #sign(claims: (SessionTokenClaims & { via?: 'relay' }) | ControlTokenClaims | PreviewTokenClaims): string {
     const key = this.#keys.current
     const input = `${this.#header(key)}.${Buffer.from(JSON.stringify(claims)).toString('base64url')}`
     return `${input}.${sign(null, Buffer.from(input), key.privateKey).toString('base64url')}`

@@ -38,6 +38,7 @@ export const BROKER_FLAGS: readonly Flag[] = [
   broker('--token-ttl <seconds>'),
   broker('--max-sessions <count>'),
   broker('--agent-lost-after <seconds>'),
+  broker('--preview-domain <domain>'),
   broker('--cors-origins <origins>'),
   broker('--trusted-proxies <addresses>'),
   broker('--max-connections <count>'),

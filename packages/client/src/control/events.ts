@@ -6,6 +6,7 @@ import {
   endsStream,
   GapEvent,
   type KillCause,
+  type PreviewAccess,
   type SessionEventData,
   type SessionEventType,
   type SessionState,
@@ -46,6 +47,9 @@ export type SessionEvent =
   | (Told & { type: 'process.exit'; processId: string } & EventExit)
   | (Told & { type: 'lease'; leaseExpiresAt: Date })
   | (Told & { type: 'released' })
+  /** A port has a host of its own, or its terms have changed. */
+  | (Told & { type: 'port.exposed'; port: number; access: PreviewAccess; expiresAt: Date | null })
+  | (Told & { type: 'port.withdrawn'; port: number })
   /** The events `from` to `to` happened, and are kept no longer. */
   | { type: 'gap'; id: null; from: number; to: number }
 
@@ -185,6 +189,12 @@ const shaped = (type: SessionEventType, told: Told, body: unknown): SessionEvent
       return { ...told, type, leaseExpiresAt: new Date(EVENT_DATA.lease.parse(body).lease_expires_at) }
     case 'released':
       return { ...told, type }
+    case 'port.exposed': {
+      const { port, access, expires_at } = EVENT_DATA['port.exposed'].parse(body)
+      return { ...told, type, port, access, expiresAt: expires_at === null ? null : new Date(expires_at) }
+    }
+    case 'port.withdrawn':
+      return { ...told, type, ...EVENT_DATA['port.withdrawn'].parse(body) }
   }
 }
 

@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { ExitReason, KillCause } from '../dataplane/exec.ts'
+import { PreviewAccess } from './previews.ts'
 import { SessionState } from './sessions.ts'
 
 /**
@@ -41,6 +42,10 @@ export const EVENT_DATA = {
   'process.exit': z.object({ process_id: z.string().max(64), ...exit }),
   lease: z.object({ lease_expires_at: z.string() }),
   released: z.object({}),
+  /** A port has a host of its own, or its terms have changed. */
+  'port.exposed': z.object({ port: z.number().int(), access: PreviewAccess, expires_at: z.string().nullable() }),
+  /** It has none any more; the end of the session tells that of all. */
+  'port.withdrawn': z.object({ port: z.number().int() }),
 } as const
 
 export type SessionEventType = keyof typeof EVENT_DATA

@@ -61,6 +61,7 @@ export const Profile = z.object({
     .array(Capability)
     .default([...CAPABILITIES])
     .describe('capabilities that its sessions can be granted at most'),
+  public_ports: z.boolean().default(false).describe('allows ports of its sandboxes to be exposed to everybody who has the URL'),
   on_lease_expiry: z
     .enum(['suspend', 'terminate'])
     .default('suspend')

@@ -19,10 +19,12 @@ export const COPIED = [
   'session_environments',
   'e2b_sandboxes',
   'e2b_tokens',
+  'exposed_ports',
 ] as const
 
 /**
- * What PostgreSQL counts by itself from the sessions, has no need of, or would be wrong: no broker runs on the old database. The last
+ * What PostgreSQL counts by itself from the sessions, has no need of, or would be wrong: no broker runs on the old database. Codes of links
+ * are good for minutes. The last
  * errors of the Box surface are for whoever looks after it now.
  */
-export const NOT_COPIED = ['live_by_tenant', 'live_by_agent', 'live_by_label', 'reserve', 'brokers', 'box_errors'] as const
+export const NOT_COPIED = ['live_by_tenant', 'live_by_agent', 'live_by_label', 'reserve', 'brokers', 'box_errors', 'preview_codes'] as const

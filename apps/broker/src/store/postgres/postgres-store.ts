@@ -21,6 +21,7 @@ import { postgresE2b } from './tables/e2b.ts'
 import { postgresEnrollTokens } from './tables/enroll-tokens.ts'
 import { postgresKeys } from './tables/keys.ts'
 import { postgresMcpServers } from './tables/mcp-servers.ts'
+import { postgresPreviews } from './tables/previews.ts'
 import { postgresSigningKeys } from './tables/signing-keys.ts'
 
 /** `connections`: how many the broker has for its queries. `pollMs`: how often it looks for events that no notice has told. */
@@ -61,6 +62,7 @@ export async function openPostgresStore(
     workspaces: postgresWorkspaces(database),
     brokers,
     e2b: postgresE2b(database),
+    previews: postgresPreviews(database),
     environments: postgresEnvironments(database),
     boxErrors: postgresBoxErrors(database),
     signingKeys: postgresSigningKeys(database),

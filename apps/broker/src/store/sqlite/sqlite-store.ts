@@ -22,6 +22,7 @@ import { sqliteChallenges } from './tables/challenges.ts'
 import { sqliteE2b } from './tables/e2b.ts'
 import { sqliteEnrollTokens } from './tables/enroll-tokens.ts'
 import { sqliteKeys } from './tables/keys.ts'
+import { sqlitePreviews } from './tables/previews.ts'
 
 /**
  * The store in one SQLite file. Throws `StartError` for a file that it must not touch. `pollMs`: how often it looks for events that
@@ -73,6 +74,7 @@ export async function openSqliteStore(path: string, { pollMs = 200 }: { pollMs?:
     workspaces: workspaces.store,
     brokers: sqliteBrokers(db, write),
     e2b: sqliteE2b(db, write),
+    previews: sqlitePreviews(db, write, { audit: audit.append, events: events.append }),
     environments: sqliteEnvironments(db, write),
     boxErrors: sqliteBoxErrors(db, write),
     async ofScope(tenant, scope) {

@@ -30,7 +30,7 @@ export const describe = (surfaces: readonly Surface[], publicUrl: string): objec
 function pathsOf(surfaces: readonly Surface[]): ZodOpenApiPathsObject {
   const paths: ZodOpenApiPathsObject = {}
   for (const route of surfaces.flatMap(({ routes = [] }) => routes)) {
-    const path = route.path.replace(':id', '{id}')
+    const path = route.path.replace(PARAMETER, '{$1}')
     paths[path] = { ...paths[path], [route.method.toLowerCase()]: operation(route) }
   }
   for (const { described } of surfaces.flatMap(({ mounts = [] }) => mounts))
@@ -38,9 +38,13 @@ function pathsOf(surfaces: readonly Surface[]): ZodOpenApiPathsObject {
   return paths
 }
 
+const PARAMETER = /:(\w+)/g
+
 function operation({ summary, path, query, headers, body, responses, auth }: AnyRoute): ZodOpenApiOperationObject {
   const requestParams = {
-    ...(path.includes(':id') && { path: z.object({ id: z.string() }) }),
+    ...(path.includes(':') && {
+      path: z.object(Object.fromEntries([...path.matchAll(PARAMETER)].map(([, name = '']) => [name, z.string()]))),
+    }),
     ...(query !== undefined && { query }),
     ...(headers !== undefined && { header: z.object(Object.fromEntries(Object.entries(headers).map(optionalText))) }),
   }

@@ -8,6 +8,8 @@ import type { Placement } from '../../agents/placement.ts'
 import type { ResolvedBrokerConfig } from '../../config/config.ts'
 import type { EventFeed } from '../../events/event-feed.ts'
 import type { Surface } from '../../http/surface.ts'
+import type { Previews } from '../../previews/previews.ts'
+import type { PreviewRoutes } from '../../previews/routes.ts'
 import type { Registration } from '../../registration/registration.ts'
 import type { Members } from '../../sessions/members.ts'
 import type { SessionService } from '../../sessions/service.ts'
@@ -19,9 +21,11 @@ import { auditRoutes } from './audit.ts'
 import { enrollTokenRoutes } from './enroll-tokens.ts'
 import { keyRoutes } from './keys.ts'
 import { type Operations, operationRoutes } from './operations.ts'
+import { previewRoutes } from './previews.ts'
 import { profileRoutes } from './profiles.ts'
 import { type EventRouteOptions, eventRoutes } from './sandbox/events.ts'
 import { memberRoutes } from './sandbox/members.ts'
+import { portRoutes } from './sandbox/ports.ts'
 import { scopeRoutes } from './sandbox/scopes.ts'
 import { sessionRoutes } from './sandbox/sessions.ts'
 import { threadRoutes } from './sandbox/threads.ts'
@@ -40,6 +44,8 @@ export type V1Options = Operations & {
   rotation: KeyRotation
   sessions: SessionService
   members: Members
+  previews: Previews
+  previewRoutes: PreviewRoutes
   threads: Threads
   registration: Registration
   feed: EventFeed
@@ -67,6 +73,8 @@ export const createV1 = ({
     ...sessionRoutes(sessions, settings.features, dataplaneAt(url)),
     ...eventRoutes({ sessions, store: store.events, endings: store.endings, feed, ...eventTimes }),
     ...memberRoutes(members),
+    ...portRoutes(parts.previews),
+    ...previewRoutes(parts.previewRoutes, registration.registry),
     ...threadRoutes(threads),
     ...keyRoutes(new KeyService(store.keys, parts.principals, parts.now)),
     ...signingKeyRoutes(parts.rotation),

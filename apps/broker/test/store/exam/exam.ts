@@ -16,6 +16,7 @@ import { agentCases } from './cases/tables/agents.ts'
 import { brokerCases } from './cases/tables/brokers.ts'
 import { facadeCases } from './cases/tables/facades.ts'
 import { oddTextCases } from './cases/tables/odd-text.ts'
+import { previewCases } from './cases/tables/previews.ts'
 import { secretCases } from './cases/tables/secrets.ts'
 import { undoneCases } from './cases/tables/undone.ts'
 
@@ -52,6 +53,7 @@ const SUBJECTS: readonly Subject[] = [
   ['keeps keys, challenges and the audit log', secretCases],
   ['keeps which brokers there are', brokerCases],
   ['keeps what facades know', facadeCases],
+  ['keeps exposed ports', previewCases],
   ['is told any text', oddTextCases],
   ['undoes a change whose audit entry cannot be written', undoneCases],
 ]

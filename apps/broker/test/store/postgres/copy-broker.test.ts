@@ -133,6 +133,6 @@ test('every table of both databases is copied, or is left out knowingly', async 
     [],
     await postgres.database(),
   )
-  const own = ['box_errors', 'brokers', 'live_by_label', 'live_by_tenant', 'mcp_servers', 'schema_version', 'signing_keys']
+  const own = ['box_errors', 'brokers', 'live_by_label', 'live_by_tenant', 'mcp_servers', 'preview_codes', 'schema_version', 'signing_keys']
   expect(inPostgres.map(({ name }) => name).toSorted()).toEqual([...COPIED, ...own].toSorted())
 })

@@ -368,4 +368,38 @@ export const MIGRATIONS: readonly string[] = [
     session_id text
   ) WITH (fillfactor = 50);
   `,
+  `
+  -- Ports of sandboxes that have a host of their own, which go with their session, and codes by which browsers come in, as SHA-256,
+  -- base64url.
+  CREATE TABLE exposed_ports (
+    label text COLLATE "C" PRIMARY KEY,
+    tenant text NOT NULL,
+    session_id text COLLATE "C" NOT NULL,
+    incarnation integer NOT NULL,
+    port integer NOT NULL,
+    access text NOT NULL,
+    host text NOT NULL,
+    embed_origins text NOT NULL,
+    created_by text NOT NULL,
+    created_at bigint NOT NULL,
+    expires_at bigint,
+    UNIQUE (session_id, port)
+  );
+  CREATE TABLE preview_codes (
+    hash text COLLATE "C" PRIMARY KEY,
+    label text NOT NULL,
+    actor text NOT NULL,
+    created_at bigint NOT NULL,
+    expires_at bigint NOT NULL
+  );
+  CREATE INDEX preview_codes_expires_at ON preview_codes (expires_at);
+  CREATE FUNCTION sessions_end_ports() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+      DELETE FROM exposed_ports WHERE session_id = OLD.id;
+      RETURN NULL;
+    END $$;
+  CREATE TRIGGER sessions_end_ports AFTER UPDATE OF state ON sessions FOR EACH ROW
+    WHEN (OLD.state IN ('provisioning', 'active', 'idle', 'suspended')
+      AND NEW.state NOT IN ('provisioning', 'active', 'idle', 'suspended')) EXECUTE FUNCTION sessions_end_ports();
+  `,
 ]

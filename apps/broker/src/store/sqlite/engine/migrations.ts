@@ -374,4 +374,34 @@ export const MIGRATIONS: readonly string[] = [
   -- What an agent has for sandboxes and what they ask for, as it said last, as JSON.
   ALTER TABLE agents ADD COLUMN capacity TEXT;
   `,
+  `
+  -- Ports of sandboxes that have a host of their own, which go with their session, and codes by which browsers come in, as SHA-256,
+  -- base64url.
+  CREATE TABLE exposed_ports (
+    label TEXT PRIMARY KEY,
+    tenant TEXT NOT NULL,
+    session_id TEXT NOT NULL,
+    incarnation INTEGER NOT NULL,
+    port INTEGER NOT NULL,
+    access TEXT NOT NULL,
+    host TEXT NOT NULL,
+    embed_origins TEXT NOT NULL,
+    created_by TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    expires_at INTEGER,
+    UNIQUE (session_id, port)
+  ) STRICT, WITHOUT ROWID;
+  CREATE TABLE preview_codes (
+    hash TEXT PRIMARY KEY,
+    label TEXT NOT NULL,
+    actor TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    expires_at INTEGER NOT NULL
+  ) STRICT, WITHOUT ROWID;
+  CREATE INDEX preview_codes_expires_at ON preview_codes (expires_at);
+  CREATE TRIGGER sessions_end_ports AFTER UPDATE OF state ON sessions
+    WHEN NEW.state NOT IN ('provisioning', 'active', 'idle', 'suspended') BEGIN
+    DELETE FROM exposed_ports WHERE session_id = NEW.id;
+  END;
+  `,
 ]
