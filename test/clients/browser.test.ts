@@ -1,12 +1,12 @@
 import { once } from 'node:events'
-import { existsSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { delimiter, join } from 'node:path'
+import { join } from 'node:path'
 import { connect } from '@boxoffice/client'
 import { chromium } from 'playwright-core'
 import { expect, onTestFinished, test } from 'vitest'
 import { bundleForBrowser } from '../../deploy/package/browser-bundle.ts'
+import { findChromium } from '../e2e/support/chromium.ts'
 import { API_KEY, startStack } from '../e2e/support/stack.ts'
 
 const GUARD_MS = 120_000
@@ -31,16 +31,6 @@ const startSite = async (script: string, policy: () => string, credential: () =>
     server.close()
   })
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
-}
-
-/** What `deploy/setup` installs, or another one. */
-const findChromium = (): string => {
-  const found = (process.env.PATH ?? '')
-    .split(delimiter)
-    .flatMap((directory) => ['chromium-headless-shell', 'chromium', 'google-chrome'].map((name) => join(directory, name)))
-    .find((path) => existsSync(path))
-  if (found === undefined) throw new Error('there is no chromium-headless-shell and no chromium; `npm run setup -- --tests` installs one')
-  return found
 }
 
 test('a page of another origin uses sandboxes in Chromium, directly and through the relay', async () => {
