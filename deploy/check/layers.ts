@@ -83,7 +83,7 @@ export const TREES: readonly Tree[] = [
   {
     root: 'packages/node-http/src',
     packages: ['@boxoffice/kit', '@boxoffice/protocol'],
-    tiers: [['bodies', 'connections', 'fast-io', 'tokens'], ['refusals'], ['.']],
+    tiers: [['bodies', 'connections', 'fast-io', 'tokens'], ['refusals'], ['proxy'], ['.']],
   },
   {
     root: 'packages/client/src',

@@ -21,7 +21,7 @@ import { createApp } from './http/app.ts'
 import { internalUrlOf } from './http/internal-url.ts'
 import { Metrics } from './http/metrics.ts'
 import { ownAgentTls } from './http/server.ts'
-import { withUpgrades } from './http/surface.ts'
+import { withPreviews, withUpgrades } from './http/surface.ts'
 import { openListeners } from './open-listeners.ts'
 import { openStore, signingKeyPlace, storeClock } from './open-store.ts'
 import { openTokens } from './open-tokens.ts'
@@ -30,6 +30,7 @@ import { Previews } from './previews/previews.ts'
 import { PreviewRoutes } from './previews/routes.ts'
 import { readiness } from './readiness.ts'
 import { createRegistration } from './registration/registration.ts'
+import { createPreviewRelay } from './relay/previews.ts'
 import { RelayProbe } from './relay/probe.ts'
 import { createRelay } from './relay/relay.ts'
 import { createSessionAuthorizer } from './relay/session-authorizer.ts'
@@ -109,6 +110,8 @@ export async function buildBroker(
     ).ports.map(({ port }) => port)
   const previews = new Previews({ ...base, client, sessions: service, urlOf, listeningIn })
   const previewRoutes = new PreviewRoutes({ ...base, urlOf })
+  const previewRelay = createPreviewRelay({ routes: previewRoutes, exposed: isExposed(settings), metrics, agentTls, log })
+  parts.defer(() => previewRelay.close())
   const surfaces = createSurfaces({
     ...base,
     ...access,
@@ -138,10 +141,11 @@ export async function buildBroker(
   const app = createApp({ ...base, ...access, metrics, surfaces: surfaces.list, corsOrigins, trustedProxies })
 
   for (const each of all) {
-    each.serve(app, withUpgrades(surfaces.list, relay))
+    each.serve(app, withPreviews(previewRelay, withUpgrades(surfaces.list, relay)))
     parts.defer(() => each.close())
   }
   parts.defer(() => relay.closeSockets())
+  parts.defer(() => previewRelay.closeSockets())
   for (const surface of surfaces.list) parts.defer(() => surface.close?.())
   const ports = await Promise.all(surfaces.list.map((surface) => surface.listen?.()))
   // Before the rest: streams that go on for ever would hold up the end of the requests in flight.

@@ -7,7 +7,7 @@ import { type Browser, chromium, type Page } from 'playwright-core'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { brokerApi } from '../support/api.ts'
 import { findChromium } from '../support/chromium.ts'
-import { API_KEY, type Stack, startStack } from '../support/stack.ts'
+import { API_KEY, MODES, type Stack, startStack } from '../support/stack.ts'
 
 const GUARD_MS = 120_000
 const PORT = 8123
@@ -37,8 +37,8 @@ const ask = async <T>(stack: Stack, method: string, path: string, body?: object)
 }
 
 /** Names below localhost are for browsers: others connect to the listener, and say the name. */
-const get = async ({ proxy }: Stack, path: string, headers: Record<string, string>): Promise<number> => {
-  const sent = request({ host: '127.0.0.1', port: proxy.port, path, headers }).end()
+const get = async (path: string, headers: { host: string } & Record<string, string>): Promise<number> => {
+  const sent = request({ host: '127.0.0.1', port: headers.host.split(':')[1], path, headers }).end()
   const [response] = (await once(sent, 'response')) as [IncomingMessage]
   response.resume()
   return response.statusCode ?? 0
@@ -49,53 +49,50 @@ const shown = async (page: Page): Promise<Record<string, string>> => {
   return JSON.parse((await page.textContent('body')) ?? '') as Record<string, string>
 }
 
-test.each(['direct'] as const)(
-  'a person opens a preview by a link, and when the session has ended the browser forgets it (%s)',
-  async (mode) => {
-    await using stack = await startStack({ provider: 'local', mode })
-    const session = await startApp(stack, `preview-${mode}`)
-    const exposed = await ask<{ url: string }>(stack, 'POST', `${session.id}/ports`, { port: PORT })
-    expect(exposed).toMatchObject({ status: 200, body: { port: PORT, access: 'private', expires_at: null } })
-    const { url } = exposed.body
-    const linked = await ask<{ url: string }>(stack, 'POST', `${session.id}/ports/${PORT}/link`, { path: '/?from=link' })
+test.each(MODES)('a person opens a preview by a link, and when the session has ended the browser forgets it (%s)', async (mode) => {
+  await using stack = await startStack({ provider: 'local', mode })
+  const session = await startApp(stack, `preview-${mode}`)
+  const exposed = await ask<{ url: string }>(stack, 'POST', `${session.id}/ports`, { port: PORT })
+  expect(exposed).toMatchObject({ status: 200, body: { port: PORT, access: 'private', expires_at: null } })
+  const { url } = exposed.body
+  const linked = await ask<{ url: string }>(stack, 'POST', `${session.id}/ports/${PORT}/link`, { path: '/?from=link' })
 
-    const stranger = await (await browser.newContext()).newPage()
-    const refused = await stranger.goto(url, { timeout: GUARD_MS })
-    expect(refused?.status()).toBe(401)
-    expect(await stranger.textContent('h1')).toBe('This preview is private')
+  const stranger = await (await browser.newContext()).newPage()
+  const refused = await stranger.goto(url, { timeout: GUARD_MS })
+  expect(refused?.status()).toBe(401)
+  expect(await stranger.textContent('h1')).toBe('This preview is private')
 
-    // What unfurls links fetches them, and takes nothing.
-    const { host, pathname } = new URL(linked.body.url)
-    expect(await get(stack, pathname, { host })).toBe(200)
-    const context = await browser.newContext()
-    const page = await context.newPage()
-    await page.goto(linked.body.url, { timeout: GUARD_MS })
-    await page.waitForURL(`${url}/?from=link`, { timeout: GUARD_MS })
-    expect(await shown(page)).toEqual({
-      host: `localhost:${PORT}`,
-      origin: `http://localhost:${PORT}`,
-      cookie: 'app=1',
-      body: 'sent',
-      heard: 'hello',
-      evil: `${url}/api`,
-      readable: 'app=1',
-    })
-    expect((await context.cookies(url)).map(({ name, httpOnly, domain }) => ({ name, httpOnly, domain }))).toContainEqual({
-      name: '__Host-bx_preview',
-      httpOnly: true,
-      domain: new URL(url).hostname,
-    })
+  // What unfurls links fetches them, and takes nothing.
+  const { host, pathname } = new URL(linked.body.url)
+  expect(await get(pathname, { host })).toBe(200)
+  const context = await browser.newContext()
+  const page = await context.newPage()
+  await page.goto(linked.body.url, { timeout: GUARD_MS })
+  await page.waitForURL(`${url}/?from=link`, { timeout: GUARD_MS })
+  expect(await shown(page)).toEqual({
+    host: `localhost:${PORT}`,
+    origin: `http://localhost:${PORT}`,
+    cookie: 'app=1',
+    body: 'sent',
+    heard: 'hello',
+    evil: `${url}/api`,
+    readable: 'app=1',
+  })
+  expect((await context.cookies(url)).map(({ name, httpOnly, domain }) => ({ name, httpOnly, domain }))).toContainEqual({
+    name: '__Host-bx_preview',
+    httpOnly: true,
+    domain: new URL(url).hostname,
+  })
 
-    await stranger.goto(linked.body.url, { timeout: GUARD_MS })
-    await stranger.waitForSelector('h1 >> text=This preview is private', { timeout: GUARD_MS })
+  await stranger.goto(linked.body.url, { timeout: GUARD_MS })
+  await stranger.waitForSelector('h1 >> text=This preview is private', { timeout: GUARD_MS })
 
-    const cut = page.evaluate('new Promise((resolve) => { socket.onclose = () => resolve("cut") })')
-    await session.release()
-    expect(await cut).toBe('cut')
-    await expect.poll(async () => (await page.goto(url, { timeout: GUARD_MS }))?.status(), { timeout: GUARD_MS }).toBe(410)
-    expect(await context.cookies(url)).toEqual([])
-  },
-)
+  const cut = page.evaluate('new Promise((resolve) => { socket.onclose = () => resolve("cut") })')
+  await session.release()
+  expect(await cut).toBe('cut')
+  await expect.poll(async () => (await page.goto(url, { timeout: GUARD_MS }))?.status(), { timeout: GUARD_MS }).toBe(410)
+  expect(await context.cookies(url)).toEqual([])
+})
 
 test('an agent that was killed serves what was exposed before', async () => {
   await using stack = await startStack({ provider: 'local' })
@@ -103,7 +100,7 @@ test('an agent that was killed serves what was exposed before', async () => {
   const { body } = await ask<{ url: string }>(stack, 'POST', `${session.id}/ports`, { port: PORT })
   const { token } = await brokerApi(stack.brokerUrl).ensure('killed', { requested_capabilities: ['ports'] })
   const { host } = new URL(body.url)
-  const look = () => get(stack, '/', { host, 'x-boxoffice-preview-token': token })
+  const look = () => get('/', { host, 'x-boxoffice-preview-token': token })
   expect(await look()).toBe(200)
   await stack.agent().kill('SIGKILL')
   await stack.startAgent()

@@ -1,9 +1,8 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { readAtMost } from '@boxoffice/node-http'
+import { readAtMost, sendPreviewPage } from '@boxoffice/node-http'
 import { BoxofficeError, isReturnPath, PREVIEW_ENTER_PATH, type PreviewGrant, type PreviewRoute } from '@boxoffice/protocol'
 import { previewCookie } from './cookies.ts'
-import { enterPage } from './pages.ts'
-import { sendPage } from './replies.ts'
+import { enterPage } from './enter-page.ts'
 
 /** Exchanges the code of a link for the token of a cookie, once. Rejects with UNAUTHENTICATED for one that is no good on this host. */
 export type ExchangeCode = (hostname: string, code: string) => Promise<PreviewGrant>
@@ -22,7 +21,7 @@ export const serveEnter = async (
 ): Promise<void> => {
   const { method, headers } = incoming
   if (incoming.url?.split('?')[0] !== PREVIEW_ENTER_PATH) throw new BoxofficeError('NOT_FOUND', 'There is no such page')
-  if (method === 'GET' || method === 'HEAD') return sendPage(incoming, outgoing, 200, enterPage(route.embed_origins))
+  if (method === 'GET' || method === 'HEAD') return sendPreviewPage(incoming, outgoing, 200, enterPage(route.embed_origins))
   if (method !== 'POST') throw new BoxofficeError('METHOD_NOT_ALLOWED', 'The page of a link has GET and POST')
   if (headers.origin !== route.url) throw new BoxofficeError('FORBIDDEN', 'Origin: must be the preview itself')
   const form = new URLSearchParams((await readAtMost(incoming, { limit: MAX_FORM_BYTES, tooLong })).toString())

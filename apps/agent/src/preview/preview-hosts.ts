@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Duplex } from 'node:stream'
-import { hasBody, markAuthenticated } from '@boxoffice/node-http'
+import { markAuthenticated, refusePreview, refusePreviewSocket, requireForwardable, requireForwardableUpgrade } from '@boxoffice/node-http'
 import { BoxofficeError, fromUnknown, parsePreviewHost, requestIdFrom } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
 import type { AccessJournal } from '../http/access-journal.ts'
@@ -9,7 +9,6 @@ import { dialPort } from '../supervisor/tunnel.ts'
 import { type ExchangeCode, isReserved, serveEnter } from './enter.ts'
 import { type Admission, createPreviewAccess, type PreviewAccessOptions } from './preview-access.ts'
 import { createPreviewProxy, type PreviewProxy } from './preview-proxy.ts'
-import { refusePreview, refusePreviewSocket } from './replies.ts'
 
 export type PreviewHostsOptions = PreviewAccessOptions & {
   revocations: { onChange(listener: () => void): () => void }
@@ -114,9 +113,7 @@ export const createPreviewHosts = (options: PreviewHostsOptions): PreviewHosts =
   }
 
   const open = async (incoming: IncomingMessage, socket: Duplex, head: Buffer, hostname: string, requestId: string): Promise<void> => {
-    requireForwardable(incoming)
-    if (incoming.method !== 'GET' || hasBody(incoming) || incoming.headers.upgrade?.toLowerCase() !== 'websocket')
-      throw new BoxofficeError('INVALID_REQUEST', 'Upgrade: only websocket is passed on, by a GET without a body')
+    requireForwardableUpgrade(incoming)
     if (isReserved(incoming.url ?? '/')) throw new BoxofficeError('NOT_FOUND', 'There is no such page')
     const admission = await admit(incoming, requestId, 'ws', hostname)
     const aborter = new AbortController()
@@ -167,9 +164,3 @@ export const createPreviewHosts = (options: PreviewHostsOptions): PreviewHosts =
 }
 
 const targetOf = ({ route: { port, url: origin, host } }: Admission) => ({ port, origin, host })
-
-/** What a program could take for another host or request than this server does. */
-const requireForwardable = ({ method, url = '' }: IncomingMessage): void => {
-  if (method === 'TRACE' || method === 'CONNECT') throw new BoxofficeError('METHOD_NOT_ALLOWED', `${method} is not passed on`)
-  if (!url.startsWith('/')) throw new BoxofficeError('INVALID_REQUEST', 'The request names another target than a path of its host')
-}

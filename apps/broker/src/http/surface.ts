@@ -35,6 +35,16 @@ export interface Surface {
   close?(): Promise<void>
 }
 
+/** Requests for preview hosts go to `previews`, whatever their path: those hosts have nothing of the broker's own. */
+export const withPreviews = (previews: Bytes, others: Bytes): Bytes => {
+  const of = (request: IncomingMessage): Bytes => (previews.owns(request) ? previews : others)
+  return {
+    owns: (request) => of(request).owns(request),
+    handle: (request, response) => of(request).handle(request, response),
+    upgrade: (request, socket, head) => of(request).upgrade(request, socket, head),
+  }
+}
+
 /** Sockets and plain requests of the surfaces; everything else goes to `others`. */
 export const withUpgrades = (surfaces: readonly Surface[], others: Bytes): Bytes => {
   const bytes = surfaces.flatMap((surface) => surface.bytes ?? [])

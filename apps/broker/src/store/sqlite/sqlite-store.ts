@@ -11,6 +11,7 @@ import { sqliteEvents } from './sessions/events.ts'
 import { sqliteGrants } from './sessions/grants.ts'
 import { sqliteIdempotency } from './sessions/idempotency.ts'
 import { sqliteJournal } from './sessions/journal.ts'
+import { sqlitePreviews } from './sessions/previews.ts'
 import { sqliteScopes } from './sessions/scopes.ts'
 import { sqliteSessions } from './sessions/sessions.ts'
 import { sqliteWorkspaces } from './sessions/workspaces.ts'
@@ -22,7 +23,6 @@ import { sqliteChallenges } from './tables/challenges.ts'
 import { sqliteE2b } from './tables/e2b.ts'
 import { sqliteEnrollTokens } from './tables/enroll-tokens.ts'
 import { sqliteKeys } from './tables/keys.ts'
-import { sqlitePreviews } from './tables/previews.ts'
 
 /**
  * The store in one SQLite file. Throws `StartError` for a file that it must not touch. `pollMs`: how often it looks for events that

@@ -3,8 +3,8 @@ import { type ExposedPortRow, toExposedPort, toExposedPortRow } from '../../rows
 import { LIVE } from '../../rows/session-row.ts'
 import type { Database } from '../engine/database.ts'
 import { lockSessions } from '../engine/locks.ts'
-import { appendEvents } from '../sessions/events.ts'
-import { appendAudit } from './audit.ts'
+import { appendAudit } from '../tables/audit.ts'
+import { appendEvents } from './events.ts'
 
 const IS_LIVE = `SELECT id FROM sessions WHERE id = $1 AND ${LIVE}`
 const FORGET_EARLIER = 'DELETE FROM exposed_ports WHERE session_id = $1 AND incarnation <> $2'

@@ -1,8 +1,9 @@
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http'
 import type { Duplex } from 'node:stream'
-import { hasUnread, rawResponse } from '@boxoffice/node-http'
 import type { BoxofficeError } from '@boxoffice/protocol'
-import { type Page, refusalPage } from './pages.ts'
+import { hasUnread } from '../bodies/unread-body.ts'
+import { rawResponse } from '../refusals/raw-response.ts'
+import { type PreviewPage, previewPage } from './preview-page.ts'
 
 const COMMON = { 'Cache-Control': 'no-store', 'X-Robots-Tag': 'noindex' }
 
@@ -16,8 +17,12 @@ const isNavigation = ({ method, headers }: IncomingMessage): boolean => {
 const takesHtml = ({ accept }: IncomingHttpHeaders): boolean => accept?.includes('text/html') === true
 
 /** Sends a page of the product's own. */
-export const sendPage = (incoming: IncomingMessage, outgoing: ServerResponse, status: number, { html, headers }: Page): void =>
-  send(incoming, outgoing, { status, headers, body: html })
+export const sendPreviewPage = (
+  incoming: IncomingMessage,
+  outgoing: ServerResponse,
+  status: number,
+  { html, headers }: PreviewPage,
+): void => send(incoming, outgoing, { status, headers, body: html })
 
 /**
  * Refuses: with a page where a person goes to one, else with the usual envelope, never by a redirect. A host behind which nothing will
@@ -27,7 +32,10 @@ export const refusePreview = (incoming: IncomingMessage, outgoing: ServerRespons
   if (outgoing.headersSent) return void outgoing.destroy()
   const wantsPage = isNavigation(incoming) || (takesHtml(incoming.headers) && incoming.headers['sec-fetch-dest'] === 'document')
   const { html, headers } = wantsPage
-    ? refusalPage(TITLES[error.code] ?? 'The preview cannot be shown', textOf(error))
+    ? previewPage({
+        ...{ title: TITLES[error.code] ?? 'The preview cannot be shown', text: textOf(error), body: '' },
+        ...{ policy: "form-action 'none'", embedOrigins: [] },
+      })
     : { html: JSON.stringify(error.envelope(requestId)), headers: { 'Content-Type': 'application/json' } }
   send(incoming, outgoing, { status: error.status, headers: { ...headers, ...refusalHeaders(error, requestId) }, body: html })
 }

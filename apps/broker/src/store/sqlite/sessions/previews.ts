@@ -2,8 +2,8 @@ import type { ExposedPortRecord, PreviewStore } from '../../preview-store.ts'
 import { type ExposedPortRow, toExposedPort, toExposedPortRow } from '../../rows/preview-row.ts'
 import type { Db } from '../engine/database.ts'
 import type { Write } from '../engine/writer.ts'
-import type { AppendEvents } from '../sessions/events.ts'
-import type { AppendAudit } from './audit.ts'
+import type { AppendAudit } from '../tables/audit.ts'
+import type { AppendEvents } from './events.ts'
 
 export function sqlitePreviews(db: Db, write: Write, { audit, events }: { audit: AppendAudit; events: AppendEvents }): PreviewStore {
   const isLive = db.prepare<[string]>(`SELECT 1 FROM sessions WHERE id = ? AND state IN ('provisioning', 'active', 'idle', 'suspended')`)

@@ -1,27 +1,25 @@
-import { type IncomingMessage, request, STATUS_CODES } from 'node:http'
+import { type ClientRequest, type IncomingMessage, STATUS_CODES } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { BoxofficeError } from '@boxoffice/protocol'
-import { requestHeaders, responseHeaders, type Target } from './headers.ts'
-import type { Dial } from './tunnel-agent.ts'
 
-/** A client that asks for a WebSocket, with what it has sent after its request. */
-export type ProxiedSocket = { incoming: IncomingMessage; socket: Duplex; head: Buffer; target: Target }
+/** A client that asks for a WebSocket, with what it has sent after its request, and its request upstream, which has not been ended. */
+export type PassedUpgrade = {
+  socket: Duplex
+  head: Buffer
+  upstream: ClientRequest
+  /** The headers that the client gets of the response, as `[name, value, …]`, without those of the connection. */
+  headersOf: (response: IncomingMessage) => string[]
+}
 
-/** A refusal of a program is read up to this. */
+/** A refusal is passed back up to this. */
 const MAX_REFUSAL_BYTES = 64 * 1024
 
 /**
- * Passes the handshake of a WebSocket on to the program and, where it takes it, the bytes both ways until one side closes; its refusal is
- * passed back. Rejects before anything was answered.
+ * Passes the handshake of a WebSocket on and, where it is taken, the bytes both ways until one side closes; a refusal is passed back.
+ * Rejects before anything was answered.
  */
-export const proxyUpgrade = async (dial: Dial, { incoming, socket, head, target }: ProxiedSocket): Promise<void> => {
-  const tunnel = await dial(target.port)
-  if (socket.destroyed) return void tunnel.destroy()
-  const headers = requestHeaders(incoming, target, { isUpgrade: true })
-  const path = incoming.url ?? '/'
-  // Without an agent of any kind: one would connect by itself, to a port of this machine.
-  const upstream = request({ createConnection: () => tunnel, method: 'GET', path, headers, setHost: false })
-  const clientAborted = (): void => void tunnel.destroy()
+export const passUpgrade = async ({ socket, head, upstream, headersOf }: PassedUpgrade): Promise<void> => {
+  const clientAborted = (): void => void upstream.destroy(new Error('the client closed the connection'))
   socket.once('close', clientAborted)
   try {
     await new Promise<void>((resolve, reject) => {
@@ -31,14 +29,12 @@ export const proxyUpgrade = async (dial: Dial, { incoming, socket, head, target 
           stream.destroy()
           return reject(new BoxofficeError('CONNECTION_RESET', 'The program behind this port switched to another protocol than WebSocket'))
         }
-        const kept = responseHeaders(response.rawHeaders, response.headers, target)
-        writeHead(socket, 101, 'Switching Protocols', [...kept, 'Connection', 'Upgrade', 'Upgrade', 'websocket'])
+        writeHead(socket, 101, 'Switching Protocols', [...headersOf(response), 'Connection', 'Upgrade', 'Upgrade', 'websocket'])
         join(socket, stream, { toClient: first, toProgram: head }).then(resolve, reject)
       })
       upstream.on('response', (response) => {
-        const kept = responseHeaders(response.rawHeaders, response.headers, target)
         // Its length may be told in pieces, which end with the connection here.
-        writeHead(socket, response.statusCode ?? 502, response.statusMessage, [...kept, 'Connection', 'close'])
+        writeHead(socket, response.statusCode ?? 502, response.statusMessage, [...headersOf(response), 'Connection', 'close'])
         let bytes = 0
         response.on('data', (piece: Buffer) => {
           bytes += piece.length
@@ -55,7 +51,7 @@ export const proxyUpgrade = async (dial: Dial, { incoming, socket, head, target 
     })
   } finally {
     socket.off('close', clientAborted)
-    tunnel.destroy()
+    upstream.destroy()
   }
 }
 

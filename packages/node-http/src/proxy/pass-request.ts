@@ -1,0 +1,66 @@
+import type { ClientRequest, IncomingMessage, ServerResponse } from 'node:http'
+import { pipeline } from 'node:stream'
+import { hasBody, hasUnread } from '../bodies/unread-body.ts'
+
+export type PassedRequest = {
+  incoming: IncomingMessage
+  outgoing: ServerResponse
+  /** Begins the request upstream; called once more where a kept connection was closed as it was used. */
+  begin: () => ClientRequest
+  /** The headers that the client gets of a response, as `[name, value, …]`, without those of the connection. */
+  headersOf: (response: IncomingMessage) => string[]
+}
+
+/** What may be sent again: it changes nothing, and has no body that would be gone. */
+const REPEATABLE = new Set(['GET', 'HEAD', 'OPTIONS'])
+
+/**
+ * Passes a request on and its response back, as their bytes come; nothing is kept and nothing has a time limit. Rejects with the error of
+ * `begin` while no response has begun; after that a failure cuts the client's connection. The request upstream ends with the client's.
+ */
+export const passRequest = async (passed: PassedRequest, mayRepeat = true): Promise<void> => {
+  const { incoming, outgoing, begin } = passed
+  if (outgoing.destroyed) return
+  const upstream = begin()
+  const clientAborted = (): void => {
+    if (!outgoing.writableFinished) upstream.destroy(new Error('the client closed the connection'))
+  }
+  outgoing.once('close', clientAborted)
+  try {
+    await exchanged(upstream, passed)
+  } catch (error) {
+    const isStale = upstream.reusedSocket && !outgoing.headersSent && !outgoing.destroyed
+    if (!mayRepeat || !isStale || !REPEATABLE.has(incoming.method ?? '') || hasBody(incoming)) throw error
+    outgoing.off('close', clientAborted)
+    await passRequest(passed, false)
+  } finally {
+    outgoing.off('close', clientAborted)
+  }
+}
+
+const exchanged = (upstream: ClientRequest, { incoming, outgoing, headersOf }: PassedRequest): Promise<void> =>
+  new Promise((resolve, reject) => {
+    upstream.on('information', ({ statusCode, headers }) => {
+      if (statusCode === 103 && headers.link !== undefined) outgoing.writeEarlyHints({ link: headers.link })
+      else if (statusCode === 102) outgoing.writeProcessing()
+    })
+    upstream.on('response', (response) => {
+      const headers = headersOf(response)
+      // Where the next request of the client begins, nobody knows who has not read the body.
+      if (hasUnread(incoming)) headers.push('Connection', 'close')
+      outgoing.writeHead(response.statusCode ?? 502, response.statusMessage, headers)
+      // An event stream that has yet to say something has begun all the same.
+      outgoing.flushHeaders()
+      pipeline(response, outgoing, (error) => {
+        if (error) outgoing.destroy()
+        resolve()
+      })
+    })
+    upstream.on('error', (error) => {
+      if (!outgoing.headersSent) return reject(error)
+      outgoing.destroy()
+      resolve()
+    })
+    if (hasBody(incoming)) incoming.pipe(upstream)
+    else upstream.end()
+  })
