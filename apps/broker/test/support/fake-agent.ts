@@ -8,8 +8,10 @@ import {
   type JournalEntry,
   type Jwks,
   newSandboxId,
+  type PreviewRoute,
   type RegisterAgentRequest,
   RegisterAgentResponse,
+  ReplacePreviews,
   type Revocations,
   type SandboxRecord,
   type SandboxReport,
@@ -86,6 +88,8 @@ export async function startFakeAgent(options: FakeAgentOptions) {
     ...(options.reserved === undefined ? {} : { reserved: options.reserved }),
     ...(options.images === undefined ? {} : { capabilities: { ...ABILITIES, images: options.images } }),
   }
+  /** By sandbox, what of it is exposed, as it was told last. */
+  const previews = new Map<string, PreviewRoute[]>()
   const making = new Map<string, Promise<Kept | Refusal>>()
   let created = 0
   let registration: RegisterAgentResponse | undefined
@@ -143,6 +147,10 @@ export async function startFakeAgent(options: FakeAgentOptions) {
       sandboxes.delete(id)
       const seq = hooks.untold()
       return seq === undefined ? reply(204) : reply(200, { instance_id: instanceId, journal_seq: seq } satisfies SandboxUntold)
+    }
+    if (action === 'ports') {
+      previews.set(id, ReplacePreviews.parse(body).ports)
+      return reply(204)
     }
     if (sandbox === undefined) return reply(404, envelope({ status: 404, code: 'BINDING_NOT_FOUND', message: 'no such sandbox' }))
     if (action === 'suspend' || action === 'resume') orders.push({ action, ...(body as object) })
@@ -278,6 +286,7 @@ export async function startFakeAgent(options: FakeAgentOptions) {
     sandboxes,
     revoked,
     narrowed,
+    previews,
     hooks,
     provider,
     installId,
