@@ -110,7 +110,7 @@ export async function buildBroker(
     ).ports.map(({ port }) => port)
   const previews = new Previews({ ...base, client, sessions: service, urlOf, listeningIn })
   const previewRoutes = new PreviewRoutes({ ...base, urlOf })
-  const previewRelay = createPreviewRelay({ routes: previewRoutes, exposed: isExposed(settings), metrics, agentTls, log })
+  const previewRelay = createPreviewRelay({ routes: previewRoutes, exposed: isExposed(settings), trustedProxies, metrics, agentTls, log })
   parts.defer(() => previewRelay.close())
   const surfaces = createSurfaces({
     ...base,

@@ -11,6 +11,7 @@ const COMMANDS: Readonly<Record<string, () => Promise<Command>>> = {
   shell: async () => (await import('./commands/shell.ts')).shellCommand(),
   cp: async () => (await import('./commands/cp.ts')).cpCommand(),
   'port-forward': async () => (await import('./commands/port-forward.ts')).portForwardCommand(),
+  ports: async () => (await import('./commands/ports.ts')).portsCommand(),
   ls: async () => (await import('./commands/ls.ts')).lsCommand(),
   sessions: async () => (await import('./commands/sessions.ts')).sessionsCommand(),
   keys: async () => (await import('./commands/keys.ts')).keysCommand(),

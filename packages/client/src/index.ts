@@ -17,6 +17,7 @@ export type { ExecInfo, ExecOutput, ExecOutputOptions, ExecRecord, KillOptions, 
 export type { DownloadOptions, FileContent, FileStream, Files, ListOptions, UploadOptions } from './sandbox/files.ts'
 export type { FileOutcome, ManyFiles } from './sandbox/many-files.ts'
 export type { ListeningPort, PortConnection, Ports } from './sandbox/ports.ts'
+export type { ExposedPort, ExposeOptions, LinkOptions } from './sandbox/previews.ts'
 export type { Processes, ProcessOptions, ProcessState } from './sandbox/processes.ts'
 export type { Output, Run, RunPosition, Stdin } from './sandbox/run.ts'
 export type { Shell, ShellOptions } from './sandbox/shell.ts'

@@ -19,6 +19,7 @@ import type { WebSocketConstructor } from './network/socket.ts'
 import { createExec, type Exec } from './sandbox/exec.ts'
 import { Files } from './sandbox/files.ts'
 import { Ports } from './sandbox/ports.ts'
+import { Previews } from './sandbox/previews.ts'
 import { Processes } from './sandbox/processes.ts'
 import { openShell, type Shell, type ShellOptions } from './sandbox/shell.ts'
 
@@ -105,7 +106,7 @@ export class Session {
     this.exec = createExec(this.#dataplane)
     this.files = new Files(this.#dataplane)
     this.processes = new Processes(this.#dataplane)
-    this.ports = new Ports(this.#dataplane)
+    this.ports = new Ports(this.#dataplane, new Previews(controlPlane, `${path(this.id)}/ports`))
   }
 
   /** The mode that is used now: as negotiated, or the relay since the direct one led nowhere. Undefined if an MVP broker did not say. */

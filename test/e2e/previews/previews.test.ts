@@ -1,12 +1,15 @@
+import { execFile } from 'node:child_process'
 import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
 import { type IncomingMessage, request } from 'node:http'
 import { join } from 'node:path'
+import { promisify } from 'node:util'
 import { connect, type Session } from '@boxoffice/client'
 import { type Browser, chromium, type Page } from 'playwright-core'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { brokerApi } from '../support/api.ts'
 import { findChromium } from '../support/chromium.ts'
+import { BOXOFFICE } from '../support/program.ts'
 import { API_KEY, MODES, type Stack, startStack } from '../support/stack.ts'
 
 const GUARD_MS = 120_000
@@ -27,15 +30,6 @@ const startApp = async (stack: Stack, thread: string): Promise<Session> => {
   return session
 }
 
-const ask = async <T>(stack: Stack, method: string, path: string, body?: object): Promise<{ status: number; body: T }> => {
-  const response = await fetch(`${stack.brokerUrl}/v1/sandbox/sessions/${path}`, {
-    method,
-    headers: { authorization: `Bearer ${API_KEY}`, 'content-type': 'application/json' },
-    ...(body && { body: JSON.stringify(body) }),
-  })
-  return { status: response.status, body: (response.status === 204 ? undefined : await response.json()) as T }
-}
-
 /** Names below localhost are for browsers: others connect to the listener, and say the name. */
 const get = async (path: string, headers: { host: string } & Record<string, string>): Promise<number> => {
   const sent = request({ host: '127.0.0.1', port: headers.host.split(':')[1], path, headers }).end()
@@ -52,10 +46,11 @@ const shown = async (page: Page): Promise<Record<string, string>> => {
 test.each(MODES)('a person opens a preview by a link, and when the session has ended the browser forgets it (%s)', async (mode) => {
   await using stack = await startStack({ provider: 'local', mode })
   const session = await startApp(stack, `preview-${mode}`)
-  const exposed = await ask<{ url: string }>(stack, 'POST', `${session.id}/ports`, { port: PORT })
-  expect(exposed).toMatchObject({ status: 200, body: { port: PORT, access: 'private', expires_at: null } })
-  const { url } = exposed.body
-  const linked = await ask<{ url: string }>(stack, 'POST', `${session.id}/ports/${PORT}/link`, { path: '/?from=link' })
+  const exposed = await session.ports.expose(PORT)
+  expect(exposed).toMatchObject({ port: PORT, access: 'private', expiresAt: null })
+  expect(await session.ports.exposed()).toEqual([exposed])
+  const { url } = exposed
+  const linked = await session.ports.link(PORT, { path: '/?from=link' })
 
   const stranger = await (await browser.newContext()).newPage()
   const refused = await stranger.goto(url, { timeout: GUARD_MS })
@@ -63,11 +58,11 @@ test.each(MODES)('a person opens a preview by a link, and when the session has e
   expect(await stranger.textContent('h1')).toBe('This preview is private')
 
   // What unfurls links fetches them, and takes nothing.
-  const { host, pathname } = new URL(linked.body.url)
+  const { host, pathname } = new URL(linked.url)
   expect(await get(pathname, { host })).toBe(200)
   const context = await browser.newContext()
   const page = await context.newPage()
-  await page.goto(linked.body.url, { timeout: GUARD_MS })
+  await page.goto(linked.url, { timeout: GUARD_MS })
   await page.waitForURL(`${url}/?from=link`, { timeout: GUARD_MS })
   expect(await shown(page)).toEqual({
     host: `localhost:${PORT}`,
@@ -84,7 +79,7 @@ test.each(MODES)('a person opens a preview by a link, and when the session has e
     domain: new URL(url).hostname,
   })
 
-  await stranger.goto(linked.body.url, { timeout: GUARD_MS })
+  await stranger.goto(linked.url, { timeout: GUARD_MS })
   await stranger.waitForSelector('h1 >> text=This preview is private', { timeout: GUARD_MS })
 
   const cut = page.evaluate('new Promise((resolve) => { socket.onclose = () => resolve("cut") })')
@@ -97,12 +92,29 @@ test.each(MODES)('a person opens a preview by a link, and when the session has e
 test('an agent that was killed serves what was exposed before', async () => {
   await using stack = await startStack({ provider: 'local' })
   const session = await startApp(stack, 'killed')
-  const { body } = await ask<{ url: string }>(stack, 'POST', `${session.id}/ports`, { port: PORT })
   const { token } = await brokerApi(stack.brokerUrl).ensure('killed', { requested_capabilities: ['ports'] })
-  const { host } = new URL(body.url)
+  const { host } = new URL((await session.ports.expose(PORT)).url)
   const look = () => get('/', { host, 'x-boxoffice-preview-token': token })
   expect(await look()).toBe(200)
   await stack.agent().kill('SIGKILL')
   await stack.startAgent()
   await expect.poll(look).toBe(200)
+})
+
+test('the command line exposes a port, makes a link, and takes the host away', async () => {
+  await using stack = await startStack({ provider: 'local' })
+  await startApp(stack, 'commands')
+  const boxoffice = async (...args: string[]): Promise<string> => {
+    const env = { ...process.env, BOXOFFICE_API_KEY: API_KEY }
+    const { stdout } = await promisify(execFile)(BOXOFFICE, ['ports', ...args, '--broker', stack.brokerUrl], { env })
+    return stdout
+  }
+  const url = (await boxoffice('expose', 'commands', String(PORT))).trim()
+  expect(await boxoffice('ls', 'commands')).toContain(url)
+  const link = await boxoffice('link', 'commands', String(PORT), '--path', '/app')
+  expect(link).toMatch(/#code=[\w-]{43}&return=%2Fapp\n$/)
+  expect(link.startsWith(url)).toBe(true)
+  await boxoffice('rm', 'commands', String(PORT))
+  expect(await boxoffice('ls', 'commands')).not.toContain(url)
+  expect(await get('/', { host: new URL(url).host })).toBe(410)
 })

@@ -48,7 +48,16 @@ export const serveDataplane = async ({
   })
   const { thumbprint } = binding
   const auth = createAuthenticator({ keys, revocations, issuer, thumbprint, sandboxes: options.sandboxes, now: clock.now })
-  const hosts = createPreviewHosts({ ...previews, auth, keys, revocations, access, now: clock.now, log: options.log })
+  const hosts = createPreviewHosts({
+    ...previews,
+    auth,
+    keys,
+    revocations,
+    access,
+    now: clock.now,
+    log: options.log,
+    trustedProxies: config.trustedProxies,
+  })
   const other = operations({ unreadiness, metrics: options.metrics })
   const socketPath = config.dataplaneListen?.slice('unix:'.length)
   const { server, drain } = httpServer(

@@ -3,8 +3,8 @@ import { endToEndHeaders, framingOf } from '@boxoffice/node-http'
 import type { PreviewHostMode } from '@boxoffice/protocol'
 import { hostOnlyCookie, withoutOwnCookies } from './cookies.ts'
 
-/** What a request is for. `origin`: of the preview host, as browsers have it. */
-export type Target = { port: number; origin: string; host: PreviewHostMode }
+/** What a request is for. `origin`: of the preview host, as browsers have it; `clientAddress`: of who asks. */
+export type Target = { port: number; origin: string; host: PreviewHostMode; clientAddress: string }
 
 /** What only a proxy knows: a client's own say is removed. */
 const FORWARDED = /^(?:forwarded|x-forwarded-.*|x-real-ip|via)$/
@@ -19,7 +19,7 @@ const localOrigin = (port: number): string => `http://localhost:${port}`
  */
 export const requestHeaders = (
   incoming: IncomingMessage,
-  { port, origin, host }: Target,
+  { port, origin, host, clientAddress }: Target,
   { isUpgrade }: { isUpgrade: boolean },
 ): string[] => {
   const own = new URL(origin)
@@ -33,7 +33,7 @@ export const requestHeaders = (
     else headers.push(name, value)
   }
   headers.push('X-Forwarded-Host', own.host, 'X-Forwarded-Proto', own.protocol.slice(0, -1))
-  headers.push('X-Forwarded-For', incoming.socket.remoteAddress ?? 'unknown')
+  headers.push('X-Forwarded-For', clientAddress)
   return [...headers, ...framingOf(incoming.headers, isUpgrade)]
 }
 

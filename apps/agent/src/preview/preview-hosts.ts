@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Duplex } from 'node:stream'
+import { forwardedAddress } from '@boxoffice/kit/forwarded-address'
 import { markAuthenticated, refusePreview, refusePreviewSocket, requireForwardable, requireForwardableUpgrade } from '@boxoffice/node-http'
 import { BoxofficeError, fromUnknown, parsePreviewHost, requestIdFrom } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
@@ -7,6 +8,7 @@ import type { AccessJournal } from '../http/access-journal.ts'
 import type { Sandbox } from '../sandbox/sandbox.ts'
 import { dialPort } from '../supervisor/tunnel.ts'
 import { type ExchangeCode, isReserved, serveEnter } from './enter.ts'
+import type { Target } from './headers.ts'
 import { type Admission, createPreviewAccess, type PreviewAccessOptions } from './preview-access.ts'
 import { createPreviewProxy, type PreviewProxy } from './preview-proxy.ts'
 
@@ -14,6 +16,8 @@ export type PreviewHostsOptions = PreviewAccessOptions & {
   revocations: { onChange(listener: () => void): () => void }
   keys: { onWithdrawal(listener: () => void): () => void }
   exchange: ExchangeCode
+  /** Addresses behind which are many clients, brokers among them: their `X-Forwarded-For` counts. */
+  trustedProxies: readonly string[]
   access: Pick<AccessJournal, 'opened' | 'refused'>
   log: Logger
 }
@@ -37,6 +41,7 @@ export const createPreviewHosts = (options: PreviewHostsOptions): PreviewHosts =
   const access = createPreviewAccess(options)
   const proxies = new WeakMap<Sandbox, Map<number, PreviewProxy>>()
   const running = new Set<Running>()
+  const trusted = new Set(options.trustedProxies)
 
   const recheck = (): void => {
     for (const { admission, cut } of [...running]) {
@@ -107,7 +112,7 @@ export const createPreviewHosts = (options: PreviewHostsOptions): PreviewHosts =
       () => outgoing.destroy(),
       async () => {
         await sandbox.ready(aborter.signal)
-        await proxyOf(sandbox, route.port).request(incoming, outgoing, targetOf(admission))
+        await proxyOf(sandbox, route.port).request(incoming, outgoing, targetOf(admission, incoming))
       },
     )
   }
@@ -123,9 +128,14 @@ export const createPreviewHosts = (options: PreviewHostsOptions): PreviewHosts =
       () => socket.destroy(),
       async () => {
         await admission.sandbox.ready(aborter.signal)
-        await proxyOf(admission.sandbox, admission.route.port).upgrade({ incoming, socket, head, target: targetOf(admission) })
+        await proxyOf(admission.sandbox, admission.route.port).upgrade({ incoming, socket, head, target: targetOf(admission, incoming) })
       },
     )
+  }
+
+  const targetOf = ({ route: { port, url: origin, host } }: Admission, { socket, headers }: IncomingMessage): Target => {
+    const forwardedFor = [headers['x-forwarded-for']].flat().join(',')
+    return { port, origin, host, clientAddress: forwardedAddress(socket.remoteAddress, forwardedFor, trusted) }
   }
 
   const told = (thrown: unknown, requestId: string): BoxofficeError => {
@@ -162,5 +172,3 @@ export const createPreviewHosts = (options: PreviewHostsOptions): PreviewHosts =
     },
   }
 }
-
-const targetOf = ({ route: { port, url: origin, host } }: Admission) => ({ port, origin, host })

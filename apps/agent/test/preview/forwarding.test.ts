@@ -52,6 +52,14 @@ test('the program reads localhost as host and origin, who asks, and none of the 
   for (const name of ['x-boxoffice-anything', 'forwarded', 'x-only-here']) expect(headers).not.toHaveProperty(name)
 })
 
+test('behind a proxy that is trusted the program reads who asked that', async () => {
+  await using behind = await TestPreviews.start({ trustedProxies: ['127.0.0.1'] })
+  await using program = await echo()
+  const { hostname } = behind.expose(program.port, { access: 'public' })
+  const { body } = await behind.fetch(hostname, '/', { headers: { 'x-forwarded-for': '198.51.100.1, 203.0.113.9' } })
+  expect((JSON.parse(body) as { headers: object }).headers).toMatchObject({ 'x-forwarded-for': '203.0.113.9' })
+})
+
 test('with host preserve the program reads the names of the preview', async () => {
   await using program = await echo()
   const { hostname, url } = previews.expose(program.port, { host: 'preserve', access: 'public' })

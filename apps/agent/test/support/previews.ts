@@ -36,7 +36,7 @@ export class TestPreviews {
   readonly #server: Server
   #labels = 0
 
-  private constructor(sandbox: TestSandbox) {
+  private constructor(sandbox: TestSandbox, trustedProxies: readonly string[]) {
     this.sandbox = sandbox
     this.issuer = createTestIssuer({ sandboxId: sandbox.id, sessionId: sandbox.sessionId })
     const now = (): number => Date.now() / 1000
@@ -54,7 +54,7 @@ export class TestPreviews {
       },
     })
     this.#hosts = createPreviewHosts({
-      ...{ exposed: this.exposed, auth, revocations, keys, now, log: quiet },
+      ...{ exposed: this.exposed, auth, revocations, keys, now, log: quiet, trustedProxies },
       access: createAccessJournal(createJournal(new Registry()), sandboxes),
       exchange: async (hostname, code) => {
         if (this.codes.get(code) !== hostname) throw new BoxofficeError('UNAUTHENTICATED', 'The link is used, too old, or for another host')
@@ -70,8 +70,8 @@ export class TestPreviews {
     })
   }
 
-  static async start(): Promise<TestPreviews> {
-    const previews = new TestPreviews(await TestSandbox.start())
+  static async start({ trustedProxies = [] }: { trustedProxies?: string[] } = {}): Promise<TestPreviews> {
+    const previews = new TestPreviews(await TestSandbox.start(), trustedProxies)
     previews.#server.listen(0, '127.0.0.1')
     await once(previews.#server, 'listening')
     return previews

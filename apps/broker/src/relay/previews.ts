@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Duplex } from 'node:stream'
+import { forwardedAddress } from '@boxoffice/kit/forwarded-address'
 import {
   endToEndHeaders,
   framingOf,
@@ -22,6 +23,7 @@ export type PreviewRelayOptions = {
   routes: Pick<PreviewRoutes, 'find'>
   /** Others than this machine's users can reach the broker: what is not isolated is not for them. */
   exposed: boolean
+  trustedProxies: readonly string[]
   metrics: RelayMetrics
   agentTls?: AgentTls
   log: Log
@@ -35,9 +37,10 @@ export type PreviewRelay = Bytes & {
   close(): void
 }
 
-export function createPreviewRelay({ routes, exposed, metrics, agentTls, log }: PreviewRelayOptions): PreviewRelay {
+export function createPreviewRelay({ routes, exposed, trustedProxies, metrics, agentTls, log }: PreviewRelayOptions): PreviewRelay {
   const upstream = createUpstream(agentTls)
   const sockets = new Set<Duplex>()
+  const trusted = new Set(trustedProxies)
 
   const find = async ({ headers }: IncomingMessage): Promise<FoundPreview> => {
     const found = await routes.find(headers.host ?? '')
@@ -52,7 +55,7 @@ export function createPreviewRelay({ routes, exposed, metrics, agentTls, log }: 
     upstream.request(agent, {
       method: incoming.method ?? 'GET',
       path: incoming.url ?? '/',
-      headers: requestHeaders(incoming, isUpgrade),
+      headers: requestHeaders(incoming, isUpgrade, trusted),
     })
 
   const told = (thrown: unknown, requestId: string): BoxofficeError => {
@@ -93,11 +96,17 @@ export function createPreviewRelay({ routes, exposed, metrics, agentTls, log }: 
   }
 }
 
-/** As they came, `Host` and cookies too: the agent knows its previews by the one, and who comes by the others. */
-const requestHeaders = (incoming: IncomingMessage, isUpgrade: boolean): string[] => {
-  const kept: string[] = []
-  for (const [name, value] of endToEndHeaders(incoming.rawHeaders, incoming.headers.connection)) kept.push(name, value)
-  return [...kept, ...framingOf(incoming.headers, isUpgrade)]
+/**
+ * As they came, `Host` and cookies too: the agent knows its previews by the one, and who comes by the others. An agent that trusts this
+ * broker as a proxy tells programs who asked it.
+ */
+const requestHeaders = (incoming: IncomingMessage, isUpgrade: boolean, trusted: ReadonlySet<string>): string[] => {
+  const { headers, socket, rawHeaders } = incoming
+  const forwardedFor = headers['x-forwarded-for']
+  const kept = ['X-Forwarded-For', forwardedAddress(socket.remoteAddress, [forwardedFor].flat().join(','), trusted)]
+  for (const [name, value, lower] of endToEndHeaders(rawHeaders, headers.connection))
+    if (lower !== 'x-forwarded-for') kept.push(name, value)
+  return [...kept, ...framingOf(headers, isUpgrade)]
 }
 
 const headersOf = ({ rawHeaders, headers }: IncomingMessage): string[] => {

@@ -8,6 +8,7 @@ import { retrying } from '../network/backoff.ts'
 import { readJson } from '../network/http.ts'
 import { PortSocket, WINDOW_BYTES } from '../stream/port-connection.ts'
 import { afterDrop, type Drop, leadsNowhere } from '../stream/reconnect.ts'
+import type { ExposedPort, ExposeOptions, LinkOptions, Previews } from './previews.ts'
 
 /** A TCP port of the sandbox on which a program listens. */
 export type ListeningPort = { port: number }
@@ -34,9 +35,31 @@ const LOST = 1006
 /** Ports of a session's sandbox, on its loopback. They need the capability `ports`, which is asked for by name. */
 export class Ports {
   readonly #dataplane: Dataplane
+  readonly #previews: Previews
 
-  constructor(dataplane: Dataplane) {
+  constructor(dataplane: Dataplane, previews: Previews) {
     this.#dataplane = dataplane
+    this.#previews = previews
+  }
+
+  /** Gives a port a host of its own for browsers, or changes the terms of one that has it. Takes the owner of the session. */
+  expose(port: number, options: ExposeOptions = {}): Promise<ExposedPort> {
+    return this.#previews.expose(port, options)
+  }
+
+  /** The ports that have a host. */
+  exposed({ signal }: Options = {}): Promise<ExposedPort[]> {
+    return this.#previews.list(signal)
+  }
+
+  /** Takes the host of a port away, for good; what is open to it is cut. */
+  withdraw(port: number, { signal }: Options = {}): Promise<void> {
+    return this.#previews.withdraw(port, signal)
+  }
+
+  /** A link to an exposed port that lets one browser in, once. */
+  link(port: number, options: LinkOptions = {}): Promise<{ url: string; expiresAt: Date }> {
+    return this.#previews.link(port, options)
   }
 
   /** Where somebody listens now. */
