@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { KeyedQueue } from '@boxoffice/kit/keyed-queue'
 import {
   BoxofficeError,
+  CAPABILITIES,
   type ExposedPort,
   type ExposePortRequest,
   PREVIEW_ENTER_PATH,
@@ -125,8 +126,8 @@ export class Previews {
     const found = await store.sessions.byId(id)
     if (found === undefined || found.tenant !== principal.tenant) throw noSession()
     const ofTenant = (await store.previews.ofSession(id)).some((one) => one.port === port && one.access === 'tenant')
-    const mayPorts = (principal.capabilities ?? ['ports']).includes('ports')
-    const session = ofTenant && mayPorts ? requirePlaced(found) : (await this.#usable(principal, id)).session
+    const session = ofTenant ? requirePlaced(found) : (await this.#usable(principal, id)).session
+    requirePorts(principal.capabilities ?? CAPABILITIES, session)
     const exposed = (await this.#live(session)).find((one) => one.port === port)
     if (exposed === undefined) throw notExposed(port)
     return { session, exposed, agent: await agentOf(store.agents, session) }

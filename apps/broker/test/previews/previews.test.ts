@@ -70,8 +70,6 @@ test('only the owner exposes and withdraws, a member makes links, and everybody 
   const { ann, bob } = await people()
   const carol = await broker.principal(fresh())
   const { session_id: id } = await ann.ensure(fresh())
-  const member = (await bob.get<{ principal?: string }>('/v1/sandbox/sessions')).status
-  expect(member).toBe(200)
   const names = (await broker.get<{ keys: { id: string; principal: string }[] }>('/v1/keys')).body.keys
   const bobs = names.find((key) => key.id === bob.keyId)?.principal
   await ann.send('PUT', `/v1/sandbox/sessions/${id}/members`, { principals: [bobs] })
@@ -82,6 +80,8 @@ test('only the owner exposes and withdraws, a member makes links, and everybody 
   expect(codeOf(await link(carol, id))).toBe('FORBIDDEN')
   await expose(ann, id, { access: 'tenant' })
   expect((await link(carol, id)).status).toBe(200)
+  const restricted = await broker.principal(fresh(), { capabilities: ['exec'] })
+  expect(codeOf(await link(restricted, id))).toBe('CAPABILITY_DENIED')
   const elsewhere = await broker.principal(fresh(), { tenant: 'elsewhere' })
   expect((await link(elsewhere, id)).status).toBe(404)
 })

@@ -100,6 +100,9 @@ describe('[2.14] OpenAPI', () => {
       'get /v1/keys',
       'delete /v1/keys/{id}',
     ],
+    ...['post /v1/sandbox/sessions/{id}/ports', 'get /v1/sandbox/sessions/{id}/ports', 'delete /v1/sandbox/sessions/{id}/ports/{port}'],
+    ...['post /v1/sandbox/sessions/{id}/ports/{port}/link', 'get /internal/tls-ask'],
+    ...['post /v1/agents/{id}/previews/find', 'post /v1/agents/{id}/previews/enter'],
     ...['post /v1/agents/register', 'post /v1/agents/{id}/heartbeat', 'get /v1/agents', 'get /.well-known/jwks.json'],
     ...['get /healthz', 'get /readyz', 'get /metrics', 'get /openapi.json', 'get /docs'],
   ]
