@@ -55,9 +55,10 @@ function toRecord(entry: JournalEntry, session: Session | undefined, agent: Agen
     audit,
   })
   switch (entry.type) {
-    case 'wake': {
-      const { data } = EVENT_DATA.wake.safeParse(entry.data)
-      return data === undefined ? nothing(entry) : record([{ ts, type: 'wake', data }], [])
+    case 'wake':
+    case 'egress': {
+      const { data } = EVENT_DATA[entry.type].safeParse(entry.data)
+      return data === undefined ? nothing(entry) : record([{ ts, type: entry.type, data } as NewSessionEvent], [])
     }
     case 'exec.exit':
     case 'process.exit': {

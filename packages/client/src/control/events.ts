@@ -1,5 +1,6 @@
 import { sleep } from '@boxoffice/kit/sleep'
 import {
+  type EgressFact,
   EVENT_DATA,
   EventHeader,
   type ExitReason,
@@ -43,6 +44,8 @@ export type SessionEvent =
       reason: string | null
     })
   | (Told & { type: 'wake'; from: 'freeze' | 'stop' })
+  /** A program connected somewhere through the proxy, or was refused (`code`); `times`: so often since the last such event. */
+  | (Told & { type: 'egress' } & EgressFact)
   | (Told & { type: 'exec.exit'; kind: 'exec' | 'shell'; execId?: string; shellId?: string } & EventExit)
   | (Told & { type: 'process.exit'; processId: string } & EventExit)
   | (Told & { type: 'lease'; leaseExpiresAt: Date })
@@ -176,6 +179,8 @@ const shaped = (type: SessionEventType, told: Told, body: unknown): SessionEvent
       return { ...told, type, ...EVENT_DATA.state.parse(body) }
     case 'wake':
       return { ...told, type, ...EVENT_DATA.wake.parse(body) }
+    case 'egress':
+      return { ...told, type, ...EVENT_DATA.egress.parse(body) }
     case 'exec.exit': {
       const data = EVENT_DATA['exec.exit'].parse(body)
       const id = data.kind === 'exec' ? { execId: data.exec_id ?? '' } : { shellId: data.shell_id ?? '' }

@@ -12,6 +12,8 @@ export const ProviderAbilities = z.object({
   limits: z.array(z.string()),
   not_enforced: z.array(z.string()),
   network: z.boolean(),
+  /** Whether sandboxes can have `network: "proxy"`; agents of before do not say, and cannot. */
+  egress: z.boolean().optional(),
   extra_mounts: z.boolean(),
   oci_runtimes: z.array(z.string()),
   /** Whether a sandbox can have an image; agents of before do not say. */

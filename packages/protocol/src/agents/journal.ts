@@ -48,6 +48,7 @@ export type DataplaneRefused = z.infer<(typeof JOURNAL_DATA)['dataplane.refused'
 export type JournalFact =
   | { type: 'exec.exit'; recovered?: boolean; data: SessionEventData<'exec.exit'> }
   | { type: 'process.exit'; recovered?: boolean; data: SessionEventData<'process.exit'> }
+  | { type: 'egress'; data: SessionEventData<'egress'> }
   | { type: 'wake'; data: SessionEventData<'wake'> }
   | { type: 'dataplane.open'; data: DataplaneOpen }
   | { type: 'dataplane.refused'; data: DataplaneRefused }

@@ -28,12 +28,16 @@ const isTarget = (text: string): boolean => {
   return port !== null && (port[1] === undefined || Number(port[1]) <= 65_535)
 }
 
+/** Where a request goes and where it ends: two readers that disagree about it see two requests. */
+const FRAMING = /^(?:connection|content-length|expect|host|keep-alive|te|trailer|transfer-encoding|upgrade|proxy-.*)$/
+
 /** A header that the agent sets on a request that leaves: `template` with `{{secret}}` in it. What the sandbox sent under that name goes. */
 export const EgressInjection = z.object({
   header: z
     .string()
     .regex(/^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$/)
-    .transform((name) => name.toLowerCase()),
+    .transform((name) => name.toLowerCase())
+    .refine((name) => !FRAMING.test(name), { error: 'must not be a header that frames or routes a request' }),
   secret: z.string().regex(/^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$/),
   template: z
     .string()
@@ -43,7 +47,10 @@ export const EgressInjection = z.object({
 })
 export type EgressInjection = z.infer<typeof EgressInjection>
 
-/** A rule grants its host, to requests that it describes alone. Absent `methods` or `paths`: all. `**` stands for any path below, `*` for one part. */
+/**
+ * A rule grants its host, to requests that it describes alone. Absent `methods` or `paths`: all. `**` stands for any path below, `*` for one part.
+ * A host with rules is held to them where `allow` names it too; of several rules the first that describes a request counts.
+ */
 export const EgressRule = z.object({
   host: EgressTarget,
   methods: z
@@ -56,12 +63,12 @@ export const EgressRule = z.object({
 })
 export type EgressRule = z.infer<typeof EgressRule>
 
-/** Where programs of a sandbox may connect to. Nothing is allowed that is not named; `deny` wins. */
+/** Where programs of a sandbox may connect to. Nothing is allowed that is not named. `deny` wins; without a port it denies every port. */
 export const EgressPolicy = z.object({
   allow: z.array(EgressTarget).max(256).default([]),
   deny: z.array(EgressTarget).max(256).default([]),
   rules: z.array(EgressRule).max(64).default([]),
-  /** `terminate`: whose TLS the agent opens: of hosts with rules, of all, of none. `bypass`: never of these. */
+  /** `terminate`: whose TLS the agent opens: of hosts with rules, of all, of none. `bypass`: never of these (without a port: on every port). */
   tls: z
     .object({ terminate: z.enum(['rules', 'all', 'none']).default('rules'), bypass: z.array(EgressTarget).max(64).default([]) })
     .default({ terminate: 'rules', bypass: [] }),
@@ -69,3 +76,38 @@ export const EgressPolicy = z.object({
   private_addresses: z.boolean().default(false),
 })
 export type EgressPolicy = z.infer<typeof EgressPolicy>
+
+/** Why a connection or a request was refused. */
+export const EGRESS_CODES = [
+  'not_allowed',
+  'denied',
+  'method_not_allowed',
+  'path_not_allowed',
+  'private_address',
+  'unresolvable',
+  'unreachable',
+  'sni_mismatch',
+  'host_mismatch',
+  'bad_request',
+  'too_many_connections',
+  'port_refused',
+  'not_tls',
+  'secret_missing',
+] as const
+export type EgressCode = (typeof EGRESS_CODES)[number]
+
+/** What was decided about connections of a sandbox, as sessions are told. */
+export const EgressFact = z.object({
+  allowed: z.boolean(),
+  protocol: z.enum(['connect', 'http', 'socks5', 'tls']),
+  host: z.string().max(300),
+  port: z.number().int(),
+  /** Where a request could be read. */
+  method: z.string().max(32).optional(),
+  path: z.string().max(1024).optional(),
+  code: z.enum(EGRESS_CODES).optional(),
+  /** The entry of the policy that decided. */
+  rule: z.string().max(500).optional(),
+  times: z.number().int().positive(),
+})
+export type EgressFact = z.infer<typeof EgressFact>

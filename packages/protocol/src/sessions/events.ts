@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { ExitReason, KillCause } from '../dataplane/exec.ts'
+import { EgressFact } from './egress.ts'
 import { PreviewAccess } from './previews.ts'
 import { SessionState } from './sessions.ts'
 
@@ -41,6 +42,8 @@ export const EVENT_DATA = {
   }),
   'process.exit': z.object({ process_id: z.string().max(64), ...exit }),
   lease: z.object({ lease_expires_at: z.string() }),
+  /** A program of the sandbox connected somewhere through the proxy, or was refused. `times`: so often since the last such event. */
+  egress: EgressFact,
   released: z.object({}),
   /** A port has a host of its own, or its terms have changed. */
   'port.exposed': z.object({ port: z.number().int(), access: PreviewAccess, expires_at: z.string().nullable() }),

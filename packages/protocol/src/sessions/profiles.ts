@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { CAPABILITIES, Capability, KnownCapabilities } from '../base/capabilities.ts'
+import { EgressPolicy, Network } from './egress.ts'
 import { MAX_MOUNTS, Mount, MountMode, type MountSet } from './mounts.ts'
 
 /** A named set of image, limits, network, suspend policy and pool size (contract 4.1). Times in seconds, memory in MiB. */
@@ -9,7 +10,12 @@ export const Profile = z.object({
     .regex(/^[a-z0-9][a-z0-9_-]{0,63}$/)
     .describe('name by which a session asks for the profile'),
   image: z.string().nullable().default(null).describe("image; null: the agent's `default_image`. the local provider uses none"),
-  network: z.enum(['off', 'on']).default('off').describe('network of the sandbox: off or on'),
+  network: Network.default('off').describe('network of the sandbox: off, proxy (what `egress` allows, through the agent) or on'),
+  egress: EgressPolicy.nullable()
+    .default(null)
+    .describe(
+      'where programs may connect to through the proxy; null: nowhere, and with `network: on` to every public address on ports 80 and 443',
+    ),
   host_path_mode: MountMode.default('rw').describe('mode of a workspace that is a directory of the host: none, ro or rw'),
   cpus: z.number().positive().default(1).describe('CPUs'),
   memory_mb: z.number().int().min(32).default(512).describe('memory in MiB'),

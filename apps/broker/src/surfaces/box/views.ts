@@ -13,7 +13,8 @@ export function toBoxSession(id: string, session: Session) {
     backend_session_id: placed?.sandboxId ?? null,
     /** Null: the default image of the agent. */
     image: profile.image,
-    network: profile.network,
+    // Clients of the Box surface know two of them.
+    network: profile.network === 'off' ? 'off' : 'on',
     host_path: mounts.workspace_host_path,
     host_path_mode: mounts.workspace_mode,
     mount_path: DEFAULT_MOUNT_PATH,

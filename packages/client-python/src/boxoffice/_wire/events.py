@@ -16,7 +16,7 @@ from .retry import backoff, origin, refusal_of, retrying
 
 SILENT_FOR = 45.0
 """The server says something each 15 s; a connection that is silent for so long is dead."""
-_TYPES = {"state", "wake", "exec.exit", "process.exit", "lease", "released", "gap"}
+_TYPES = {"state", "wake", "egress", "exec.exit", "process.exit", "lease", "released", "gap"}
 
 
 class EventStream:

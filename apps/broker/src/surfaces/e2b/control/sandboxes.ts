@@ -186,7 +186,7 @@ export class Sandboxes {
     const profile = this.#options.profiles.get(name)
     if (profile === undefined)
       throw new BoxofficeError('NOT_FOUND', `there is no template "${template}"; a template is a profile's name, or base`)
-    if (internet === false && profile.network === 'on')
+    if (internet === false && profile.network !== 'off')
       throw unsupported('allowInternetAccess: false', `the profile ${name} has a network; choose a template without`)
     return name
   }

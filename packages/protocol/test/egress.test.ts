@@ -1,0 +1,61 @@
+import { describe, expect, test } from 'vitest'
+import { EgressInjection, EgressPolicy, EgressRule, EgressTarget } from '../src/index.ts'
+
+test('a policy of which nothing is said allows nothing', () => {
+  expect(EgressPolicy.parse({})).toEqual({
+    ...{ allow: [], deny: [], rules: [], tls: { terminate: 'rules', bypass: [] }, private_addresses: false },
+  })
+})
+
+test.each([
+  ...[
+    'api.example.com',
+    '*.example.com',
+    '*',
+    '*:8080',
+    '192.0.2.7',
+    '[2001:db8::1]:443',
+    'api.example.com:8443',
+    '@packages',
+    'a_b.example',
+  ],
+])('%s is a target', (text) => {
+  expect(EgressTarget.parse(text)).toBe(text)
+})
+
+test('targets are lower case', () => {
+  expect(EgressTarget.parse('API.Example.COM')).toBe('api.example.com')
+})
+
+test.each([
+  ...['', 'https://example.com', 'example.com/path', 'a.*.example', '*x.example', 'example.com:0', 'example.com:65536', 'a b', 'user@host'],
+  ...['example..com', '@', '[fe80::1%eth0]', '2001:db8::1', '-x.example', 'example.com:'],
+])('%j is no target', (text) => {
+  expect(EgressTarget.safeParse(text).success).toBe(false)
+})
+
+describe('an injected header', () => {
+  const injection = (more: object) => ({ header: 'Authorization', secret: 'gh_token', ...more })
+
+  test('has the secret alone as its value unless a template says otherwise', () => {
+    expect(EgressInjection.parse(injection({}))).toEqual({ header: 'authorization', secret: 'gh_token', template: '{{secret}}' })
+  })
+
+  test.each(['Bearer', 'Bearer {{secret}}\r\nx: y', '{{ secret }}'])('is not made from %j', (template) => {
+    expect(EgressInjection.safeParse(injection({ template })).success).toBe(false)
+  })
+
+  test.each([
+    ...['Host', 'Content-Length', 'Transfer-Encoding', 'Connection', 'Keep-Alive', 'TE', 'Trailer', 'Upgrade', 'Expect'],
+    ...['Proxy-Authorization', 'x y', ''],
+  ])('is never %s, which says where a request goes or ends', (header) => {
+    expect(EgressInjection.safeParse(injection({ header })).success).toBe(false)
+  })
+})
+
+test('a rule names methods in capitals and paths from the root', () => {
+  const rule = { host: 'api.example.com', methods: ['GET'], paths: ['/repos/**'] }
+  expect(EgressRule.parse(rule)).toEqual({ ...rule, inject: [] })
+  expect(EgressRule.safeParse({ ...rule, methods: ['get'] }).success).toBe(false)
+  expect(EgressRule.safeParse({ ...rule, paths: ['repos'] }).success).toBe(false)
+})
