@@ -1,6 +1,7 @@
 import type { ProviderReport } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
 import type { BrokerClient } from '../broker-link/broker-client.ts'
+import type { EgressSettings } from '../egress/sandbox/sandbox-egress.ts'
 import type { Candidate } from '../sandbox/provider.ts'
 
 /** Parts that tests and `boxoffice up` bring along instead of the usual ones. */
@@ -18,6 +19,8 @@ export type AgentOverrides = {
   reserved?: ProviderReport['reserved']
   /** The broker was away at the start, and then did not take this agent: it is of no use, and its owner closes it. */
   onRefused?: (error: Error) => void
+  /** How sandboxes resolve names, and what they may reach at whatever address. */
+  egress?: EgressSettings
   /** This machine's clock, Unix milliseconds. */
   wall?: () => number
 }

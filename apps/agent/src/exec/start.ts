@@ -64,6 +64,7 @@ export const environmentOf = (sandbox: Sandbox, env: Record<string, string> | un
   BOXOFFICE_SESSION_ID: sandbox.sessionId,
   BOXOFFICE_SANDBOX_ID: sandbox.id,
   BOXOFFICE_WORKSPACE: sandbox.workspacePath,
+  ...sandbox.environment,
   ...env,
 })
 

@@ -13,6 +13,8 @@ export type ProviderCapabilities = {
   limits: readonly Limit[]
   /** Whether `network: "on"` can be granted. */
   network: boolean
+  /** Whether a sandbox has a loopback of its own, on which the proxy of `network: "proxy"` can listen. */
+  egress: boolean
   /** Whether it can mount directories of the host beside the workspace, and a workspace read-only [0-28]. */
   extraMounts: boolean
   ociRuntimes: readonly string[]
@@ -136,10 +138,11 @@ export const bindsOf = ({ workspaceDirectory: source, workspaceReadOnly: readOnl
   })
 
 /** The capabilities as agents report them. */
-export const abilitiesOf = ({ limits, network, extraMounts, ociRuntimes, images }: ProviderCapabilities): ProviderAbilities => ({
+export const abilitiesOf = ({ limits, network, egress, extraMounts, ociRuntimes, images }: ProviderCapabilities): ProviderAbilities => ({
   limits: [...limits],
   not_enforced: LIMITS.filter((limit) => !limits.includes(limit)),
   network,
+  egress,
   extra_mounts: extraMounts,
   oci_runtimes: [...ociRuntimes],
   images,

@@ -26,6 +26,8 @@ export interface Sandbox {
   readonly workspacePath: string
   /** The agent's own, for what it keeps of the sandbox; not seen inside. */
   readonly directory: string
+  /** Variables of every process that the agent starts in it, those of a request before them. */
+  readonly environment?: Readonly<Record<string, string>>
   readonly link: SupervisorLink
   /** Of the processes behind `link`. Throws SANDBOX_STARTING where there is none. */
   readonly tracker: ProcessTracker

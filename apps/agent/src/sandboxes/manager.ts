@@ -13,6 +13,7 @@ import type { Journal } from '../broker-link/journal.ts'
 import { descriptorLimit } from '../capacity/machine.ts'
 import type { SandboxFile } from '../data-dir/record-file.ts'
 import { createWorkspaceIndex } from '../data-dir/workspace-index.ts'
+import type { EgressSettings } from '../egress/sandbox/sandbox-egress.ts'
 import { AGENT_STOPPED, type EndCause, type EndReason, recoveringError } from '../sandbox/end.ts'
 import type { Provider, SandboxHandle } from '../sandbox/provider.ts'
 import type { SandboxDirectory } from '../sandbox/sandbox.ts'
@@ -34,6 +35,8 @@ export type ManagerOptions = PlannerOptions &
     /** How many sandboxes the pool starts at once. */
     poolConcurrency: number
     journal: Pick<Journal, 'write'>
+    /** What all sandboxes have in common on their way out. */
+    egress?: EgressSettings
     /** How a session has ended, as far as the broker has said. */
     sessionEnd: (sessionId: string) => EndReason | undefined
   }
@@ -114,7 +117,7 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
   }
 
   const live = (file: SandboxFile, provider: Provider, server?: Server): LiveSandbox => {
-    const { root, socketPath } = layout.directoriesOf(file.sandbox_id)
+    const { root, socketPath, link: linkDirectory } = layout.directoriesOf(file.sandbox_id)
     let listening = server
     const sandbox = new LiveSandbox({
       file,
@@ -130,6 +133,8 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
         return createSupervisorLink({ ...of, ...(secretHash === null ? {} : { secretHash }) })
       },
       onLost,
+      linkDirectory,
+      egress: options.egress ?? {},
       journal: options.journal,
       log,
     })

@@ -134,6 +134,7 @@ describe('provider selector', () => {
           suspend: [],
           limits: ['cpus'],
           network: false,
+          egress: false,
           extraMounts: false,
           ociRuntimes: [],
           images: false,
@@ -156,7 +157,7 @@ describe('provider selector', () => {
     expect(await selector.look()).toBe(true)
     expect(selector.report()).toMatchObject({ name: 'local', available: true, reason: null })
     expect(selector.report().capabilities).toEqual({
-      ...{ limits: ['cpus'], network: false, extra_mounts: false, oci_runtimes: [], images: false },
+      ...{ limits: ['cpus'], network: false, egress: false, extra_mounts: false, oci_runtimes: [], images: false },
       not_enforced: ['memory_mb', 'pids_limit', 'read_only_rootfs', 'tmp_size', 'workspace_disk'],
     })
     there = false

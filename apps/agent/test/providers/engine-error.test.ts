@@ -33,6 +33,7 @@ const providerOf = async ({ status, message }: Answer) => {
     suspend: [],
     limits: [],
     network: true,
+    egress: true,
     extraMounts: true,
     ociRuntimes: [],
     images: true,

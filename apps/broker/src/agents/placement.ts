@@ -16,6 +16,8 @@ export type PlacementPreferences = {
   relay?: RelayPreference | null
   /** A client has named an image: an agent without images would run it in something else. */
   needsImage?: boolean
+  /** The profile's network is `proxy`: an agent without it could not start the sandbox, or would let programs past it. */
+  needsEgress?: boolean
   /** An agent that is there for this alone; default: one that is there for everything. */
   reserved?: AgentRecord['provider']['reserved']
   /** What the sandbox asks for; default: nothing. */
@@ -96,13 +98,15 @@ export class Placement {
   /** One at least. */
   #usable(
     all: readonly AgentRecord[],
-    { except = NONE, provider = null, relay = null, needsImage = false, reserved }: PlacementPreferences,
+    { except = NONE, provider = null, relay = null, needsImage = false, needsEgress = false, reserved }: PlacementPreferences,
   ): AgentRecord[] {
     const agents = all.filter((agent) => !except.has(agent.id) && agent.provider.reserved === reserved)
     const fitting = provider === null ? agents : agents.filter((agent) => agent.provider.name === provider)
     const present = fitting.filter((agent) => this.isHeard(agent) && agent.provider.available)
-    const available = needsImage ? present.filter(({ provider: { capabilities } }) => capabilities?.images !== false) : present
-    if (available.length === 0 && present[0] !== undefined) throw withoutImages(present[0])
+    const withImages = needsImage ? present.filter(({ provider: { capabilities } }) => capabilities?.images !== false) : present
+    if (withImages.length === 0 && present[0] !== undefined) throw withoutImages(present[0])
+    const available = needsEgress ? withImages.filter(({ provider: { capabilities } }) => capabilities?.egress === true) : withImages
+    if (available.length === 0 && withImages[0] !== undefined) throw withoutEgress(withImages[0])
     const usable = available.filter((agent) => modeOf(relay ?? 'auto', agent.relay) !== undefined)
     if (usable.length === 0 && available[0] !== undefined) requireMode(relay ?? 'auto', available[0])
     if (usable.length > 0) return usable
@@ -177,6 +181,11 @@ export class Placement {
 function withoutImages({ provider: { name } }: AgentRecord): BoxofficeError {
   const message = `image: the provider "${name}" has no images; leave image out, or start an agent with: boxoffice agent --provider docker`
   return new BoxofficeError('INVALID_REQUEST', message, { details: { field: 'image' } })
+}
+
+function withoutEgress({ provider: { name } }: AgentRecord): BoxofficeError {
+  const message = `network: the provider "${name}" has no proxy here; choose another profile, or an agent with isolation and of this release`
+  return new BoxofficeError('UNSUPPORTED', message, { details: { field: 'network' } })
 }
 
 function unavailable(reporting: AgentRecord[], provider: string | null): BoxofficeError {

@@ -243,7 +243,9 @@ export class Provisioner {
       taken = writer.change(session, { type: 'taken_over', fence: session.fence, brokerId, agentId })
       return taken
     }
-    await placement.place({ except, provider, relay, needsImage, demand: demandOf(profile) }, take).catch(() => {})
+    await placement
+      .place({ except, provider, relay, needsImage, needsEgress: profile.network === 'proxy', demand: demandOf(profile) }, take)
+      .catch(() => {})
     if (taken === undefined) return undefined
     const change = await taken
     return change.refused === undefined && change.session.state === 'provisioning' ? change.session : undefined

@@ -111,7 +111,8 @@ export class SessionMaker {
     if (!(await effects.workspaceIsFree(workspaceIdOf(principal.tenant, request.scope), deadline))) throw stillEnding(request.scope)
     const preferred = await store.workspaces.holders(workspaceIdOf(principal.tenant, request.scope))
     const { provider, relay, needsImage = false, reserved } = request
-    const preferences = { preferred, provider, relay, needsImage, reserved, demand: demandOf(profile) }
+    const needsEgress = profile.network === 'proxy'
+    const preferences = { preferred, provider, relay, needsImage, needsEgress, reserved, demand: demandOf(profile) }
     const { session, created } = await placement.place(preferences, async (agent) => {
       const session = newSession(principal, request, profile, { agentId: agent.id, brokerId, now: now() })
       const terms = {

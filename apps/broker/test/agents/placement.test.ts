@@ -50,6 +50,15 @@ test('choices whose rows are not written yet count: sessions that come at once a
   expect((await placement.choose()).id).toBe('c')
 })
 
+test('a sandbox with the proxy goes to an agent that has it; where none has, it is refused', async () => {
+  const choose = (...proxies: (boolean | undefined)[]) => {
+    const agents = proxies.map((has, at) => agentOf(AGENTS[at]?.id ?? '', { provider: { ...provider, capabilities: { egress: has } } }))
+    return placementOf(agents).choose({ needsEgress: true })
+  }
+  expect([(await choose(undefined, true)).id, (await choose(false, true)).id]).toEqual(['b', 'b'])
+  await expect(choose(undefined, false)).rejects.toMatchObject({ code: 'UNSUPPORTED', message: expect.stringMatching(/has no proxy here/) })
+})
+
 test('[2-03] an image of a client’s goes to an agent that has images; where none has, it is refused', async () => {
   const choose = (...images: (boolean | undefined)[]) => {
     const agents = images.map((has, at) => agentOf(AGENTS[at]?.id ?? '', { provider: { ...provider, capabilities: { images: has } } }))

@@ -75,6 +75,7 @@ const capabilitiesOf = (info: EngineInfo): ProviderCapabilities => {
       'tmp_size',
     ],
     network: true,
+    egress: true,
     extraMounts: true,
     ociRuntimes: Object.keys(info.Runtimes ?? {}),
     images: true,

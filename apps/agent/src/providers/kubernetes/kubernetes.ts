@@ -96,6 +96,7 @@ export const kubernetesProvider = (options: KubernetesProviderOptions): Provider
       suspend: groups === undefined ? ['stop'] : ['freeze', 'stop'],
       limits: ['cpus', 'memory_mb', 'pids_limit', 'read_only_rootfs', 'tmp_size'],
       network: true,
+      egress: true,
       extraMounts: true,
       ociRuntimes: runtimeClasses,
       images: true,

@@ -84,7 +84,7 @@ export const podOf = (id: string, spec: SandboxSpec, options: PodOptions): PodMa
         [LABEL.install]: options.installId,
         [LABEL.sandbox]: id,
         [LABEL.profileHash]: spec.profileHash,
-        [LABEL.network]: profile.network,
+        [LABEL.network]: profile.network === 'on' ? 'on' : 'off',
         ...(spec.pooled ? { [LABEL.pooled]: 'true' } : {}),
       },
     },
@@ -106,7 +106,7 @@ export const podOf = (id: string, spec: SandboxSpec, options: PodOptions): PodMa
         ...{ runAsUser: spec.uid, runAsGroup: spec.gid, runAsNonRoot: true },
         seccompProfile: { type: 'RuntimeDefault' },
       },
-      ...(profile.network === 'off' ? { initContainers: [offline] } : {}),
+      ...(profile.network !== 'on' ? { initContainers: [offline] } : {}),
       containers: [sandbox],
       volumes: [
         ...volumes.all(),

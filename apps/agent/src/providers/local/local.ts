@@ -78,6 +78,7 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
       ...(bwrap === undefined ? [] : (['read_only_rootfs', 'tmp_size'] as const)),
     ],
     network: bwrap === undefined,
+    egress: bwrap !== undefined,
     extraMounts: bwrap !== undefined,
     ociRuntimes: [],
     images: false,
@@ -165,12 +166,6 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
     sandboxes: {
       async create(id, spec, signal) {
         signal.throwIfAborted()
-        if (spec.profile.network === 'on' && !capabilities.network) {
-          throw new BoxofficeError(
-            'UNSUPPORTED',
-            'network: the local provider cannot grant network access; use the docker provider or a profile without it',
-          )
-        }
         if (asRoot) await requireReachable(spec, dataDirectory)
         const preforked = await preforkedFor(id, spec)
         const sandbox = adopt({

@@ -1,10 +1,12 @@
 import { SerialQueue } from '@boxoffice/kit/serial-queue'
 import { withTimeout } from '@boxoffice/kit/with-timeout'
-import { BoxofficeError, type JournalFact, type KillCause, type Profile } from '@boxoffice/protocol'
+import { BoxofficeError, type EgressPolicy, type JournalFact, type KillCause, type Profile } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
 import type { Journal } from '../../broker-link/journal.ts'
 import type { SandboxFile } from '../../data-dir/record-file.ts'
 import { RecordWriter } from '../../data-dir/record-writer.ts'
+import { egressPolicyOf } from '../../egress/sandbox/effective-network.ts'
+import { type EgressSettings, SandboxEgress } from '../../egress/sandbox/sandbox-egress.ts'
 import { createManagedProcesses } from '../../processes/managed-processes.ts'
 import { createActivity } from '../../sandbox/activity.ts'
 import { type End, type EndCause, endError, endOf, KILL_CAUSES, lostError, startingError } from '../../sandbox/end.ts'
@@ -30,6 +32,8 @@ export type LiveSandboxParts = {
   /** Listens for a supervisor; without a hash for one that has never dialled. */
   listen: (secretHash: string | null, onSecret: (hash: string) => Promise<void>) => Promise<SupervisorLink>
   onLost: (sandbox: LiveSandbox) => void
+  linkDirectory: string
+  egress: EgressSettings
   journal: Pick<Journal, 'write'>
   log: Logger
 }
@@ -53,6 +57,7 @@ export class LiveSandbox implements Sandbox {
   /** Aborts a start that its own end overtakes. */
   readonly #overtaken = new AbortController()
   readonly #link = new SandboxLink({ sandbox: this, onBroken: () => this.#verifyQuietly(), closed: this.#closed.signal })
+  readonly #egress: SandboxEgress | undefined
   #processes: ManagedProcesses | undefined
   #life: Life = STARTING
   #handle: SandboxHandle | undefined
@@ -62,6 +67,11 @@ export class LiveSandbox implements Sandbox {
     this.#parts = parts
     this.#record = new RecordWriter(parts.directory, parts.file)
     this.workspacePath = parts.workspacePath
+    const policy = egressPolicyOf(parts.file.profile, parts.provider.capabilities)
+    if (policy !== undefined) {
+      const { linkDirectory, egress: settings, log } = parts
+      this.#egress = new SandboxEgress({ sandbox: this, policy, linkDirectory, settings, log })
+    }
   }
 
   get id(): string {
@@ -112,6 +122,9 @@ export class LiveSandbox implements Sandbox {
   get link(): SupervisorLink {
     return this.#link.current
   }
+  get environment(): Record<string, string> | undefined {
+    return this.#egress?.environment
+  }
   get tracker(): ProcessTracker {
     return this.#link.tracker
   }
@@ -134,6 +147,7 @@ export class LiveSandbox implements Sandbox {
         this.#refuseIfEnding()
         this.#handle = await start(withEnd)
         await firstDial(this.link, () => this.#parts.provider.sandboxes.inspect(this.#known()), withEnd)
+        await this.#egress?.ready(this.link)
         this.#apply({ type: 'started' })
       } catch (error) {
         this.#refuseIfEnding()
@@ -160,9 +174,20 @@ export class LiveSandbox implements Sandbox {
   }
 
   /** Gives one from the pool to a session. */
-  assign(sessionId: string, profile: Profile, keptAs: string | null): Promise<void> {
+  async assign(sessionId: string, profile: Profile, keptAs: string | null): Promise<void> {
     this.activity.touch()
+    // Those of the pool have the policy of the profile that they were made for.
+    const policy = egressPolicyOf(profile, this.#parts.provider.capabilities)
+    if (policy !== undefined) await this.#egress?.setPolicy(policy)
     return this.#save({ session_id: sessionId, profile, kept_as: keptAs })
+  }
+
+  /** Changes where its programs may connect to. Throws UNSUPPORTED for one that has no proxy. */
+  async setEgress(egress: EgressPolicy): Promise<void> {
+    if (this.#egress === undefined)
+      throw new BoxofficeError('UNSUPPORTED', 'egress: this sandbox has no proxy; choose a profile whose network is "proxy"')
+    await this.#egress.setPolicy(egress)
+    await this.#save({ profile: { ...this.profile, egress } })
   }
 
   async ready(signal: AbortSignal): Promise<void> {
@@ -247,6 +272,7 @@ export class LiveSandbox implements Sandbox {
     await this.#queue.run(async () => {
       this.#closed.abort()
       if (this.#handle !== undefined) await this.#parts.provider.sandboxes.destroy(this.#handle)
+      this.#egress?.close()
       await this.#link.close()
       await this.#record.written
     })
@@ -255,6 +281,7 @@ export class LiveSandbox implements Sandbox {
   /** Lets go of it: an agent that stops leaves its sandboxes alone. */
   async release(): Promise<void> {
     this.#closed.abort()
+    this.#egress?.close()
     await this.#link.close()
   }
 
@@ -297,6 +324,7 @@ export class LiveSandbox implements Sandbox {
       await sandboxes.resume(this.#known())
       const signal = AbortSignal.any([this.#overtaken.signal, AbortSignal.timeout(READY_WITHIN_MS)])
       await firstDial(this.link, () => sandboxes.inspect(this.#known()), signal)
+      await this.#egress?.ready(this.link)
       await this.#save({ stopped: false })
     } catch (error) {
       this.#refuseIfEnding()
@@ -318,6 +346,7 @@ export class LiveSandbox implements Sandbox {
   async #listen({ adopted }: { adopted: boolean }): Promise<void> {
     const link = await this.#parts.listen(this.file.secret_hash, (hash) => this.#save({ secret_hash: hash }))
     this.#link.take(link, { adopted })
+    await this.#egress?.attach(link)
   }
 
   #verifyQuietly(): Promise<void> {
@@ -350,6 +379,7 @@ export class LiveSandbox implements Sandbox {
     if (this.#closed.signal.aborted) return
     this.#apply({ type: 'lost', reason })
     this.#closed.abort()
+    this.#egress?.close()
     this.#link.gone(reason === 'oom' ? 'oom' : 'lost')
     void this.#link.close()
     this.#end.tell({ lost: true, reason })

@@ -50,9 +50,13 @@ export const assertPossible = ({ name, capabilities }: Provider, { network, oci_
     throw new BoxofficeError('UNSUPPORTED', `isolation: the ${name} provider has "${capabilities.isolation}" here, not "${isolation}"`)
   if (user !== null && !isRoot())
     throw new BoxofficeError('UNSUPPORTED', 'user: the agent is not root, and runs all sandboxes as its own user; leave it out')
-  if (network === 'on' && !capabilities.network) {
+  if (network === 'on' && !capabilities.network && !capabilities.egress)
     throw new BoxofficeError('UNSUPPORTED', `network: the ${name} provider cannot grant network access here; choose a profile without it`)
-  }
+  if (network === 'proxy' && !capabilities.egress)
+    throw new BoxofficeError(
+      'UNSUPPORTED',
+      `network: the ${name} provider has "${capabilities.isolation}" isolation here, so it cannot hold programs to the proxy; choose another profile`,
+    )
   if (runtime !== null && !capabilities.ociRuntimes.includes(runtime)) {
     throw new BoxofficeError('UNSUPPORTED', `oci_runtime: the ${name} provider has no runtime "${runtime}"`)
   }

@@ -78,7 +78,16 @@ const bareProvider = async (dataDirectory: string): Promise<Provider> => {
 
   return {
     name: 'bare',
-    capabilities: { isolation: 'none', suspend: ['stop'], limits: [], network: true, extraMounts: false, ociRuntimes: [], images: false },
+    capabilities: {
+      isolation: 'none',
+      suspend: ['stop'],
+      limits: [],
+      network: true,
+      egress: false,
+      extraMounts: false,
+      ociRuntimes: [],
+      images: false,
+    },
     sandboxes: {
       async create(id, spec, signal) {
         signal.throwIfAborted()

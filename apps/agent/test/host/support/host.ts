@@ -10,6 +10,7 @@ import { openMachine } from '../../../src/capacity/machine.ts'
 import { openDataDirectory } from '../../../src/data-dir/data-directory.ts'
 import { createLayout } from '../../../src/data-dir/layout.ts'
 import { claimOwners, createUids } from '../../../src/data-dir/uids.ts'
+import type { EgressSettings } from '../../../src/egress/sandbox/sandbox-egress.ts'
 import { createDiskFloor } from '../../../src/host/disk-floor.ts'
 import { createMountPolicy } from '../../../src/mounts/policy.ts'
 import type { Provider } from '../../../src/sandbox/provider.ts'
@@ -64,7 +65,7 @@ export class Host {
     this.#release = parts.release
   }
 
-  static async start(open: OpenProvider, dataDirectory?: string, log = silent): Promise<Host> {
+  static async start(open: OpenProvider, dataDirectory?: string, log = silent, egress: EgressSettings = {}): Promise<Host> {
     const directory = await openDataDirectory(dataDirectory ?? (await mkdtemp('/tmp/bxh-')), undefined)
     const instanceId = Math.random().toString(16).slice(2, 14).padEnd(12, '0')
     const provider = await open(directory, instanceId)
@@ -88,6 +89,7 @@ export class Host {
       mountPolicy: await createMountPolicy({ allowedRoots: ROOTS, blocked: [path] }),
       defaultHostWorkspace: undefined,
       poolConcurrency: 2,
+      egress,
       journal,
       sessionEnd: revocations.deniedSession,
       log,

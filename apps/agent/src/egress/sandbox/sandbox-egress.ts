@@ -1,0 +1,127 @@
+import { EGRESS_PORT, type EgressPolicy } from '@boxoffice/protocol'
+import type { Logger } from 'pino'
+import { fileCall } from '../../files/files.ts'
+import type { Sandbox } from '../../sandbox/sandbox.ts'
+import type { SupervisorLink } from '../../supervisor/link.ts'
+import { forwardHttp } from '../http/forward-http.ts'
+import { createEgressProxy, type EgressProxy, type EgressProxyOptions } from '../proxy/create-egress-proxy.ts'
+import { createTlsOpener, type TlsOpenerOptions } from '../tls/open-tls.ts'
+import { createSandboxCa, type SandboxCa } from '../tls/sandbox-ca.ts'
+import { createDecisionJournal } from './decision-journal.ts'
+import { egressEnvironment, HOME_DIRECTORIES, homeEnvironment } from './environment.ts'
+import { writeTrustBundle } from './trust-bundle.ts'
+
+/** What all sandboxes of an agent have in common on their way out. */
+export type EgressSettings = Pick<EgressProxyOptions, 'resolve' | 'exceptions' | 'upstream'> & Pick<TlsOpenerOptions, 'authorities'>
+
+export type SandboxEgressParts = {
+  sandbox: Sandbox
+  policy: EgressPolicy
+  /** On the host; what is written there is seen in the sandbox at `/.boxoffice/link`. */
+  linkDirectory: string
+  settings: EgressSettings
+  log: Logger
+}
+
+const READY_WITHIN_MS = 10_000
+
+/** The way out of one sandbox: its proxy, its authority, and what its programs have to know of them. */
+export class SandboxEgress {
+  readonly #parts: SandboxEgressParts
+  readonly #tell: ReturnType<typeof createDecisionJournal>
+  #policy: EgressPolicy
+  #ca: Promise<SandboxCa> | undefined
+  /** Made for the first connection: most sandboxes have none for most of their time. */
+  #proxy: Promise<EgressProxy> | undefined
+  #hasHome = true
+  #isClosed = false
+
+  constructor(parts: SandboxEgressParts) {
+    this.#parts = parts
+    this.#policy = parts.policy
+    this.#tell = createDecisionJournal((data) => parts.sandbox.note({ type: 'egress', data }))
+  }
+
+  /** Variables of every process of the sandbox. */
+  get environment(): Record<string, string> {
+    const { workspacePath, isolation } = this.#parts.sandbox
+    return { ...egressEnvironment(), ...(this.#hasHome ? homeEnvironment(workspacePath, isolation) : {}) }
+  }
+
+  /** Takes the connections of a supervisor that is to dial, and makes the authority that its programs are to trust. */
+  async attach(link: SupervisorLink): Promise<void> {
+    link.onEgress((connection) => {
+      const accept = async (): Promise<void> => (await this.#open()).accept(connection)
+      accept().catch((err: unknown) => {
+        this.#warn(err, 'a connection of a sandbox could not be taken')
+        connection.destroy()
+      })
+    })
+    link.onConnection((connected) => {
+      if (connected) void this.#listen(link)
+    })
+    const { certificate } = await this.#authority()
+    await writeTrustBundle(this.#parts.linkDirectory, certificate)
+  }
+
+  /** Returns when programs of a sandbox that has just been started can connect. */
+  async ready(link: SupervisorLink): Promise<void> {
+    await Promise.all([this.#listen(link), this.#makeHome()])
+  }
+
+  /** Connections that the policy does not allow are cut. Throws INVALID_REQUEST where it cannot be read. */
+  async setPolicy(policy: EgressPolicy): Promise<void> {
+    this.#policy = policy
+    if (this.#proxy !== undefined) (await this.#proxy).setPolicy(policy)
+  }
+
+  close(): void {
+    this.#isClosed = true
+    void this.#proxy?.then((proxy) => proxy.close())
+  }
+
+  #authority(): Promise<SandboxCa> {
+    this.#ca ??= createSandboxCa(this.#parts.sandbox.id)
+    return this.#ca
+  }
+
+  #open(): Promise<EgressProxy> {
+    const make = async (): Promise<EgressProxy> => {
+      const { authorities, ...settings } = this.#parts.settings
+      const ca = await this.#authority()
+      const proxy = createEgressProxy({
+        ...settings,
+        policy: this.#policy,
+        secrets: () => undefined,
+        forwardHttp,
+        openTls: createTlsOpener({ ca, forwardHttp, ...(authorities === undefined ? {} : { authorities }) }),
+        onDecision: ({ at: _, hint: __, ...decision }) => this.#tell(decision),
+      })
+      if (this.#isClosed) proxy.close()
+      return proxy
+    }
+    this.#proxy ??= make()
+    return this.#proxy
+  }
+
+  async #listen(link: SupervisorLink): Promise<void> {
+    await link.listenForEgress(EGRESS_PORT).catch((error: unknown) => this.#warn(error, 'a sandbox has no way out'))
+  }
+
+  /** Where the workspace cannot be written to, HOME stays where it is. */
+  async #makeHome(): Promise<void> {
+    const { sandbox } = this.#parts
+    const signal = AbortSignal.timeout(READY_WITHIN_MS)
+    for (const path of HOME_DIRECTORIES) {
+      const operation = { op: 'mkdir', root: 'workspace', path, parents: true, mode: 0o700 }
+      await fileCall(sandbox, operation, { given: path, signal }).catch(() => {
+        this.#hasHome = false
+      })
+    }
+  }
+
+  #warn(err: unknown, message: string): void {
+    const { log, sandbox } = this.#parts
+    log.warn({ err, sandbox_id: sandbox.id }, message)
+  }
+}

@@ -1,0 +1,46 @@
+import { connect, type Session, type SessionEvent } from '@boxoffice/client'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { API_KEY, MODES, type Stack, startStack } from '../support/stack.ts'
+
+const PROFILES = [{ name: 'proxied', network: 'proxy', egress: { allow: ['packages.example'], deny: ['*.evil.example'] } }]
+
+describe.each(MODES)('%s', (mode) => {
+  let stack: Stack
+  beforeAll(async () => {
+    stack = await startStack({ provider: 'local', mode, config: { profiles: PROFILES } })
+  })
+  afterAll(() => stack[Symbol.asyncDispose]())
+
+  const open = (thread: string, profile: string): Promise<Session> =>
+    connect(stack.brokerUrl, { apiKey: API_KEY }).session(thread, { profile })
+
+  test('a program is told why it does not get out, and so is whoever follows its session', async () => {
+    await using session = await open('followed', 'proxied')
+    const events = session.events()
+    const refused = await session.exec('curl -sS http://www.evil.example/a')
+    expect(JSON.parse(refused.stdout)).toMatchObject({ code: 'denied', host: 'www.evil.example', rule: '*.evil.example' })
+    expect((await session.exec('curl -sS https://other.example/')).exitCode).not.toBe(0)
+    const told: SessionEvent[] = []
+    for await (const event of events) {
+      if (event.type === 'egress') told.push(event)
+      if (told.length === 2) break
+    }
+    expect(told).toMatchObject([
+      { allowed: false, code: 'denied', host: 'www.evil.example', port: 80, method: 'GET', path: '/a', rule: '*.evil.example', times: 1 },
+      { allowed: false, code: 'not_allowed', host: 'other.example', port: 443, protocol: 'connect', times: 1 },
+    ])
+  })
+
+  test('what a request sets itself comes before what the agent sets', async () => {
+    await using session = await open('own', 'proxied')
+    const { stdout } = await session.exec('echo $HTTPS_PROXY $HTTP_PROXY $HOME', { env: { HTTPS_PROXY: 'http://own' } })
+    expect(stdout).toBe('http://own http://127.0.0.1:3128 /workspace/.boxoffice/home\n')
+  })
+
+  test('the built-in profile with a network has the proxy, and the one without has nothing', async () => {
+    await using on = await open('on', 'network_basic')
+    expect((await on.exec('curl -sS http://169.254.169.254/latest/')).stdout).toContain('not_allowed')
+    await using off = await open('off', 'default')
+    expect((await off.exec('echo "proxy:$HTTP_PROXY"; curl -sS --max-time 5 http://127.0.0.1:3128/')).stdout).toBe('proxy:\n')
+  })
+})
