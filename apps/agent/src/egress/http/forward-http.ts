@@ -46,17 +46,21 @@ export const forwardHttp: ForwardHttp = (options) => {
     return denial
   }
 
-  const failed = (incoming: IncomingMessage, path: string, error: Error): EgressDenial => {
+  const failed = (incoming: IncomingMessage, path: string, error: Error | undefined): EgressDenial => {
     const denial = error instanceof EgressRefusal ? error.denial : unreachable(host)
     return tell(incoming, path, denial)
   }
 
+  /** Throws where Node takes what its parser has let through for no request. */
   const ask = (incoming: IncomingMessage, { path, set }: Passed, isUpgrade: boolean): ClientRequest => {
     const replaced = new Set(set.map(([name]) => name.toLowerCase()))
     const headers = passedHeaders(incoming, { isUpgrade }).filter(([name]) => !replaced.has(name.toLowerCase()))
-    const asked = request({ agent, host, port, method: incoming.method, path, setHost: false, headers: [...headers, ...set].flat() })
-    const hasBody = incoming.headers['content-length'] !== undefined || incoming.headers['transfer-encoding'] !== undefined
-    if (!hasBody) asked.useChunkedEncodingByDefault = false
+    const isChunked = incoming.headers['transfer-encoding'] !== undefined
+    // Without it Node sends the body of a GET behind the head as it is, and the origin takes that for the next request.
+    const framing: [string, string][] = isChunked ? [['transfer-encoding', 'chunked']] : []
+    const all = [...headers, ...framing, ...set].flat()
+    const asked = request({ agent, host, port, method: incoming.method, path, setHost: false, headers: all })
+    if (!isChunked && incoming.headers['content-length'] === undefined) asked.useChunkedEncodingByDefault = false
     return asked
   }
 
@@ -64,21 +68,31 @@ export const forwardHttp: ForwardHttp = (options) => {
   server.on('request', (incoming: IncomingMessage, response: ServerResponse) => {
     const passed = decide(incoming)
     if ('code' in passed) return denyRequest(response, passed)
-    const asked = ask(incoming, passed, false)
-    asked.on('error', (error) => denyRequest(response, failed(incoming, passed.path, error)))
+    const fail = (error?: Error): void => {
+      if (!response.closed) denyRequest(response, failed(incoming, passed.path, error))
+    }
+    const asked = attempt(() => ask(incoming, passed, false))
+    if (asked === undefined) return fail()
+    asked.on('error', fail)
     asked.on('response', (origin) => {
-      response.writeHead(origin.statusCode ?? 502, origin.statusMessage, passedHeaders(origin, { isUpgrade: false }).flat())
+      const { statusCode = 502, statusMessage } = origin
+      const headers = passedHeaders(origin, { isUpgrade: false }).flat()
+      if (attempt(() => response.writeHead(statusCode, statusMessage, headers)) === undefined) return fail()
       origin.pipe(response)
       origin.on('close', () => origin.complete || response.destroy())
     })
+    // An origin that changes the protocol unasked gives no response.
+    asked.on('close', () => response.headersSent || fail())
     response.on('close', () => response.writableFinished || asked.destroy())
     incoming.pipe(asked)
   })
   server.on('upgrade', (incoming: IncomingMessage, client: Duplex, head: Buffer) => {
     const passed = decide(incoming)
     if ('code' in passed) return client.end(httpDenial(passed))
-    const asked = ask(incoming, passed, true)
-    asked.on('error', (error) => client.end(httpDenial(failed(incoming, passed.path, error))))
+    const asked = attempt(() => ask(incoming, passed, true))
+    const fail = (error?: Error): void => void client.end(httpDenial(failed(incoming, passed.path, error)))
+    if (asked === undefined) return fail()
+    asked.on('error', fail)
     asked.on('upgrade', (answer, origin, first) => {
       client.write(headOf(answer, true))
       if (first.length > 0) origin.unshift(first)
@@ -121,6 +135,15 @@ const pathOf = (incoming: IncomingMessage, { scheme, host, port }: Options): str
     return { code: 'bad_request', host, hint: 'the request has two lengths' }
   const path = normalPath(authority === undefined ? url : rest.startsWith('/') ? rest : `/${rest}`)
   return path ?? { code: 'bad_request', host, hint: 'the path can be read in two ways: encoded slashes, dots and backslashes are refused' }
+}
+
+/** Undefined where it throws. */
+const attempt = <T>(step: () => T): T | undefined => {
+  try {
+    return step()
+  } catch {
+    return undefined
+  }
 }
 
 const withoutQuery = (path: string): string => (path.split('?', 1)[0] ?? '').slice(0, 1024)
