@@ -61,7 +61,10 @@ export class SandboxEgress {
       if (connected) void this.#listen(link)
     })
     const { certificate } = await this.#authority()
-    await writeTrustBundle(this.#parts.linkDirectory, certificate)
+    // Without it only hosts with rules cannot be reached.
+    await writeTrustBundle(this.#parts.linkDirectory, certificate).catch((error: unknown) =>
+      this.#warn(error, 'what programs of a sandbox trust could not be written'),
+    )
   }
 
   /** Returns when programs of a sandbox that has just been started can connect. */
