@@ -39,5 +39,8 @@ test('[C-49] a broker that gets another public URL tells its agents, which keep 
   })
   // Orders of the broker are believed as well; they take effect within two seconds.
   await broker.release(before.session_id)
-  await eventually('the release ends its tokens', async () => (await dataplane(before, 'POST', '/exec', { command: 'true' })).status === 401)
+  await eventually(
+    'the release ends its tokens',
+    async () => (await dataplane(before, 'POST', '/exec', { command: 'true' })).status === 401,
+  )
 })
