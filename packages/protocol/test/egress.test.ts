@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { EgressInjection, EgressPolicy, EgressRule, EgressTarget } from '../src/index.ts'
+import { EgressInjection, EgressPolicy, EgressRule, EgressTarget, listsOf } from '../src/index.ts'
 
 test('a policy of which nothing is said allows nothing', () => {
   expect(EgressPolicy.parse({})).toEqual({
@@ -58,4 +58,14 @@ test('a rule names methods in capitals and paths from the root', () => {
   expect(EgressRule.parse(rule)).toEqual({ ...rule, inject: [] })
   expect(EgressRule.safeParse({ ...rule, methods: ['get'] }).success).toBe(false)
   expect(EgressRule.safeParse({ ...rule, paths: ['repos'] }).success).toBe(false)
+})
+
+test('a policy with a misspelt key is refused', () => {
+  for (const policy of [{ deni: ['x.example'] }, { rules: [{ host: 'x.example', method: ['GET'] }] }, { tls: { open: 'all' } }])
+    expect(EgressPolicy.safeParse(policy).success).toBe(false)
+})
+
+test('the lists of a policy are known from all of its parts', () => {
+  const policy = EgressPolicy.parse({ allow: ['@a', 'x.example'], deny: ['@b'], rules: [{ host: '@c' }], tls: { bypass: ['@d'] } })
+  expect(listsOf(policy)).toEqual(['a', 'b', 'c', 'd'])
 })

@@ -1,7 +1,7 @@
 import { isLoopback } from '@boxoffice/kit/is-loopback'
 import { withoutSlash } from '@boxoffice/kit/without-slash'
 import { FastIo, Rate } from '@boxoffice/node-http'
-import { BUILT_IN_PROFILES, describeIssue, Profile } from '@boxoffice/protocol'
+import { BUILT_IN_PROFILES, describeIssue, listsOf, Profile } from '@boxoffice/protocol'
 import { z } from 'zod'
 import { StartError } from '../host/start-error.ts'
 import { literalAddress, permits, type TargetPolicy } from '../outbound/targets.ts'
@@ -19,6 +19,12 @@ const outboundUrl = z
   .refine((url) => !URL.canParse(url) || new URL(url).username === '', 'must not hold a user name or password')
 
 /** `full`: the full protocol beside the MVP [4-175]. Also as a text, `full=false`, for a flag or a variable. */
+/** No setting has lists yet: a sandbox of such a profile would fail at its first connection. */
+const refuseLists = ({ egress }: Profile, context: z.RefinementCtx): void => {
+  for (const list of egress === null ? [] : listsOf(egress))
+    context.addIssue({ code: 'custom', path: ['egress'], message: `names the list @${list}, and there are no lists; write its hosts` })
+}
+
 const Features = z.preprocess(switches, z.strictObject({ full: z.boolean('must be true or false').default(true) }))
 
 /** On or off: `true`, or `{ "enabled": true }`. */
@@ -93,7 +99,7 @@ export const BrokerConfig = z.object({
     .default(30 * 24 * 3600)
     .describe('age in seconds at which the signing key is replaced'),
   profiles: z
-    .array(z.strictObject(Profile.shape))
+    .array(z.strictObject(Profile.shape).superRefine(refuseLists))
     .default([])
     .describe('profiles beside the built-in ones; one of the same name replaces the built-in one'),
   images: ImageSettings.prefault({}).describe('images that clients may name'),

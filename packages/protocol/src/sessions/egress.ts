@@ -32,7 +32,7 @@ const isTarget = (text: string): boolean => {
 const FRAMING = /^(?:connection|content-length|expect|host|keep-alive|te|trailer|transfer-encoding|upgrade|proxy-.*)$/
 
 /** A header that the agent sets on a request that leaves: `template` with `{{secret}}` in it. What the sandbox sent under that name goes. */
-export const EgressInjection = z.object({
+export const EgressInjection = z.strictObject({
   header: z
     .string()
     .regex(/^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$/)
@@ -51,7 +51,7 @@ export type EgressInjection = z.infer<typeof EgressInjection>
  * A rule grants its host, to requests that it describes alone. Absent `methods` or `paths`: all. `**` stands for any path below, `*` for one part.
  * A host with rules is held to them where `allow` names it too; of several rules the first that describes a request counts.
  */
-export const EgressRule = z.object({
+export const EgressRule = z.strictObject({
   host: EgressTarget,
   methods: z
     .array(z.string().regex(/^[A-Z]{1,16}$/))
@@ -64,18 +64,22 @@ export const EgressRule = z.object({
 export type EgressRule = z.infer<typeof EgressRule>
 
 /** Where programs of a sandbox may connect to. Nothing is allowed that is not named. `deny` wins; without a port it denies every port. */
-export const EgressPolicy = z.object({
+export const EgressPolicy = z.strictObject({
   allow: z.array(EgressTarget).max(256).default([]),
   deny: z.array(EgressTarget).max(256).default([]),
   rules: z.array(EgressRule).max(64).default([]),
   /** `terminate`: whose TLS the agent opens: of hosts with rules, of all, of none. `bypass`: never of these (without a port: on every port). */
   tls: z
-    .object({ terminate: z.enum(['rules', 'all', 'none']).default('rules'), bypass: z.array(EgressTarget).max(64).default([]) })
+    .strictObject({ terminate: z.enum(['rules', 'all', 'none']).default('rules'), bypass: z.array(EgressTarget).max(64).default([]) })
     .default({ terminate: 'rules', bypass: [] }),
   /** Allows addresses of private networks. Those of loopback, of the link and of metadata services are refused all the same. */
   private_addresses: z.boolean().default(false),
 })
 export type EgressPolicy = z.infer<typeof EgressPolicy>
+
+/** The lists that a policy names, without their `@`. */
+export const listsOf = ({ allow, deny, rules, tls }: EgressPolicy): string[] =>
+  [...allow, ...deny, ...rules.map(({ host }) => host), ...tls.bypass].filter((text) => text.startsWith('@')).map((text) => text.slice(1))
 
 /** Why a connection or a request was refused. */
 export const EGRESS_CODES = [
