@@ -26,9 +26,11 @@ export class ReportedSandboxes {
 
   /** What the next report tells, of all sandboxes that are there: those that have changed, and by name those that are gone. */
   changed(present: readonly SandboxReport[]): SandboxReport[] {
-    const there = new Set(present.map(({ sandbox_id: id }) => id))
+    // One of the pool is nobody's yet: where the broker knows it as a session's, that one is gone.
+    const ofSessions = present.filter(({ session_id: sessionId }) => sessionId !== null)
+    const there = new Set(ofSessions.map(({ sandbox_id: id }) => id))
     const gone = [...this.#known.values()].flatMap(({ report }) => (there.has(report.sandbox_id) ? [] : goneOf(report)))
-    return [...present.filter((report) => this.#isNews(report)), ...gone]
+    return [...ofSessions.filter((report) => this.#isNews(report)), ...gone]
   }
 
   /** The broker has answered a report. */
@@ -54,8 +56,7 @@ export class ReportedSandboxes {
 
   #isNews(report: SandboxReport): boolean {
     const known = this.#known.get(report.sandbox_id)
-    // One of the pool is nobody's yet: the broker has nothing to compare it with.
-    if (known === undefined) return report.session_id !== null
+    if (known === undefined) return true
     const { report: before, usedAt, toldAt } = known
     const now = this.#now()
     const busy = isBusy(report)

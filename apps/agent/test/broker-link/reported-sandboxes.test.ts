@@ -75,6 +75,9 @@ test('sandboxes of the pool are told when a session gets them; one that is gone 
   expect(tell([reportOf('a')])).toEqual(['a'])
   expect(tell([])).toEqual(['a lost'])
   expect(tell([])).toEqual([])
+  expect(tell([reportOf('a')])).toEqual(['a'])
+  expect(tell([pooled])).toEqual(['a lost'])
+  expect(tell([pooled])).toEqual([])
 })
 
 test('a report that the broker has not answered tells nothing', () => {
