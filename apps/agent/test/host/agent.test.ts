@@ -175,7 +175,10 @@ describe('control API', () => {
       status: 400,
       body: { error: { code: 'INVALID_REQUEST', message: expect.stringContaining('profile.cpus') } },
     })
-    expect(await agents.create(ready, 's1', { network: 'on' })).toMatchObject({ status: 501, body: { error: { code: 'UNSUPPORTED' } } })
+    expect(await agents.create(ready, 's1', { isolation: 'container' })).toMatchObject({
+      status: 501,
+      body: { error: { code: 'UNSUPPORTED' } },
+    })
   })
 })
 

@@ -190,8 +190,8 @@ class SessionEvent:
     """Something that happened to a session.
 
     Attributes:
-        type: `state`, `wake`, `egress`, `exec.exit`, `process.exit`, `lease`, `released`, or `gap`: the events `data["from"]` to `data["to"]` are
-            kept no longer.
+        type: `state`, `wake`, `egress`, `exec.exit`, `process.exit`, `lease`, `released`, or `gap`: the events `data["from"]` to
+            `data["to"]` are kept no longer.
         id: What `last_event_id` takes; None for a gap.
         at: When it happened, by the broker's clock; None for a gap.
         data: What `docs/protocol/events.md` says of the type.
