@@ -46,6 +46,16 @@ test.each(['GET', 'DELETE', 'POST'])('the body of a %s in chunks stays its body'
   expect(forwarder.decisions.map(({ path }) => path)).toEqual(['/a'])
 })
 
+test.each(['GET', 'DELETE', 'POST'])('the body of a %s keeps its length, whatever Connection names', async (method) => {
+  await using origin = await echo()
+  await using forwarder = await startForwarder(origin.port)
+  const body = 'GET /smuggled HTTP/1.1\r\nHost: origin.example\r\n\r\n'
+  const head = `Host: ${HOST}\r\nConnection: close, Content-Length, host\r\nContent-Length: ${body.length}\r\n\r\n`
+  const response = await forwarder.ask(`${method} /a HTTP/1.1\r\n${head}${body}`)
+  expect(response).toContain(`${method} /a [${body}]`)
+  expect(forwarder.decisions.map(({ path }) => path)).toEqual(['/a'])
+})
+
 test("the client's own copies of a header that is set are removed", async () => {
   await using origin = await echo()
   await using forwarder = await startForwarder(origin.port, () => ({ allowed: true, headers: [['x-key', 'ours']] }))

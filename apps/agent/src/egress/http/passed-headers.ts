@@ -4,6 +4,8 @@ type Header = readonly [name: string, value: string]
 
 /** Of one connection only. */
 const HOP_BY_HOP: ReadonlySet<string> = new Set(['connection', 'keep-alive', 'te', 'trailer', 'transfer-encoding', 'upgrade'])
+/** Where a request ends and whose it is. A client that names them in `Connection` would have its body taken for the next request. */
+const KEPT: ReadonlySet<string> = new Set(['content-length', 'host'])
 const OF_UPGRADES: ReadonlySet<string> = new Set(['connection', 'upgrade'])
 
 /** Headers as they came, names and duplicates included. */
@@ -16,6 +18,6 @@ export const passedHeaders = (message: IncomingMessage, { isUpgrade }: { isUpgra
   return headersOf(message).filter(([name]) => {
     const lower = name.toLowerCase()
     if (isUpgrade && OF_UPGRADES.has(lower)) return true
-    return !HOP_BY_HOP.has(lower) && !lower.startsWith('proxy-') && !named.has(lower)
+    return KEPT.has(lower) || !(HOP_BY_HOP.has(lower) || lower.startsWith('proxy-') || named.has(lower))
   })
 }
