@@ -56,6 +56,26 @@ test.each(['GET', 'DELETE', 'POST'])('the body of a %s keeps its length, whateve
   expect(forwarder.decisions.map(({ path }) => path)).toEqual(['/a'])
 })
 
+test.each([
+  ['another protocol than WebSocket', 'Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AA\r\n\r\n'],
+  ['WebSocket beside another protocol', 'Connection: Upgrade\r\nUpgrade: websocket, h2c\r\n\r\n'],
+  ['WebSocket with a length', 'Connection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: 5\r\n\r\nGET /'],
+  ['WebSocket with chunks', 'Connection: Upgrade\r\nUpgrade: websocket\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n'],
+])('an upgrade to %s is refused and reaches no origin', async (_, rest) => {
+  const reached: string[] = []
+  await using origin = await tcp((socket: Socket) => {
+    socket.on('data', (bytes) => {
+      reached.push(bytes.toString('latin1'))
+      socket.end('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n')
+    })
+  })
+  await using forwarder = await startForwarder(origin.port)
+  const response = await forwarder.ask(`GET / HTTP/1.1\r\nHost: ${HOST}\r\n${rest}`)
+  expect(response).toMatch(/^HTTP\/1\.1 400 Bad Request\r\n/)
+  expect(reached).toEqual([])
+  expect(forwarder.decisions).toMatchObject([{ allowed: false, code: 'bad_request', path: '/' }])
+})
+
 test("the client's own copies of a header that is set are removed", async () => {
   await using origin = await echo()
   await using forwarder = await startForwarder(origin.port, () => ({ allowed: true, headers: [['x-key', 'ours']] }))

@@ -28,9 +28,10 @@ export const forwardHttp: ForwardHttp = (options) => {
     return undefined
   }
 
-  const decide = (incoming: IncomingMessage): Passed | EgressDenial => {
+  const decide = (incoming: IncomingMessage, isUpgrade: boolean): Passed | EgressDenial => {
     const path = pathOf(incoming, options)
     if (typeof path !== 'string') return tell(incoming, undefined, path)
+    if (isUpgrade && !isWebSocket(incoming)) return tell(incoming, path, { code: 'bad_request', host, hint: UPGRADE_HINT })
     const method = incoming.method ?? ''
     const verdict = gate({ method, path })
     if (!verdict.allowed) return tell(incoming, path, verdict.denial)
@@ -66,7 +67,7 @@ export const forwardHttp: ForwardHttp = (options) => {
 
   const server = createServer({ maxHeaderSize: MAX_HEAD_BYTES, requestTimeout: 0, headersTimeout: 0, keepAliveTimeout: IDLE_MS })
   server.on('request', (incoming: IncomingMessage, response: ServerResponse) => {
-    const passed = decide(incoming)
+    const passed = decide(incoming, false)
     if ('code' in passed) return denyRequest(response, passed)
     const fail = (error?: Error): void => {
       if (!response.closed) denyRequest(response, failed(incoming, passed.path, error))
@@ -87,7 +88,7 @@ export const forwardHttp: ForwardHttp = (options) => {
     incoming.pipe(asked)
   })
   server.on('upgrade', (incoming: IncomingMessage, client: Duplex, head: Buffer) => {
-    const passed = decide(incoming)
+    const passed = decide(incoming, true)
     if ('code' in passed) return client.end(httpDenial(passed))
     const asked = attempt(() => ask(incoming, passed, true))
     const fail = (error?: Error): void => void client.end(httpDenial(failed(incoming, passed.path, error)))
@@ -120,6 +121,12 @@ export const forwardHttp: ForwardHttp = (options) => {
     },
   }
 }
+
+/** After any other upgrade, to HTTP/2 for one, requests would pass that the gate does not see. */
+const isWebSocket = ({ headers }: IncomingMessage): boolean =>
+  headers.upgrade?.toLowerCase() === 'websocket' && headers['transfer-encoding'] === undefined && (headers['content-length'] ?? '0') === '0'
+
+const UPGRADE_HINT = 'a request may become a WebSocket, without a body, and nothing else'
 
 /** The path of a request, or why it is none of this origin's. */
 const pathOf = (incoming: IncomingMessage, { scheme, host, port }: Options): string | EgressDenial => {
