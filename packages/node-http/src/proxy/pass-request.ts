@@ -41,20 +41,35 @@ export const passRequest = async (passed: PassedRequest, mayRepeat = true): Prom
 const exchanged = (upstream: ClientRequest, { incoming, outgoing, headersOf }: PassedRequest): Promise<void> =>
   new Promise((resolve, reject) => {
     upstream.on('information', ({ statusCode, headers }) => {
-      if (statusCode === 103 && headers.link !== undefined) outgoing.writeEarlyHints({ link: headers.link })
-      else if (statusCode === 102) outgoing.writeProcessing()
+      try {
+        if (statusCode === 103 && headers.link !== undefined) outgoing.writeEarlyHints({ link: headers.link })
+        else if (statusCode === 102) outgoing.writeProcessing()
+      } catch {
+        // Node does not take every link for one; a client misses nothing but time.
+      }
     })
     upstream.on('response', (response) => {
-      const headers = headersOf(response)
-      // Where the next request of the client begins, nobody knows who has not read the body.
-      if (hasUnread(incoming)) headers.push('Connection', 'close')
-      outgoing.writeHead(response.statusCode ?? 502, response.statusMessage, headers)
+      try {
+        const headers = headersOf(response)
+        // Where the next request of the client begins, nobody knows who has not read the body.
+        if (hasUnread(incoming)) headers.push('Connection', 'close')
+        // Its reason is not passed on: it says nothing to programs, and may hold characters that Node does not write.
+        outgoing.writeHead(response.statusCode ?? 502, headers)
+      } catch (error) {
+        // Node's parser takes statuses that it does not write.
+        upstream.destroy()
+        return reject(error)
+      }
       // An event stream that has yet to say something has begun all the same.
       outgoing.flushHeaders()
       pipeline(response, outgoing, (error) => {
         if (error) outgoing.destroy()
         resolve()
       })
+    })
+    upstream.on('upgrade', (_, stream) => {
+      stream.destroy()
+      reject(new Error('the other side switched to another protocol unasked'))
     })
     upstream.on('error', (error) => {
       if (!outgoing.headersSent) return reject(error)
