@@ -21,7 +21,7 @@ export const TREES: readonly Tree[] = [
     tiers: [
       ['domain', 'host', 'outbound'],
       ['access/jwt', 'config', 'store'],
-      ['access', 'events', 'store/postgres/engine', 'store/rows', 'store/sqlite/engine', 'tokens'],
+      ['access', 'events', 'secrets', 'store/postgres/engine', 'store/rows', 'store/sqlite/engine', 'tokens'],
       ['agents', 'store/postgres/events', 'store/postgres/tables', 'store/sqlite/tables'],
       ['relay/http1', 'sessions', 'store/postgres/sessions', 'store/sqlite/sessions'],
       ['http', 'previews', 'registration', 'relay/ws', 'store/copy', 'store/postgres', 'store/sqlite'],
@@ -78,7 +78,7 @@ export const TREES: readonly Tree[] = [
   {
     root: 'packages/protocol/src',
     packages: [],
-    tiers: [['base'], ['dataplane'], ['sessions'], ['agents'], ['.']],
+    tiers: [['base'], ['dataplane', 'secrets'], ['sessions'], ['agents'], ['.']],
     portable: ['.'],
   },
   {

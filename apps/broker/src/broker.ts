@@ -23,7 +23,7 @@ import { Metrics } from './http/metrics.ts'
 import { ownAgentTls } from './http/server.ts'
 import { withPreviews, withUpgrades } from './http/surface.ts'
 import { openListeners } from './open-listeners.ts'
-import { openStore, signingKeyPlace, storeClock } from './open-store.ts'
+import { openStore, signingKeyPlace, storeClock, tenantSecretKeys } from './open-store.ts'
 import { openTokens } from './open-tokens.ts'
 import { previewUrls } from './previews/preview-urls.ts'
 import { Previews } from './previews/previews.ts'
@@ -87,6 +87,7 @@ export async function buildBroker(
   // On a full disk it stays, and is forgotten at the next start on the directory, or by housekeeping.
   parts.defer(() => store.brokers.forget(brokerId).catch((thrown: unknown) => log.warn({ err: thrown }, 'the broker leaves its row')))
   parts.defer(() => provisioner.close(PROVISIONING_DRAIN_MS))
+  const secretKeys = tenantSecretKeys(settings)
   const registration = createRegistration({ ...base, client, sessions, silence, directory, enrollToken })
   const reaper = createReaper({ ...base, client, sessions, inventory: registration.inventory, placement, silence, liveBrokers })
   const metrics = new Metrics(store)
@@ -120,6 +121,7 @@ export async function buildBroker(
     eventTimes,
     feed,
     registration,
+    secretKeys,
     rotation,
     url,
     localUrl: own.localUrl,

@@ -1,7 +1,9 @@
 import { SecretKeys } from './host/secret-keys.ts'
+import { resealSecrets } from './secrets/reseal-secrets.ts'
 import { openDatabase } from './store/postgres/engine/database.ts'
 import { type Migrated, migrate } from './store/postgres/engine/migrate.ts'
 import { postgresMcpServers } from './store/postgres/tables/mcp-servers.ts'
+import { postgresSecrets } from './store/postgres/tables/secrets.ts'
 import { postgresSigningKeys } from './store/postgres/tables/signing-keys.ts'
 import { resealDefinitions } from './surfaces/mcp/peers/definitions.ts'
 import { type Rekeyed, rekey } from './tokens/rekey.ts'
@@ -16,11 +18,12 @@ export async function rekeyDatabase(databaseUrl: string, secretKeyFile: string):
   await using database = openDatabase(databaseUrl, { connections: 1 })
   const keys = await rekey(postgresSigningKeys(database), secrets)
   const servers = await resealDefinitions(postgresMcpServers(database), secrets)
+  const values = await resealSecrets(postgresSecrets(database), secrets)
   return {
     kekId: keys.kekId,
-    resealed: keys.resealed + servers.resealed,
-    already: keys.already + servers.already,
-    changed: keys.changed + servers.changed,
-    unreadable: [...keys.unreadable, ...servers.unreadable],
+    resealed: keys.resealed + servers.resealed + values.resealed,
+    already: keys.already + servers.already + values.already,
+    changed: keys.changed + servers.changed + values.changed,
+    unreadable: [...keys.unreadable, ...servers.unreadable, ...values.unreadable],
   }
 }

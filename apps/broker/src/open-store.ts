@@ -2,6 +2,7 @@ import { join } from 'node:path'
 import type { ResolvedBrokerConfig } from './config/config.ts'
 import { DatabaseClock } from './host/database-clock.ts'
 import type { Log } from './host/log.ts'
+import { ownSecretKeyFile } from './host/make-secret-key.ts'
 import { SecretKeys } from './host/secret-keys.ts'
 import { openPostgresStore } from './store/postgres/postgres-store.ts'
 import { openSqliteStore } from './store/sqlite/sqlite-store.ts'
@@ -40,4 +41,16 @@ export function signingKeyPlace(
 ): SigningKeyPlace {
   if (signingKeys === null) return new KeyFiles(dataDir)
   return new SealedKeys({ store: signingKeys, secrets: new SecretKeys(secretKeyFile), log })
+}
+
+/**
+ * The keys that secrets of tenants are sealed under: of the secret key file, else of a file of the data directory, which is made when
+ * one is sealed or opened for the first time. Throws `StartError` where that fails.
+ */
+export function tenantSecretKeys({ dataDir, secretKeyFile }: Pick<ResolvedBrokerConfig, 'dataDir' | 'secretKeyFile'>): () => SecretKeys {
+  let keys: SecretKeys | undefined
+  return () => {
+    keys ??= new SecretKeys(secretKeyFile ?? ownSecretKeyFile(dataDir))
+    return keys
+  }
 }

@@ -39,6 +39,8 @@ export type AuditEvent =
   | 'key.create'
   | 'key.revoke'
   | 'signing_key.rotate'
+  | 'secret.set'
+  | 'secret.remove'
   | 'agent.register'
   | 'agent.rekey'
   | 'enroll_token.create'

@@ -1,7 +1,11 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import { existsSync, linkSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { KEY_BYTES, SecretKeys } from './secret-keys.ts'
 import { StartError } from './start-error.ts'
+
+/** What a broker without a configured secret key file calls its own, in its data directory. */
+export const OWN_FILE = 'secret-keys'
 
 /**
  * Makes a secret key file (mode 0600) with a new key; with `add` the key becomes the first one of the file that is there. Gives the key's
@@ -23,4 +27,15 @@ export function makeSecretKey(path: string, { add = false } = {}): string {
     rmSync(temporary, { force: true })
   }
   return new SecretKeys(path).first.id
+}
+
+/** The secret key file of a data directory; it is made where there is none. Two brokers that make it at once agree on one. */
+export function ownSecretKeyFile(directory: string): string {
+  const path = join(directory, OWN_FILE)
+  try {
+    if (!existsSync(path)) makeSecretKey(path)
+  } catch (thrown) {
+    if (!existsSync(path)) throw thrown
+  }
+  return path
 }

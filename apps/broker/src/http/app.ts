@@ -102,8 +102,8 @@ async function serve(c: Context<Env>, route: AnyRoute, options: AppOptions, addr
 }
 
 /** What agents report grows with their sandboxes; who they are is known before it is read. */
-const bodyLimit = ({ auth }: AnyRoute): number =>
-  auth === 'enroll' || auth === 'agent' ? LIMITS.agentReportBytes : LIMITS.controlBodyBytes
+const bodyLimit = ({ auth, bodyBytes }: AnyRoute): number =>
+  bodyBytes ?? (auth === 'enroll' || auth === 'agent' ? LIMITS.agentReportBytes : LIMITS.controlBodyBytes)
 
 type Known = { principal: Principal | null; credential: string }
 

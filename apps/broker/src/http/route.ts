@@ -53,6 +53,8 @@ export type Route<A extends Auth = Auth, Body = unknown, Query = unknown> = {
   summary: string
   auth: A
   body?: z.ZodType<Body>
+  /** How long the JSON of the body may be, in bytes; by default what holds for all routes. */
+  bodyBytes?: number
   query?: z.ZodObject & z.ZodType<Query>
   /** Successful answers; refusals are the same everywhere. */
   responses: Record<number, ResponseSpec>

@@ -7,6 +7,7 @@ import type { EnvironmentStore } from './environment-store.ts'
 import type { McpServerStore } from './mcp-server-store.ts'
 import type { PreviewStore } from './preview-store.ts'
 import type { SealedKeyStore } from './sealed-key-store.ts'
+import type { SecretStore } from './secret-store.ts'
 import type {
   AgentSessionStore,
   EndingStore,
@@ -48,6 +49,7 @@ export interface Store extends AsyncDisposable {
   readonly previews: PreviewStore
   readonly environments: EnvironmentStore
   readonly boxErrors: BoxErrorStore
+  readonly secrets: SecretStore
   /** Whose a scope is, its live session and the agent of that, in one look-up: what `ensure` begins with. */
   ofScope(tenant: string, scope: Scope): Promise<ScopeState>
   /** Null where signing keys are files of the data directory. */

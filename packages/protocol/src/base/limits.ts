@@ -27,6 +27,8 @@ export const LIMITS = {
   highWaterBytes: 512 * KiB,
   lowWaterBytes: 128 * KiB,
   maxUploadBytes: 100 * MiB,
+  /** The value of a secret as UTF-8. */
+  secretBytes: 64 * KiB,
 } as const
 
 /** Times of the contract, in seconds. */

@@ -22,6 +22,7 @@ import { postgresE2b } from './tables/e2b.ts'
 import { postgresEnrollTokens } from './tables/enroll-tokens.ts'
 import { postgresKeys } from './tables/keys.ts'
 import { postgresMcpServers } from './tables/mcp-servers.ts'
+import { postgresSecrets } from './tables/secrets.ts'
 import { postgresSigningKeys } from './tables/signing-keys.ts'
 
 /** `connections`: how many the broker has for its queries. `pollMs`: how often it looks for events that no notice has told. */
@@ -65,6 +66,7 @@ export async function openPostgresStore(
     previews: postgresPreviews(database),
     environments: postgresEnvironments(database),
     boxErrors: postgresBoxErrors(database),
+    secrets: postgresSecrets(database),
     signingKeys: postgresSigningKeys(database),
     mcpServers: postgresMcpServers(database),
     // Nothing holds in memory: what the database cannot write is refused.

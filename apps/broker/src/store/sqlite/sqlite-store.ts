@@ -23,6 +23,7 @@ import { sqliteChallenges } from './tables/challenges.ts'
 import { sqliteE2b } from './tables/e2b.ts'
 import { sqliteEnrollTokens } from './tables/enroll-tokens.ts'
 import { sqliteKeys } from './tables/keys.ts'
+import { sqliteSecrets } from './tables/secrets.ts'
 
 /**
  * The store in one SQLite file. Throws `StartError` for a file that it must not touch. `pollMs`: how often it looks for events that
@@ -77,6 +78,7 @@ export async function openSqliteStore(path: string, { pollMs = 200 }: { pollMs?:
     previews: sqlitePreviews(db, write, { audit: audit.append, events: events.append }),
     environments: sqliteEnvironments(db, write),
     boxErrors: sqliteBoxErrors(db, write),
+    secrets: sqliteSecrets(db, write, audit.append),
     async ofScope(tenant, scope) {
       const ownership = await scopes.ownership(tenant, scope)
       const live = await sessions.live(tenant, scope)

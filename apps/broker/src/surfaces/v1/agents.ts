@@ -7,12 +7,15 @@ import {
   RegisterAgentRequest,
   RegisterAgentResponse,
   RelayPreference,
+  SessionSecretsRequest,
+  SessionSecretsResponse,
 } from '@boxoffice/protocol'
 import { z } from 'zod'
 import { isRootOperator } from '../../access/principals.ts'
 import { type AnyRoute, defineRoute } from '../../http/route.ts'
 import type { Enrollment } from '../../registration/enrollment.ts'
 import type { AgentRegistry } from '../../registration/registry.ts'
+import type { SessionSecrets } from '../../secrets/session-secrets.ts'
 import type { AgentRecord } from '../../store/store.ts'
 
 const Agent = z.object({
@@ -32,11 +35,12 @@ const Agent = z.object({
 export type AgentRoutesOptions = {
   registry: AgentRegistry
   enrollment: Enrollment
+  secrets: SessionSecrets
   isHeard: (agent: AgentRecord) => boolean
 }
 
 /** Agents report here (contract 1); operators see them. */
-export const agentRoutes = ({ registry, enrollment, isHeard }: AgentRoutesOptions): AnyRoute[] => [
+export const agentRoutes = ({ registry, enrollment, secrets, isHeard }: AgentRoutesOptions): AnyRoute[] => [
   defineRoute({
     method: 'POST',
     path: '/v1/agents/challenge',
@@ -68,6 +72,18 @@ export const agentRoutes = ({ registry, enrollment, isHeard }: AgentRoutesOption
     responses: { 200: { description: 'What the agent is told', schema: AgentInstructions } },
     async handle({ credential, id, body }) {
       return { status: 200, json: await registry.heartbeat(id, credential, body) }
+    },
+  }),
+  defineRoute({
+    method: 'POST',
+    path: '/v1/agents/:id/secrets',
+    summary: 'The values of secrets for a session that is on the agent; the credential is the agent token',
+    auth: 'agent',
+    admit: (credential, id) => registry.requireAgent(id, credential).then(() => {}),
+    body: SessionSecretsRequest,
+    responses: { 200: { description: 'By their names, as far as the session may have them', schema: SessionSecretsResponse } },
+    async handle({ id, body }) {
+      return { status: 200, json: await secrets.handOut(id, body.session_id, body.names) }
     },
   }),
   defineRoute({

@@ -7,10 +7,14 @@ import type { KeyRotation } from '../../agents/key-rotation.ts'
 import type { Placement } from '../../agents/placement.ts'
 import type { ResolvedBrokerConfig } from '../../config/config.ts'
 import type { EventFeed } from '../../events/event-feed.ts'
+import type { Log } from '../../host/log.ts'
+import type { SecretKeys } from '../../host/secret-keys.ts'
 import type { Surface } from '../../http/surface.ts'
 import type { Previews } from '../../previews/previews.ts'
 import type { PreviewRoutes } from '../../previews/routes.ts'
 import type { Registration } from '../../registration/registration.ts'
+import { SecretService } from '../../secrets/secret-service.ts'
+import { SessionSecrets } from '../../secrets/session-secrets.ts'
 import type { Members } from '../../sessions/members.ts'
 import type { SessionService } from '../../sessions/service.ts'
 import { TenantUsage } from '../../sessions/tenant-usage.ts'
@@ -29,6 +33,7 @@ import { portRoutes } from './sandbox/ports.ts'
 import { scopeRoutes } from './sandbox/scopes.ts'
 import { sessionRoutes } from './sandbox/sessions.ts'
 import { threadRoutes } from './sandbox/threads.ts'
+import { secretRoutes } from './secrets.ts'
 import { signingKeyRoutes } from './signing-keys.ts'
 import { usageRoutes } from './usage.ts'
 
@@ -48,6 +53,9 @@ export type V1Options = Operations & {
   previewRoutes: PreviewRoutes
   threads: Threads
   registration: Registration
+  /** What secrets of tenants are sealed under. */
+  secretKeys: () => SecretKeys
+  log: Log
   feed: EventFeed
   eventTimes: Pick<EventRouteOptions, 'pingMs' | 'stallMs'>
   now: () => number
@@ -64,6 +72,7 @@ export const createV1 = ({
   members,
   threads,
   registration,
+  secretKeys: keys,
   feed,
   eventTimes,
   ...parts
@@ -77,12 +86,17 @@ export const createV1 = ({
     ...previewRoutes(parts.previewRoutes, registration.registry),
     ...threadRoutes(threads),
     ...keyRoutes(new KeyService(store.keys, parts.principals, parts.now)),
+    ...secretRoutes(new SecretService({ secrets: store.secrets, keys, now: parts.now })),
     ...signingKeyRoutes(parts.rotation),
     ...profileRoutes(profiles),
     ...scopeRoutes(),
     ...usageRoutes({ store, usage: new TenantUsage({ store, client }), settings, profiles }),
     ...auditRoutes(store.audit),
-    ...agentRoutes({ ...registration, isHeard: (agent) => parts.placement.isHeard(agent) }),
+    ...agentRoutes({
+      ...registration,
+      secrets: new SessionSecrets({ ...store, ...parts, keys }),
+      isHeard: (agent) => parts.placement.isHeard(agent),
+    }),
     ...enrollTokenRoutes(registration.enrollment),
     ...operationRoutes(parts),
   ],

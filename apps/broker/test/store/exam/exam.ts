@@ -18,6 +18,7 @@ import { facadeCases } from './cases/tables/facades.ts'
 import { oddTextCases } from './cases/tables/odd-text.ts'
 import { previewCases } from './cases/tables/previews.ts'
 import { secretCases } from './cases/tables/secrets.ts'
+import { tenantSecretCases } from './cases/tables/tenant-secrets.ts'
 import { undoneCases } from './cases/tables/undone.ts'
 
 /** A database of its own. Each store that is opened on it is one that a broker of its own has; they are closed with it. */
@@ -51,6 +52,7 @@ const SUBJECTS: readonly Subject[] = [
   ['is used by many at once', everythingCases],
   ['registers agents', agentCases],
   ['keeps keys, challenges and the audit log', secretCases],
+  ['keeps secrets of tenants', tenantSecretCases],
   ['keeps which brokers there are', brokerCases],
   ['keeps what facades know', facadeCases],
   ['keeps exposed ports', previewCases],

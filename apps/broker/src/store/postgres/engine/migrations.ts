@@ -402,4 +402,19 @@ export const MIGRATIONS: readonly string[] = [
     WHEN (OLD.state IN ('provisioning', 'active', 'idle', 'suspended')
       AND NEW.state NOT IN ('provisioning', 'active', 'idle', 'suspended')) EXECUTE FUNCTION sessions_end_ports();
   `,
+  `
+  -- Values that rules of egress inject, of each tenant; \`sealed\` is the value of this version under the key-encryption key \`kek_id\`.
+  CREATE TABLE secrets (
+    tenant text COLLATE "C" NOT NULL,
+    name text COLLATE "C" NOT NULL,
+    version bigint NOT NULL,
+    description text,
+    sealed text NOT NULL,
+    kek_id text NOT NULL,
+    created_at bigint NOT NULL,
+    created_by text NOT NULL,
+    updated_at bigint NOT NULL,
+    PRIMARY KEY (tenant, name)
+  );
+  `,
 ]

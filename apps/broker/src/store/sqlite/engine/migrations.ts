@@ -404,4 +404,19 @@ export const MIGRATIONS: readonly string[] = [
     DELETE FROM exposed_ports WHERE session_id = NEW.id;
   END;
   `,
+  `
+  -- Values that rules of egress inject, of each tenant; \`sealed\` is the value of this version under the key-encryption key \`kek_id\`.
+  CREATE TABLE secrets (
+    tenant TEXT NOT NULL,
+    name TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    description TEXT,
+    sealed TEXT NOT NULL,
+    kek_id TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    created_by TEXT NOT NULL,
+    updated_at INTEGER NOT NULL,
+    PRIMARY KEY (tenant, name)
+  ) STRICT;
+  `,
 ]
