@@ -28,3 +28,6 @@ export const COPIED = [
  * errors of the Box surface are for whoever looks after it now.
  */
 export const NOT_COPIED = ['live_by_tenant', 'live_by_agent', 'live_by_label', 'reserve', 'brokers', 'box_errors', 'preview_codes'] as const
+
+/** Copied as well, under the keys of the other database. */
+export const SEALED_ANEW = ['secrets'] as const

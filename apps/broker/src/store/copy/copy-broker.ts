@@ -9,6 +9,7 @@ import { migrate } from '../postgres/engine/migrate.ts'
 import { type Db, openDatabase } from '../sqlite/engine/database.ts'
 import { HeldLog } from '../sqlite/engine/held-log.ts'
 import { COPIED } from './copied-tables.ts'
+import { copySecrets } from './copy-secrets.ts'
 import { copySigningKeys } from './copy-signing-keys.ts'
 import { copyTable } from './copy-table.ts'
 
@@ -17,7 +18,7 @@ export type CopyOptions = {
   from: string
   /** `postgres://USER:PASSWORD@HOST:PORT/DATABASE` */
   to: string
-  /** What the signing keys are sealed under. */
+  /** What signing keys and secrets are sealed under. */
   secretKeyFile: string
 }
 
@@ -59,6 +60,7 @@ async function copyInto(client: Client, db: Db, { directory, secrets, place }: S
   const copied: Record<string, number> = {}
   for (const table of COPIED) copied[table] = await reported(table, () => copyTable(db, client, table))
   copied.signing_keys = await reported('signing_keys', () => copySigningKeys(client, directory, secrets, Date.now()))
+  copied.secrets = await reported('secrets', () => copySecrets(db, client, directory, secrets))
   for (const table of COPIED) {
     const count = db.prepare(`SELECT count(*) FROM ${table}`).pluck().get()
     if (count !== copied[table]) throw new Error(`the table ${table} has ${count} rows, of which ${copied[table]} were copied`)

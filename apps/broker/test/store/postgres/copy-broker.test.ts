@@ -1,9 +1,10 @@
 import { randomBytes, randomUUID } from 'node:crypto'
-import { mkdirSync, writeFileSync } from 'node:fs'
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { SecretKeys } from '../../../src/host/secret-keys.ts'
 import { StartError } from '../../../src/host/start-error.ts'
-import { COPIED, NOT_COPIED } from '../../../src/store/copy/copied-tables.ts'
+import { COPIED, NOT_COPIED, SEALED_ANEW } from '../../../src/store/copy/copied-tables.ts'
 import { copyBroker } from '../../../src/store/copy/copy-broker.ts'
 import { openDatabase } from '../../../src/store/sqlite/engine/database.ts'
 import { HeldLog } from '../../../src/store/sqlite/engine/held-log.ts'
@@ -127,12 +128,38 @@ test('every table of both databases is copied, or is left out knowingly', async 
   const directory = tempDir()
   await (await openSqliteStore(join(directory, 'broker.db')))[Symbol.asyncDispose]()
   const inSqlite = await inFile(directory, "SELECT name FROM sqlite_schema WHERE type = 'table'")
-  expect(inSqlite.map(({ name }) => name).toSorted()).toEqual([...COPIED, ...NOT_COPIED].toSorted())
+  expect(inSqlite.map(({ name }) => name).toSorted()).toEqual([...COPIED, ...NOT_COPIED, ...SEALED_ANEW].toSorted())
   const inPostgres = await postgres.ask<Row>(
     "SELECT tablename AS name FROM pg_tables WHERE schemaname = 'public'",
     [],
     await postgres.database(),
   )
   const own = ['box_errors', 'brokers', 'live_by_label', 'live_by_tenant', 'mcp_servers', 'preview_codes', 'schema_version', 'signing_keys']
-  expect(inPostgres.map(({ name }) => name).toSorted()).toEqual([...COPIED, ...own].toSorted())
+  expect(inPostgres.map(({ name }) => name).toSorted()).toEqual([...COPIED, ...SEALED_ANEW, ...own].toSorted())
+})
+
+test('secrets are sealed under the new key file; one that does not open is told by its name, and nothing is copied', async () => {
+  const old = await startTestBroker()
+  for (const value of ['first', 'second']) await old.send('PUT', '/v1/secrets/gh_token', { value, description: 'of a robot' })
+  await old.stop(true)
+  const [before] = await inFile(old.dataDir, 'SELECT * FROM secrets')
+  const to = await postgres.emptyDatabase()
+  expect(await copyBroker({ from: old.dataDir, to, secretKeyFile })).toMatchObject({ secrets: 1 })
+  const [after] = await postgres.ask<Row>('SELECT * FROM secrets', [], to)
+  expect(plain({ ...after, sealed: '', kek_id: '' })).toEqual(plain({ ...before, sealed: '', kek_id: '' }))
+  const keys = new SecretKeys(secretKeyFile)
+  expect(after?.kek_id).toBe(keys.first.id)
+  const broker = await startTestBroker({ databaseUrl: to, secretKeyFile, enrollToken: old.enrollToken, publicUrl: old.url })
+  const agent = await broker.startAgent()
+  const { session_id } = await broker.as(old.key).ensure('t')
+  const ask = broker.as(agent.registration?.agent_token ?? '')
+  const { body } = await ask.post(`/v1/agents/${agent.id}/secrets`, { session_id, names: ['gh_token'] })
+  expect(body).toEqual({ secrets: { gh_token: { value: 'second', version: 2 } } })
+  await broker.stop()
+
+  rmSync(join(old.dataDir, 'secret-keys'))
+  const again = await refusal({ from: old.dataDir, to: await postgres.emptyDatabase() })
+  expect(again).toBeInstanceOf(StartError)
+  expect(again.message).toContain('gh_token')
+  removeDir(old.dataDir)
 })
