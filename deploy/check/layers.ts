@@ -47,7 +47,7 @@ export const TREES: readonly Tree[] = [
     packages: ['@boxoffice/kit', '@boxoffice/protocol', '@boxoffice/node-http'],
     tiers: [
       ['fast-io'],
-      ['data-dir', 'egress', 'host', 'supervisor'],
+      ['data-dir', 'egress', 'egress/secrets', 'host', 'supervisor'],
       ['capacity', 'egress/address', 'sandbox'],
       ['auth', 'egress/http', 'egress/policy', 'exec', 'files', 'mounts', 'providers/docker', 'providers/kubernetes'],
       ['broker-link', 'egress/proxy', 'egress/tls', 'processes', 'providers/local'],

@@ -13,6 +13,8 @@ import {
   type PreviewRoute,
   type RegisterAgentRequest,
   RegisterAgentResponse,
+  type SessionSecretsRequest,
+  SessionSecretsResponse,
 } from '@boxoffice/protocol'
 import type { z } from 'zod'
 import type { AgentIdentity } from './identity.ts'
@@ -22,6 +24,8 @@ import { pinnedFetch } from './pinned-fetch.ts'
 export interface BrokerClient {
   register(request: RegisterAgentRequest, signal: AbortSignal): Promise<RegisterAgentResponse>
   heartbeat(agent: AgentCredential, request: AgentHeartbeatRequest, signal: AbortSignal): Promise<AgentInstructions>
+  /** Values of secrets for a session that is on this agent. */
+  secrets(agent: AgentCredential, request: SessionSecretsRequest, signal: AbortSignal): Promise<SessionSecretsResponse>
   jwks(): Promise<Jwks>
   /** What a preview host is; null: nothing, or nothing any more. */
   preview(agent: AgentCredential, host: string): Promise<PreviewRoute | null>
@@ -77,6 +81,8 @@ export const createBrokerClient = ({ brokerUrl, enrollToken, identity, certifica
     },
     heartbeat: ({ id, token }, request, signal) =>
       send(`/v1/agents/${encodeURIComponent(id)}/heartbeat`, AgentInstructions, post(token, request, signal)),
+    secrets: ({ id, token }, request, signal) =>
+      send(`/v1/agents/${encodeURIComponent(id)}/secrets`, SessionSecretsResponse, post(token, request, signal)),
     jwks: () => send('/.well-known/jwks.json', Jwks, {}),
     preview: async ({ id, token }, host) =>
       (await send(`/v1/agents/${encodeURIComponent(id)}/previews/find`, PreviewAnswer, post(token, { host }))).preview,

@@ -54,6 +54,7 @@ export const listenForTime = (broker: BrokerClient, clock: BrokerClock, heard: (
   return {
     register: (request, signal) => listen(() => broker.register(request, signal)),
     heartbeat: (agent, request, signal) => listen(() => broker.heartbeat(agent, request, signal)),
+    secrets: (agent, request, signal) => broker.secrets(agent, request, signal),
     jwks: () => broker.jwks(),
     preview: (agent, host) => broker.preview(agent, host),
     enterPreview: (agent, host, code) => broker.enterPreview(agent, host, code),

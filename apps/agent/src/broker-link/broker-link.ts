@@ -7,6 +7,7 @@ import {
   type RegisterAgentRequest,
   type RegisterAgentResponse,
   type SandboxReport,
+  type SessionSecretsResponse,
 } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
 import type { AgentCredential, BrokerClient } from './broker-client.ts'
@@ -45,6 +46,8 @@ export interface BrokerLink {
   start(): Promise<void>
   /** Reports what has changed without waiting for the next turn. */
   reportNow(): void
+  /** The values of these secrets for a session that is on this agent. `BACKEND_UNAVAILABLE` while it is not registered. */
+  secretsOf(sessionId: string, names: readonly string[]): Promise<SessionSecretsResponse['secrets']>
   /** Neither reports nor takes instructions any more. */
   stop(): Promise<void>
   /** After the stop: what the broker has not heard yet, and these sandboxes, which have ended with the agent. */
@@ -219,6 +222,10 @@ export const createBrokerLink = ({
       await firstTry.promise
     },
     reportNow,
+    async secretsOf(sessionId, names) {
+      if (identity === undefined) throw new BoxofficeError('BACKEND_UNAVAILABLE', 'this agent is not registered with the broker')
+      return (await broker.secrets(identity, { session_id: sessionId, names: [...names] }, signal)).secrets
+    },
     async stop() {
       closing.abort()
       clearTimeout(gathering)

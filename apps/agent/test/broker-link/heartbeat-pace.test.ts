@@ -27,6 +27,7 @@ test('with many sandboxes all are reported at a slower pace, and the reports bet
       if (reports.filter((report) => !report.partial).length === 3) enough.resolve()
       return instructions
     },
+    secrets: async () => ({ secrets: {} }),
     jwks: async () => ({ keys: [] }),
     preview: async () => null,
     enterPreview: async () => null,
@@ -67,6 +68,7 @@ test('a broker that knows deltas is told what has changed, and all sandboxes in 
       if (extents.length >= 7) enough.resolve()
       return { ...instructions, ...(extents.length === 2 ? { whole: true } : {}) }
     },
+    secrets: async () => ({ secrets: {} }),
     jwks: async () => ({ keys: [] }),
     preview: async () => null,
     enterPreview: async () => null,
