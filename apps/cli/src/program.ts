@@ -15,6 +15,7 @@ const COMMANDS: Readonly<Record<string, () => Promise<Command>>> = {
   ls: async () => (await import('./commands/ls.ts')).lsCommand(),
   sessions: async () => (await import('./commands/sessions.ts')).sessionsCommand(),
   keys: async () => (await import('./commands/keys.ts')).keysCommand(),
+  secrets: async () => (await import('./commands/secrets.ts')).secretsCommand(),
   env: async () => (await import('./commands/env.ts')).envCommand(),
   agents: async () => (await import('./commands/agents.ts')).agentsCommand(),
   mcp: async () => (await import('./commands/mcp.ts')).mcpCommand(),

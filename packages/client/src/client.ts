@@ -14,6 +14,7 @@ import { Agents } from './control/agents.ts'
 import { type ControlPlane, createControlPlane, type ServerCredential } from './control/control-plane.ts'
 import { EnrollTokens } from './control/enroll-tokens.ts'
 import { Keys } from './control/keys.ts'
+import { Secrets } from './control/secrets.ts'
 import { RECONNECT_WINDOW_MS, retrying } from './network/backoff.ts'
 import type { Fetch } from './network/http.ts'
 import { SILENT_MS } from './network/liveness.ts'
@@ -92,6 +93,7 @@ export class Client {
   readonly keys: Keys
   readonly agents: Agents
   readonly enrollTokens: EnrollTokens
+  readonly secrets: Secrets
   readonly #controlPlane: ControlPlane
   readonly #options: ConnectOptions
   readonly #life = new AbortController()
@@ -117,6 +119,7 @@ export class Client {
     this.keys = new Keys(this.#controlPlane)
     this.agents = new Agents(this.#controlPlane)
     this.enrollTokens = new EnrollTokens(this.#controlPlane)
+    this.secrets = new Secrets(this.#controlPlane)
   }
 
   /** The session of a thread, or of another scope; its sandbox is ready when this resolves. */

@@ -8,6 +8,7 @@ export type { Client, ConnectOptions, SessionOptions, SessionTarget } from './cl
 export { connect } from './connect.ts'
 export type { EventsOptions, SessionEvent } from './control/events.ts'
 export type { ApiKey, CreateKeyOptions, Keys } from './control/keys.ts'
+export type { Secrets, SetSecretOptions } from './control/secrets.ts'
 export { execForModel, type ModelExecOptions } from './model-exec.ts'
 export type { WebSocketConstructor, WebSocketLike } from './network/socket.ts'
 export type { Command, ExecOptions } from './sandbox/command.ts'
