@@ -88,6 +88,11 @@ export class SimulatedAgent {
     return this.#link.stop()
   }
 
+  /** The values of secrets for a session that is here, as the real agent asks for them. */
+  secretsOf(sessionId: string, names: readonly string[]): ReturnType<BrokerLink['secretsOf']> {
+    return this.#link.secretsOf(sessionId, names)
+  }
+
   /** Somebody uses so many of its sandboxes, chosen at random. */
   use(count: number): void {
     const all = [...this.#sandboxes.values()]
