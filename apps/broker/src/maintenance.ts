@@ -1,3 +1,6 @@
+import { join } from 'node:path'
+import { brokerDirectory, DATABASE_FILE } from './host/data-dir.ts'
+import { OWN_FILE } from './host/make-secret-key.ts'
 import { SecretKeys } from './host/secret-keys.ts'
 import { resealSecrets } from './secrets/reseal-secrets.ts'
 import { openDatabase } from './store/postgres/engine/database.ts'
@@ -5,6 +8,7 @@ import { type Migrated, migrate } from './store/postgres/engine/migrate.ts'
 import { postgresMcpServers } from './store/postgres/tables/mcp-servers.ts'
 import { postgresSecrets } from './store/postgres/tables/secrets.ts'
 import { postgresSigningKeys } from './store/postgres/tables/signing-keys.ts'
+import { openSqliteStore } from './store/sqlite/sqlite-store.ts'
 import { resealDefinitions } from './surfaces/mcp/peers/definitions.ts'
 import { type Rekeyed, rekey } from './tokens/rekey.ts'
 
@@ -26,4 +30,15 @@ export async function rekeyDatabase(databaseUrl: string, secretKeyFile: string):
     changed: keys.changed + servers.changed + values.changed,
     unreadable: [...keys.unreadable, ...servers.unreadable, ...values.unreadable],
   }
+}
+
+/**
+ * The same for a broker without PostgreSQL, by its data directory or the directory above it, also while it runs. Its signing keys are files.
+ * `secretKeyFile`: by default that of the directory.
+ */
+export async function rekeyDirectory(from: string, secretKeyFile?: string): Promise<Rekeyed> {
+  const directory = brokerDirectory(from)
+  const secrets = new SecretKeys(secretKeyFile ?? join(directory, OWN_FILE))
+  await using store = await openSqliteStore(join(directory, DATABASE_FILE))
+  return { kekId: secrets.first.id, ...(await resealSecrets(store.secrets, secrets)) }
 }

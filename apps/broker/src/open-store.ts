@@ -1,5 +1,6 @@
 import { join } from 'node:path'
 import type { ResolvedBrokerConfig } from './config/config.ts'
+import { DATABASE_FILE } from './host/data-dir.ts'
 import { DatabaseClock } from './host/database-clock.ts'
 import type { Log } from './host/log.ts'
 import { ownSecretKeyFile } from './host/make-secret-key.ts'
@@ -19,7 +20,7 @@ type Settings = Pick<ResolvedBrokerConfig, 'dataDir' | 'databaseUrl' | 'migrate'
  */
 export async function openStore({ dataDir, databaseUrl, migrate: when }: Settings, pollMs?: number): Promise<Store> {
   const times = pollMs === undefined ? {} : { pollMs }
-  if (databaseUrl === undefined) return openSqliteStore(join(dataDir, 'broker.db'), times)
+  if (databaseUrl === undefined) return openSqliteStore(join(dataDir, DATABASE_FILE), times)
   return openPostgresStore(databaseUrl, { ...times, mayMigrate: when === 'start' })
 }
 

@@ -1,4 +1,5 @@
 import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { run, start, startInTerminal, startUp, type Up } from './support/program.ts'
 
@@ -91,4 +92,18 @@ test('a person at a terminal types it without seeing it, and may leave', async (
   }
   expect((await list()).map(({ name }) => name)).toEqual(['typed'])
   await boxoffice(['secrets', 'rm', 'typed'])
+})
+
+test('the key that secrets are sealed under is changed while the broker runs', async () => {
+  await boxoffice(['secrets', 'set', 'sealed'], 'CANARY')
+  const dataDir = join(up.directory, 'data')
+  const file = join(dataDir, 'broker', 'secret-keys')
+  expect((await boxoffice(['keys', 'make-secret-key', '--add', file])).code).toBe(0)
+  const { code, stdout } = await boxoffice(['keys', 'rekey', '--data-dir', dataDir, '--json'])
+  expect([code, JSON.parse(stdout)]).toMatchObject([0, { resealed: 1, already: 0, changed: 0, unreadable: [] }])
+  expect((await boxoffice(['keys', 'rekey', '--data-dir', dataDir])).stdout).toMatch(
+    /^0 rows are sealed under [0-9a-f]{16} now; 1 were before$/m,
+  )
+  expect((await boxoffice(['secrets', 'set', 'sealed'], 'CANARY')).stdout).toBe('sealed has version 2\n')
+  await boxoffice(['secrets', 'rm', 'sealed'])
 })

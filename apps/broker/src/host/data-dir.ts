@@ -13,6 +13,15 @@ export function openDataDir(directory: string): void {
   }
 }
 
+export const DATABASE_FILE = 'broker.db'
+
+/** The data directory of a broker that has run, by itself or the directory above it. Throws `StartError` where there is none. */
+export function brokerDirectory(from: string): string {
+  const directory = [join(from, 'broker'), from].find((path) => existsSync(join(path, DATABASE_FILE)))
+  if (directory === undefined) throw new StartError(`${from} has no broker's database (${DATABASE_FILE})`)
+  return directory
+}
+
 /** A secret kept in a file of mode 0600; undefined when there is none. */
 export function readSecret(directory: string, name: string): string | undefined {
   const path = join(directory, name)

@@ -1,8 +1,9 @@
+import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { makeSecretKey } from '../../src/host/make-secret-key.ts'
 import { SecretKeys } from '../../src/host/secret-keys.ts'
-import { rekeyDatabase } from '../../src/index.ts'
+import { rekeyDatabase, rekeyDirectory, StartError } from '../../src/index.ts'
 import { openValue } from '../../src/secrets/sealed-value.ts'
 import { openPostgresStore } from '../../src/store/postgres/postgres-store.ts'
 import { type Postgres, startPostgres } from '../support/postgres.ts'
@@ -43,4 +44,22 @@ test('`keys rekey` seals the secrets of all tenants under the first key beside a
   const { resealed, unreadable } = await rekeyDatabase(databaseUrl, other)
   expect([resealed, unreadable.length]).toEqual([0, 122])
   expect(unreadable).toContainEqual({ kid: 'secret-1', kekId: first })
+})
+
+test('it does the same in the data directory of a broker that runs, with the keys that are there', async () => {
+  const broker = await startTestBroker()
+  const agent = await broker.startAgent()
+  const { session_id } = await broker.ensure('t')
+  for (const name of ['one', 'two']) await broker.send('PUT', `/v1/secrets/${name}`, { value: `of ${name}` })
+  const file = join(broker.dataDir, 'secret-keys')
+  const first = makeSecretKey(file, { add: true })
+  expect(await rekeyDirectory(broker.dataDir)).toEqual({ kekId: first, resealed: 2, already: 0, changed: 0, unreadable: [] })
+  const [line] = readFileSync(file, 'utf8').split('\n')
+  writeFileSync(file, `${line}\n`)
+  expect(await rekeyDirectory(broker.dataDir)).toMatchObject({ resealed: 0, already: 2, unreadable: [] })
+  const ask = broker.as(agent.registration?.agent_token ?? '')
+  const { body } = await ask.post(`/v1/agents/${agent.id}/secrets`, { session_id, names: ['one', 'two'] })
+  expect(body).toEqual({ secrets: { one: { value: 'of one', version: 1 }, two: { value: 'of two', version: 1 } } })
+  await broker.stop()
+  await expect(rekeyDirectory('/nowhere')).rejects.toThrow(StartError)
 })

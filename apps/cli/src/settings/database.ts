@@ -17,9 +17,17 @@ export const withDatabase = (command: Command, names: readonly Name[]): Command 
 
 /** The broker's settings of these names, from the same sources as the broker's. */
 export const databaseSettings = <N extends Name>(names: readonly N[], flags: Record<string, unknown>): Record<N, string> => {
-  const shape = Object.fromEntries(names.map((name) => [name, BrokerConfig.shape[name]]))
-  const settings = resolveSettings(shape, sourcesOf(flags))
+  const settings = optionalDatabaseSettings(names, flags)
   const missing = names.find((name) => settings[name] === undefined)
   if (missing !== undefined) throw new UsageError(`--${kebabCase(missing)} (${environmentName(missing)}): is required`)
   return settings as Record<N, string>
+}
+
+/** The same, as far as they are set. */
+export const optionalDatabaseSettings = <N extends Name>(
+  names: readonly N[],
+  flags: Record<string, unknown>,
+): Partial<Record<N, string>> => {
+  const shape = Object.fromEntries(names.map((name) => [name, BrokerConfig.shape[name]]))
+  return resolveSettings(shape, sourcesOf(flags)) as Partial<Record<N, string>>
 }

@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Client } from 'pg'
+import { brokerDirectory, DATABASE_FILE } from '../../host/data-dir.ts'
 import { lockDataDir } from '../../host/lock.ts'
 import { SecretKeys } from '../../host/secret-keys.ts'
 import { StartError } from '../../host/start-error.ts'
@@ -30,11 +31,10 @@ export type Copied = Readonly<Record<string, number>>
  * or nothing. The directory keeps everything. Throws `StartError` when the broker runs, or the database is not empty.
  */
 export async function copyBroker({ from, to, secretKeyFile }: CopyOptions): Promise<Copied> {
-  const directory = [join(from, 'broker'), from].find((path) => existsSync(join(path, 'broker.db')))
-  if (directory === undefined) throw new StartError(`${from} has no broker's database (broker.db)`)
+  const directory = brokerDirectory(from)
   const secrets = new SecretKeys(secretKeyFile)
   using _lock = lockDataDir(directory, false)
-  const path = join(directory, 'broker.db')
+  const path = join(directory, DATABASE_FILE)
   if (existsSync(`${path}-held`) && new HeldLog(path).entries().length > 0)
     throw new StartError(`${path}-held has changes that are not in the database yet; start and stop the broker once more, then copy it`)
   const db = await openDatabase(path)
