@@ -110,7 +110,9 @@ export const BrokerConfig = z.object({
     .string()
     .min(1)
     .optional()
-    .describe('file of the keys that secrets of the database are sealed under, the same for all its brokers; default: with PostgreSQL none, else secret-keys in the data directory'),
+    .describe(
+      'file of the keys that secrets of the database are sealed under, the same for all its brokers; default: with PostgreSQL none, else secret-keys in the data directory',
+    ),
   migrate: z
     .enum(['start', 'never'])
     .default('start')

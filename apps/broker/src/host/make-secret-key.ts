@@ -1,6 +1,8 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import { existsSync, linkSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { BoxofficeError } from '@boxoffice/protocol'
+import { writeRefusal } from './disk-error.ts'
 import { KEY_BYTES, SecretKeys } from './secret-keys.ts'
 import { StartError } from './start-error.ts'
 
@@ -22,20 +24,26 @@ export function makeSecretKey(path: string, { add = false } = {}): string {
     if (add) renameSync(temporary, path)
     else linkSync(temporary, path)
   } catch (thrown) {
-    throw new StartError(`${path} cannot be written: ${(thrown as NodeJS.ErrnoException).code ?? 'unknown error'}`)
+    const code = (thrown as NodeJS.ErrnoException).code ?? 'unknown error'
+    throw new StartError(`${path} cannot be written: ${code}`, { cause: thrown })
   } finally {
     rmSync(temporary, { force: true })
   }
   return new SecretKeys(path).first.id
 }
 
-/** The secret key file of a data directory; it is made where there is none. Two brokers that make it at once agree on one. */
+/**
+ * The secret key file of a data directory; it is made where there is none. Two brokers that make it at once agree on one. 503 `disk_full`
+ * where there is no space for it.
+ */
 export function ownSecretKeyFile(directory: string): string {
   const path = join(directory, OWN_FILE)
   try {
     if (!existsSync(path)) makeSecretKey(path)
   } catch (thrown) {
-    if (!existsSync(path)) throw thrown
+    if (existsSync(path)) return path
+    const refusal = writeRefusal((thrown as Error).cause)
+    throw refusal instanceof BoxofficeError ? refusal : thrown
   }
   return path
 }

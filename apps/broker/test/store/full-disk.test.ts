@@ -74,6 +74,22 @@ const ensureAll = (at: Caller, n: number) => Promise.all(Array.from({ length: n 
 const isDiskFull = { status: 503, body: { error: { retryable: true, details: { reason: 'disk_full' } } } }
 
 describe("a full disk below the broker's data directory", () => {
+  test('refuses a new secret until there is space, with its key or without one, and removes one all the same', {
+    timeout: GUARD_MS,
+  }, async () => {
+    const { send } = await start()
+    const put = (name: string) => send<Refusal>('PUT', `/v1/secrets/${name}`, { value: 'x' })
+    fill()
+    // There is no key yet that it could be sealed under.
+    expect((await put('one')).body).toMatchObject({ error: { code: 'BACKEND_UNAVAILABLE', details: { reason: 'disk_full' } } })
+    makeSpace()
+    await expect.poll(async () => (await put('one')).status, { timeout: 60_000 }).toBe(201)
+    fill()
+    await expect.poll(async () => (await put('two')).body?.error?.details, { timeout: 60_000 }).toEqual({ reason: 'disk_full' })
+    expect((await send('DELETE', '/v1/secrets/one')).status).toBe(204)
+    expect((await send('GET', '/v1/secrets/one')).status).toBe(404)
+  })
+
   test(
     'what is new is 503 disk_full, 200 releases and 50 revocations work, and space makes it ready again',
     async () => {
