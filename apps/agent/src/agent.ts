@@ -99,7 +99,7 @@ const build = async (config: AgentConfig, overrides: AgentOverrides, teardown: A
     mountPolicy: await mountPolicyFrom(config, dataDirectory),
     defaultHostWorkspace: config.defaultHostWorkspace,
     poolConcurrency: config.poolConcurrency,
-    ...(overrides.egress === undefined ? {} : { egress: overrides.egress }),
+    egress: { secretsOf: (sessionId, names) => brokerLink.secretsOf(sessionId, names), ...overrides.egress },
     journal: countEnds(metrics, journal),
     sessionEnd: trust.revocations.deniedSession,
     log,

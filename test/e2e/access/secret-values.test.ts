@@ -12,6 +12,7 @@ import { openIdentity } from '../../../apps/agent/src/broker-link/identity.ts'
 import { createSessionSecrets } from '../../../apps/agent/src/egress/secrets/session-secrets.ts'
 import { SimulatedAgent } from '../../../apps/agent/test/support/simulated-agent.ts'
 import { openDatabase } from '../../../apps/broker/src/store/sqlite/engine/database.ts'
+import { injecting } from '../../../apps/broker/test/support/injecting.ts'
 import { lineLog } from '../../../apps/broker/test/support/line-log.ts'
 import { startTestBroker } from '../../../apps/broker/test/support/test-broker.ts'
 import { BOXOFFICE } from '../support/program.ts'
@@ -91,7 +92,7 @@ async function startAgent(brokerUrl: string, enrollToken: string) {
 test('the value of a secret is in the answer to its session’s agent and nowhere else', async () => {
   const answers = recordAnswers()
   const { log, lines } = lineLog()
-  const broker = await startTestBroker({ logLevel: 'trace' }, { log })
+  const broker = await startTestBroker({ logLevel: 'trace', profiles: injecting('token', 'other') }, { log })
   let stopped = false
   onTestFinished(async () => {
     if (!stopped) await broker.stop()

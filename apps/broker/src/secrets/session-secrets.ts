@@ -1,4 +1,4 @@
-import type { SessionSecretsResponse } from '@boxoffice/protocol'
+import { type SessionSecretsResponse, secretsOfPolicy } from '@boxoffice/protocol'
 import { noSession } from '../domain/refusals.ts'
 import { isLive, type LiveSession } from '../domain/session.ts'
 import type { Log } from '../host/log.ts'
@@ -33,7 +33,7 @@ export class SessionSecrets {
     const session = await sessions.byId(sessionId)
     if (session === undefined || !isLive(session) || session.agentId !== agentId || now() >= session.hardExpiresAt) throw noSession()
     const allowed = secretsOf(session)
-    const wanted = [...new Set(names)].filter((name) => allowed === undefined || allowed.has(name))
+    const wanted = [...new Set(names)].filter((name) => allowed.has(name))
     const found = wanted.length === 0 ? [] : await secrets.named(session.tenant, wanted)
     return { secrets: Object.fromEntries(found.flatMap((secret) => this.#opened(secret))) }
   }
@@ -50,7 +50,7 @@ export class SessionSecrets {
   }
 }
 
-/** The names that the policy of a session uses; undefined: nothing says so, and it may have any secret of its tenant. */
-function secretsOf(_session: LiveSession): ReadonlySet<string> | undefined {
-  return undefined
+/** The names that the policy of a session uses. */
+function secretsOf({ profile: { egress } }: LiveSession): ReadonlySet<string> {
+  return egress === null ? new Set() : secretsOfPolicy(egress)
 }

@@ -6,6 +6,7 @@ import { SecretKeys } from '../../src/host/secret-keys.ts'
 import { rekeyDatabase, rekeyDirectory, StartError } from '../../src/index.ts'
 import { openValue } from '../../src/secrets/sealed-value.ts'
 import { openPostgresStore } from '../../src/store/postgres/postgres-store.ts'
+import { injecting } from '../support/injecting.ts'
 import { type Postgres, startPostgres } from '../support/postgres.ts'
 import { startTestBroker, tempDir } from '../support/test-broker.ts'
 
@@ -47,7 +48,7 @@ test('`keys rekey` seals the secrets of all tenants under the first key beside a
 })
 
 test('it does the same in the data directory of a broker that runs, with the keys that are there', async () => {
-  const broker = await startTestBroker()
+  const broker = await startTestBroker({ profiles: injecting('one', 'two') })
   const agent = await broker.startAgent()
   const { session_id } = await broker.ensure('t')
   for (const name of ['one', 'two']) await broker.send('PUT', `/v1/secrets/${name}`, { value: `of ${name}` })

@@ -4,11 +4,14 @@ import { type ListSecretsResponse, newSandboxId, type SecretInfo, type SessionSe
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { makeSecretKey } from '../../src/host/make-secret-key.ts'
 import { openDatabase } from '../../src/store/sqlite/engine/database.ts'
+import { injecting } from '../support/injecting.ts'
 import { type Caller, type Refusal, startTestBroker, type TestBroker } from '../support/test-broker.ts'
+
+const profiles = injecting('one', 'two', 'three', 'four', 'lasting', 'early', 'late')
 
 let broker: TestBroker
 beforeEach(async () => {
-  broker = await startTestBroker()
+  broker = await startTestBroker({ profiles })
 })
 afterEach(() => broker.stop())
 
@@ -101,7 +104,7 @@ describe('a secret', () => {
     expect(statSync(file).mode & 0o777).toBe(0o600)
     const { dataDir } = broker
     await broker.stop(true)
-    broker = await startTestBroker({ dataDir })
+    broker = await startTestBroker({ dataDir, profiles })
     const { ask } = await sessionWith('t')
     expect((await ask(['lasting'])).body).toEqual({ secrets: { lasting: { value: 'still there', version: 1 } } })
   })
@@ -130,6 +133,8 @@ describe('an agent', () => {
     const { status, headers, body } = await ask(['one', 'two', 'three', 'four', 'one'])
     expect([status, headers.get('cache-control')]).toEqual([200, 'no-store'])
     expect(body).toEqual({ secrets: { one: { value: 'a', version: 1 }, two: { value: 'c', version: 2 } } })
+    await put(broker, 'of-no-rule', { value: 'd' })
+    expect((await ask(['of-no-rule'])).body).toEqual({ secrets: {} })
     await broker.delete('/v1/secrets/one')
     expect((await ask(['one'])).body).toEqual({ secrets: {} })
     expect((await ask([])).body).toEqual({ secrets: {} })

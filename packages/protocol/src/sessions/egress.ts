@@ -77,6 +77,10 @@ export const EgressPolicy = z.strictObject({
 })
 export type EgressPolicy = z.infer<typeof EgressPolicy>
 
+/** The names of the secrets that rules of a policy inject. */
+export const secretsOfPolicy = ({ rules }: EgressPolicy): Set<string> =>
+  new Set(rules.flatMap(({ inject }) => inject.map(({ secret }) => secret)))
+
 /** The lists that a policy names, without their `@`. */
 export const listsOf = ({ allow, deny, rules, tls }: EgressPolicy): string[] =>
   [...allow, ...deny, ...rules.map(({ host }) => host), ...tls.bypass].filter((text) => text.startsWith('@')).map((text) => text.slice(1))

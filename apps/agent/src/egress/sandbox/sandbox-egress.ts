@@ -1,10 +1,11 @@
-import { EGRESS_PORT, type EgressPolicy } from '@boxoffice/protocol'
+import { EGRESS_PORT, type EgressPolicy, type SessionSecretsResponse, secretsOfPolicy } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
 import { fileCall } from '../../files/files.ts'
 import type { Sandbox } from '../../sandbox/sandbox.ts'
 import type { SupervisorLink } from '../../supervisor/link.ts'
 import { forwardHttp } from '../http/forward-http.ts'
 import { createEgressProxy, type EgressProxy, type EgressProxyOptions } from '../proxy/create-egress-proxy.ts'
+import { createSessionSecrets, type SessionSecrets } from '../secrets/session-secrets.ts'
 import { createTlsOpener, type TlsOpenerOptions } from '../tls/open-tls.ts'
 import { createSandboxCa, type SandboxCa } from '../tls/sandbox-ca.ts'
 import { createDecisionJournal } from './decision-journal.ts'
@@ -12,7 +13,11 @@ import { egressEnvironment, HOME_DIRECTORIES, homeEnvironment } from './environm
 import { writeTrustBundle } from './trust-bundle.ts'
 
 /** What all sandboxes of an agent have in common on their way out. */
-export type EgressSettings = Pick<EgressProxyOptions, 'resolve' | 'exceptions' | 'upstream'> & Pick<TlsOpenerOptions, 'authorities'>
+export type EgressSettings = Pick<EgressProxyOptions, 'resolve' | 'exceptions' | 'upstream'> &
+  Pick<TlsOpenerOptions, 'authorities'> & {
+    /** Asks the broker for values of secrets of a session; without it there are none. */
+    secretsOf?: (sessionId: string, names: readonly string[]) => Promise<SessionSecretsResponse['secrets']>
+  }
 
 export type SandboxEgressParts = {
   sandbox: Sandbox
@@ -29,6 +34,8 @@ const READY_WITHIN_MS = 10_000
 export class SandboxEgress {
   readonly #parts: SandboxEgressParts
   readonly #tell: ReturnType<typeof createDecisionJournal>
+  /** Values in memory alone, asked for when a connection needs them. */
+  readonly #secrets: SessionSecrets
   #policy: EgressPolicy
   #ca: Promise<SandboxCa> | undefined
   /** Made for the first connection: most sandboxes have none for most of their time. */
@@ -39,6 +46,9 @@ export class SandboxEgress {
   constructor(parts: SandboxEgressParts) {
     this.#parts = parts
     this.#policy = parts.policy
+    const { sandbox, settings, log } = parts
+    const fetch = async (names: readonly string[]) => settings.secretsOf?.(sandbox.sessionId, names) ?? {}
+    this.#secrets = createSessionSecrets({ fetch, log: log.child({ sandbox_id: sandbox.id }) })
     this.#tell = createDecisionJournal((data) => parts.sandbox.note({ type: 'egress', data }))
   }
 
@@ -51,7 +61,10 @@ export class SandboxEgress {
   /** Takes the connections of a supervisor that is to dial, and makes the authority that its programs are to trust. */
   async attach(link: SupervisorLink): Promise<void> {
     link.onEgress((connection) => {
-      const accept = async (): Promise<void> => (await this.#open()).accept(connection)
+      const accept = async (): Promise<void> => {
+        const [proxy] = await Promise.all([this.#open(), this.#secrets.want(secretsOfPolicy(this.#policy))])
+        proxy.accept(connection)
+      }
       accept().catch((err: unknown) => {
         this.#warn(err, 'a connection of a sandbox could not be taken')
         connection.destroy()
@@ -80,6 +93,7 @@ export class SandboxEgress {
 
   close(): void {
     this.#isClosed = true
+    this.#secrets.close()
     void this.#proxy?.then((proxy) => proxy.close())
   }
 
@@ -90,15 +104,15 @@ export class SandboxEgress {
 
   #open(): Promise<EgressProxy> {
     const make = async (): Promise<EgressProxy> => {
-      const { authorities, ...settings } = this.#parts.settings
+      const { authorities, secretsOf: _, ...settings } = this.#parts.settings
       const ca = await this.#authority()
       const proxy = createEgressProxy({
         ...settings,
         policy: this.#policy,
-        secrets: () => undefined,
+        secrets: (name) => this.#secrets.get(name),
         forwardHttp,
         openTls: createTlsOpener({ ca, forwardHttp, ...(authorities === undefined ? {} : { authorities }) }),
-        onDecision: ({ at: _, hint: __, ...decision }) => this.#tell(decision),
+        onDecision: ({ at: __, hint: ___, ...decision }) => this.#tell(decision),
       })
       if (this.#isClosed) proxy.close()
       return proxy

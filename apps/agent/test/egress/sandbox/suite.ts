@@ -20,6 +20,8 @@ export const egressSuite = (open: OpenProvider): void => {
   let host: Host
   /** What the origins were asked for. */
   const urls: string[] = []
+  /** What the broker has under the name `token`. */
+  let secret = 'canary-1'
   let plain: Listening<ReturnType<typeof createServer>>
   let secure: Listening<ReturnType<typeof createTlsServer>>
   beforeAll(async () => {
@@ -38,6 +40,8 @@ export const egressSuite = (open: OpenProvider): void => {
       resolve: async () => ['127.0.0.1'],
       exceptions: [plain.port, secure.port].map((port) => ({ host: 'origin.test', port })),
       authorities: [CERTIFICATE.cert],
+      secretsOf: async (_, names) =>
+        Object.fromEntries(names.flatMap((name) => (name === 'token' ? [[name, { value: secret, version: 1 }]] : []))),
     }
     host = await Host.start(open, undefined, silent, settings)
   })
@@ -126,6 +130,27 @@ export const egressSuite = (open: OpenProvider): void => {
     const strict = `import ssl, urllib.request as u; c = ssl.create_default_context(); c.verify_flags |= ssl.VERIFY_X509_STRICT
 print(u.build_opener(u.ProxyHandler(), u.HTTPSHandler(context=c)).open("${url}/v1/py").read().decode())`
     expect(await run(allowed, `python3 -c '${strict}'`)).toMatchObject({ stdout: 'https /v1/py nobody\n', stderr: '' })
+  })
+
+  test('a rule sets a header with a secret that its sandbox never sees', async () => {
+    const inject = [{ header: 'authorization', secret: 'token', template: 'Bearer {{secret}}' }]
+    const target = { host: `origin.test:${secure.port}` }
+    const sandbox = await make('secret', {
+      rules: [
+        { ...target, paths: ['/v1/**'], inject },
+        { ...target, inject: [{ header: 'x-key', secret: 'absent' }] },
+      ],
+    })
+    const url = `https://origin.test:${secure.port}`
+    expect((await run(sandbox, curl(`${url}/v1/a`, '-H', "'Authorization: mine'"))).stdout).toBe('https /v1/a Bearer canary-1')
+    expect(JSON.parse((await run(sandbox, curl(`${url}/other`))).stdout)).toMatchObject({ code: 'secret_missing' })
+    const seen = await run(
+      sandbox,
+      'env; cat /proc/*/environ /proc/*/cmdline 2>/dev/null | tr "\\0" "\\n"; cat /.boxoffice/link/* 2>/dev/null',
+    )
+    expect(seen.stdout).not.toContain('canary-1')
+    expect(JSON.stringify(host.journal.batch())).not.toContain('canary-1')
+    secret = 'canary-2'
   })
 
   test('a policy that changes counts at once', async () => {

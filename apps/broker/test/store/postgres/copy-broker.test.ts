@@ -10,6 +10,7 @@ import { openDatabase } from '../../../src/store/sqlite/engine/database.ts'
 import { HeldLog } from '../../../src/store/sqlite/engine/held-log.ts'
 import { openSqliteStore } from '../../../src/store/sqlite/sqlite-store.ts'
 import { newSession } from '../../support/crowd.ts'
+import { injecting } from '../../support/injecting.ts'
 import { PASSWORD, type Postgres, startPostgres } from '../../support/postgres.ts'
 import { removeDir, startTestBroker, type TestBroker, tempDir } from '../../support/test-broker.ts'
 import { audited, create } from '../exam/parts.ts'
@@ -139,7 +140,7 @@ test('every table of both databases is copied, or is left out knowingly', async 
 })
 
 test('secrets are sealed under the new key file; one that does not open is told by its name, and nothing is copied', async () => {
-  const old = await startTestBroker()
+  const old = await startTestBroker({ profiles: injecting('gh_token') })
   for (const value of ['first', 'second']) await old.send('PUT', '/v1/secrets/gh_token', { value, description: 'of a robot' })
   await old.stop(true)
   const [before] = await inFile(old.dataDir, 'SELECT * FROM secrets')
@@ -149,7 +150,13 @@ test('secrets are sealed under the new key file; one that does not open is told 
   expect(plain({ ...after, sealed: '', kek_id: '' })).toEqual(plain({ ...before, sealed: '', kek_id: '' }))
   const keys = new SecretKeys(secretKeyFile)
   expect(after?.kek_id).toBe(keys.first.id)
-  const broker = await startTestBroker({ databaseUrl: to, secretKeyFile, enrollToken: old.enrollToken, publicUrl: old.url })
+  const broker = await startTestBroker({
+    profiles: injecting('gh_token'),
+    databaseUrl: to,
+    secretKeyFile,
+    enrollToken: old.enrollToken,
+    publicUrl: old.url,
+  })
   const agent = await broker.startAgent()
   const { session_id } = await broker.as(old.key).ensure('t')
   const ask = broker.as(agent.registration?.agent_token ?? '')
