@@ -80,9 +80,14 @@ export class WorkspaceQuotas<S extends Limited> {
   /** Bytes that may still be uploaded to it; undefined where it has no quota. It is counted before `wanted` bytes are said not to fit. */
   async roomIn(sandbox: S, wanted: number): Promise<number | undefined> {
     if (quotaOf(sandbox) === 0) return undefined
+    const least = Math.max(1, wanted)
     const known = this.#counts.get(sandbox)
     const room = known === undefined || known.freshUntil < performance.now() ? -1 : this.#roomBeside(sandbox, known)
-    return room >= Math.max(1, wanted) ? room : this.#roomBeside(sandbox, await this.#count(sandbox))
+    if (room >= least) return room
+    // A count that began earlier may have seen what is gone by now: it can say that the bytes fit, not that they do not.
+    const underWay = this.#counting.get(sandbox)
+    const earlier = underWay === undefined ? -1 : this.#roomBeside(sandbox, await underWay)
+    return earlier >= least ? earlier : this.#roomBeside(sandbox, await this.#count(sandbox))
   }
 
   #roomBeside(sandbox: S, { bytes }: Count): number {
