@@ -46,7 +46,7 @@ export interface Broker {
   close(): Promise<void>
   /** One round of the reaper, now. */
   reap(): Promise<void>
-  /** Resolves when no call to an agent is in flight for sessions that have changed. */
+  /** Resolves when no call to an agent is in flight for sessions that are being made or have changed. */
   settled(): Promise<void>
   /** The surface of seed 003 on a listener of its own, for everybody who reaches it. Its end ends its sessions. */
   serveSteps(options: { host: string; port: number }): Promise<StepsListener>

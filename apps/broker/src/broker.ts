@@ -168,5 +168,5 @@ export async function buildBroker(
     ...Object.assign({}, ...ports),
     ...(apiKeyCreated !== undefined && { apiKeyCreated }),
   }
-  return { started, reaper, effects, rotation, surfaces }
+  return { started, reaper, provisioner, effects, rotation, surfaces }
 }

@@ -20,7 +20,11 @@ export function createBroker(config: BrokerConfig, overrides: BrokerOverrides = 
     },
     close: () => parts.disposeAsync(),
     reap: () => started().reaper.run(),
-    settled: () => started().effects.settled(),
+    async settled() {
+      const { provisioner, effects } = started()
+      await provisioner.settled()
+      await effects.settled()
+    },
     serveSteps: (options) => started().surfaces.serveSteps(options),
     async rotateKeys(immediately = false) {
       const { rotation } = started()

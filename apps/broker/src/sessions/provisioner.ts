@@ -140,6 +140,11 @@ export class Provisioner {
     return change.refused === undefined && isPlaced(change.session) ? change.session : undefined
   }
 
+  /** Resolves when nothing is in flight, also what made sandboxes for sessions that have ended meanwhile. */
+  async settled(): Promise<void> {
+    while (this.#inFlight.size > 0) await Promise.allSettled([...this.#inFlight.values()].map(({ done }) => done))
+  }
+
   /** Waits for what is in flight, at most `ms`; what is left is reconciled by the next broker. */
   async close(ms: number): Promise<void> {
     const all = Promise.allSettled([...this.#inFlight.values()].map(({ done }) => done))
