@@ -35,6 +35,7 @@ import { RelayProbe } from './relay/probe.ts'
 import { createRelay } from './relay/relay.ts'
 import { createSessionAuthorizer } from './relay/session-authorizer.ts'
 import { uploadSpliceFrom } from './relay/upload-splice.ts'
+import { SessionEgressService } from './sessions/session-egress.ts'
 import { createSessions } from './sessions/sessions.ts'
 import { createSurfaces } from './surfaces/surfaces.ts'
 import { SigningKeys } from './tokens/keys.ts'
@@ -110,6 +111,7 @@ export async function buildBroker(
         .json({ method: 'GET', path: '/ports' }, ListPortsResponse)
     ).ports.map(({ port }) => port)
   const previews = new Previews({ ...base, client, sessions: service, urlOf, listeningIn })
+  const egress = new SessionEgressService({ ...base, sessions: service, writer, effects, lists: settings.egressLists })
   const previewRoutes = new PreviewRoutes({ ...base, urlOf })
   const previewRelay = createPreviewRelay({ routes: previewRoutes, exposed: isExposed(settings), trustedProxies, metrics, agentTls, log })
   parts.defer(() => previewRelay.close())
@@ -135,6 +137,7 @@ export async function buildBroker(
     writer,
     members,
     threads,
+    egress,
     previews,
     previewRoutes,
     sessions: service,

@@ -12,6 +12,7 @@ const COMMANDS: Readonly<Record<string, () => Promise<Command>>> = {
   cp: async () => (await import('./commands/cp.ts')).cpCommand(),
   'port-forward': async () => (await import('./commands/port-forward.ts')).portForwardCommand(),
   ports: async () => (await import('./commands/ports.ts')).portsCommand(),
+  egress: async () => (await import('./commands/egress.ts')).egressCommand(),
   ls: async () => (await import('./commands/ls.ts')).lsCommand(),
   sessions: async () => (await import('./commands/sessions.ts')).sessionsCommand(),
   keys: async () => (await import('./commands/keys.ts')).keysCommand(),

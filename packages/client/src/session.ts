@@ -16,6 +16,7 @@ import { createEndpoints, type Endpoint } from './network/endpoints.ts'
 import type { Fetch } from './network/http.ts'
 import { createSessionToken } from './network/session-token.ts'
 import type { WebSocketConstructor } from './network/socket.ts'
+import { Egress } from './sandbox/egress.ts'
 import { createExec, type Exec } from './sandbox/exec.ts'
 import { Files } from './sandbox/files.ts'
 import { Ports } from './sandbox/ports.ts'
@@ -64,6 +65,7 @@ export class Session {
   readonly files: Files
   readonly processes: Processes
   readonly ports: Ports
+  readonly egress: Egress
   readonly #controlPlane: ControlPlane
   readonly #reconnectWindowMs: number
   readonly #dataplane: Dataplane
@@ -106,6 +108,7 @@ export class Session {
     this.exec = createExec(this.#dataplane)
     this.files = new Files(this.#dataplane)
     this.processes = new Processes(this.#dataplane)
+    this.egress = new Egress(controlPlane, `${path(this.id)}/egress`)
     this.ports = new Ports(this.#dataplane, new Previews(controlPlane, `${path(this.id)}/ports`))
   }
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { EgressInjection, EgressPolicy, EgressRule, EgressTarget, listsOf } from '../src/index.ts'
+import { EgressInjection, EgressLists, EgressPolicy, EgressRule, EgressTarget, withoutLists } from '../src/index.ts'
 
 test('a policy of which nothing is said allows nothing', () => {
   expect(EgressPolicy.parse({})).toEqual({
@@ -29,7 +29,7 @@ test('targets are lower case', () => {
 
 test.each([
   ...['', 'https://example.com', 'example.com/path', 'a.*.example', '*x.example', 'example.com:0', 'example.com:65536', 'a b', 'user@host'],
-  ...['example..com', '@', '[fe80::1%eth0]', '2001:db8::1', '-x.example', 'example.com:'],
+  ...['example..com', '@', '[fe80::1%eth0]', '2001:db8::1', '-x.example', 'example.com:', '999.1.1.1'],
 ])('%j is no target', (text) => {
   expect(EgressTarget.safeParse(text).success).toBe(false)
 })
@@ -65,7 +65,31 @@ test('a policy with a misspelt key is refused', () => {
     expect(EgressPolicy.safeParse(policy).success).toBe(false)
 })
 
-test('the lists of a policy are known from all of its parts', () => {
-  const policy = EgressPolicy.parse({ allow: ['@a', 'x.example'], deny: ['@b'], rules: [{ host: '@c' }], tls: { bypass: ['@d'] } })
-  expect(listsOf(policy)).toEqual(['a', 'b', 'c', 'd'])
+test('lists give their hosts to all parts of a policy, and a rule to each', () => {
+  const policy = EgressPolicy.parse({
+    ...{ allow: ['@a', 'x.example', 'a.example'], deny: ['@b'], rules: [{ host: '@a', methods: ['GET'] }], tls: { bypass: ['@b'] } },
+  })
+  const missing: string[] = []
+  const lists = { a: ['a.example', '*.a.example:8443'] }
+  const resolved = withoutLists(policy, lists, (name) => {
+    missing.push(name)
+    return ['instead.example']
+  })
+  expect(resolved).toEqual({
+    ...policy,
+    allow: ['a.example', '*.a.example:8443', 'x.example'],
+    deny: ['instead.example'],
+    rules: [
+      { host: 'a.example', methods: ['GET'], inject: [] },
+      { host: '*.a.example:8443', methods: ['GET'], inject: [] },
+    ],
+    tls: { terminate: 'rules', bypass: ['instead.example'] },
+  })
+  expect(missing).toEqual(['b', 'b'])
+  expect(withoutLists(resolved, {}, () => expect.fail('it names no list'))).toBe(resolved)
+})
+
+test('a list holds no lists', () => {
+  expect(EgressLists.safeParse({ a: ['a.example'] }).success).toBe(true)
+  expect(EgressLists.safeParse({ a: ['@b'] }).success).toBe(false)
 })

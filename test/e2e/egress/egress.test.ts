@@ -2,12 +2,16 @@ import { connect, type Session, type SessionEvent } from '@boxoffice/client'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { API_KEY, MODES, type Stack, startStack } from '../support/stack.ts'
 
-const PROFILES = [{ name: 'proxied', network: 'proxy', egress: { allow: ['packages.example'], deny: ['*.evil.example'] } }]
+const PROFILES = [
+  { name: 'proxied', network: 'proxy', egress: { allow: ['packages.example'], deny: ['*.evil.example'] } },
+  { name: 'held', network: 'proxy', egress: { allow: ['@packages'] }, locked: ['egress'] },
+]
+const LISTS = { packages: ['packages.example', '*.cdn.example'] }
 
 describe.each(MODES)('%s', (mode) => {
   let stack: Stack
   beforeAll(async () => {
-    stack = await startStack({ provider: 'local', mode, config: { profiles: PROFILES } })
+    stack = await startStack({ provider: 'local', mode, config: { profiles: PROFILES, egress_lists: LISTS } })
   })
   afterAll(() => stack[Symbol.asyncDispose]())
 
@@ -42,5 +46,55 @@ describe.each(MODES)('%s', (mode) => {
     expect((await on.exec('curl -sS http://169.254.169.254/latest/')).stdout).toContain('not_allowed')
     await using off = await open('off', 'default')
     expect((await off.exec('echo "proxy:$HTTP_PROXY"; curl -sS --max-time 5 http://127.0.0.1:3128/')).stdout).toBe('proxy:\n')
+  })
+
+  /** Why a program does not reach a host; names below `example` have no address. */
+  const codeOf = async ({ exec }: Session, host: string): Promise<string> =>
+    JSON.parse((await exec(`curl -sS http://${host}:80/`)).stdout).code
+
+  test('a session replaces its policy while it runs, which a restart of its agent keeps, and takes it back', async () => {
+    await using session = await open('changing', 'proxied')
+    expect(await codeOf(session, 'a.example')).toBe('not_allowed')
+    expect(await session.egress.get()).toMatchObject({
+      network: { requested: 'proxy', effective: 'proxy' },
+      source: 'profile',
+      locked: false,
+    })
+    expect(await session.egress.set({ allow: ['*.example:80'] })).toMatchObject({
+      source: 'session',
+      policy: { allow: ['*.example:80'], deny: [] },
+    })
+    expect(await codeOf(session, 'a.example')).toBe('unresolvable')
+    expect(await codeOf(session, 'www.evil.example')).toBe('unresolvable')
+
+    await stack.agent().kill('SIGKILL')
+    await stack.startAgent()
+    expect(await codeOf(session, 'a.example')).toBe('unresolvable')
+
+    expect(await session.egress.reset()).toMatchObject({ source: 'profile', policy: { deny: ['*.evil.example'] } })
+    expect(await codeOf(session, 'www.evil.example')).toBe('denied')
+    expect(await codeOf(session, 'a.example')).toBe('not_allowed')
+  })
+
+  test('a profile that is locked is narrowed alone, and its lists have their hosts', async () => {
+    await using session = await open('held', 'held')
+    expect((await session.egress.get()).policy?.allow).toEqual(LISTS.packages)
+    await expect(session.egress.set({ allow: ['*'] })).rejects.toMatchObject({
+      code: 'FORBIDDEN',
+      message: expect.stringContaining('locked'),
+    })
+    expect(await session.egress.set({ allow: ['x.cdn.example'] })).toMatchObject({ locked: true, source: 'session' })
+  })
+
+  test('whoever follows a session hears of another policy', async () => {
+    await using session = await open('told', 'network_basic')
+    const events = session.events()
+    expect(await session.egress.set({ deny: ['*'] })).toMatchObject({ network: { requested: 'on', effective: 'proxy' } })
+    expect(await codeOf(session, 'a.example')).toBe('denied')
+    for await (const event of events) {
+      if (event.type !== 'egress.changed') continue
+      expect(event.source).toBe('session')
+      break
+    }
   })
 })

@@ -65,6 +65,7 @@ export class ReportedSandboxes {
       report.generation !== before.generation ||
       report.session_id !== before.session_id ||
       report.profile_hash !== before.profile_hash ||
+      report.egress_revision !== before.egress_revision ||
       busy !== isBusy(before) ||
       (busy ? now - toldAt >= BUSY_EVERY_MS : now - report.activity.idle_ms > usedAt + ACTIVITY_STEP_MS) ||
       this.#again.has(report.sandbox_id)

@@ -11,7 +11,9 @@ import {
   ResumeRequest,
   Revocations,
   requestIdFrom,
+  type SandboxEgressSet,
   type SandboxUntold,
+  SetSandboxEgress,
   SuspendRequest,
 } from '@boxoffice/protocol'
 import { type Context, Hono, type MiddlewareHandler } from 'hono'
@@ -69,6 +71,10 @@ export const createControlApp = ({ manager, revocations, exposed, onKeys, untold
       exposed.replace(c.req.param('id'), (await parse(c, ReplacePreviews)).ports)
       return c.body(null, 204)
     })
+    .put('/control/v1/sandboxes/:id/egress', async (c) => {
+      const { policy, revision } = await parse(c, SetSandboxEgress)
+      return c.json({ revision: await manager.setEgress(c.req.param('id'), policy, revision) } satisfies SandboxEgressSet)
+    })
     .get('/control/v1/sandboxes/:id/workspace-usage', async (c) => {
       const { max_entries: most } = query(c, UsageQuery)
       return c.json(await manager.workspaces.usage(c.req.param('id'), most))
@@ -112,13 +118,16 @@ const authenticated = (verify: VerifyControlToken): MiddlewareHandler =>
     await next()
   }
 
-const countedLimit = bodyLimit({ maxSize: LIMITS.controlBodyBytes, onError: () => tooLarge() })
+/** A profile may have a policy of egress. */
+const MAX_BODY_BYTES = 2 * LIMITS.policyBytes
+
+const countedLimit = bodyLimit({ maxSize: MAX_BODY_BYTES, onError: () => tooLarge() })
 
 /** A length that is told is kept to by the HTTP parser. Counting makes web streams of every body, which costs more than parsing it. */
 const limited: MiddlewareHandler = async (c, next) => {
   const length = c.req.header('content-length')
   if (length === undefined || c.req.header('transfer-encoding') !== undefined) return countedLimit(c, next)
-  if (Number(length) > LIMITS.controlBodyBytes) tooLarge()
+  if (Number(length) > MAX_BODY_BYTES) tooLarge()
   await next()
 }
 
@@ -140,7 +149,7 @@ const query = <T extends z.ZodType>(c: Context, schema: T): z.output<T> => {
 }
 
 const tooLarge = (): never => {
-  throw new BoxofficeError('PAYLOAD_TOO_LARGE', `the body is larger than ${LIMITS.controlBodyBytes} bytes`)
+  throw new BoxofficeError('PAYLOAD_TOO_LARGE', `the body is larger than ${MAX_BODY_BYTES} bytes`)
 }
 
 const refusal = (c: Context, error: BoxofficeError): Response =>

@@ -28,6 +28,8 @@ export const SandboxFile = z.object({
   secret_hash: z.string().nullable(),
   /** The name of its provider; null in records of agents that did not note it. */
   provider: z.string().nullable().default(null),
+  /** Of the last order for its egress; 0: there was none. */
+  egress_revision: z.number().int().default(0),
   /** Stopped by us, and not by an accident while the agent was away. */
   stopped: z.boolean(),
 })

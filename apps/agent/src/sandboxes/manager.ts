@@ -3,6 +3,7 @@ import { withTimeout } from '@boxoffice/kit/with-timeout'
 import {
   BoxofficeError,
   type CreateSandboxRequest,
+  type EgressPolicy,
   type ManagedProcess,
   type OrderResponse,
   profileMounts,
@@ -57,6 +58,8 @@ export interface SandboxManager extends SandboxDirectory {
   ensureForSession(sessionId: string, request: CreateSandboxRequest): Promise<SandboxRecord>
   suspend(id: string, mode: 'freeze' | 'stop', order?: SuspendOrder): Promise<OrderResponse>
   resume(id: string, order?: Order): Promise<OrderResponse>
+  /** Says where programs of a sandbox may connect to. Gives the revision of the order that holds then. UNSUPPORTED without a proxy. */
+  setEgress(id: string, policy: EgressPolicy | null, revision: number): Promise<number>
   /** Leaves nothing: container, processes, socket, directories, uid. One that is gone already is fine. */
   destroy(id: string, reason: EndReason, options?: { keepWorkspace?: boolean }): Promise<void>
   /** Takes no more work, and leaves the sandboxes alone. `destroyAll`: ends every one of them, and says which have ended. */
@@ -317,6 +320,7 @@ export const createSandboxManager = (options: ManagerOptions): SandboxManager =>
       if (sandbox.orders.isInForce(order)) await sandbox.ready(closing.signal)
       return { ...reportOf(known(id)), ...sandbox.orders.overtaken(order) }
     },
+    setEgress: async (id, policy, revision) => known(id).setEgress(policy, revision),
     destroy,
     async close(end = {}) {
       await settle()

@@ -13,6 +13,7 @@ export const reportOf = (sandbox: LiveSandbox): SandboxReport => {
     generation: sandbox.generation,
     profile_hash,
     activity: sandbox.activity.snapshot(),
+    ...(sandbox.network === 'proxy' ? { egress_revision: sandbox.file.egress_revision } : {}),
     reason: sandbox.lost?.reason ?? null,
   }
 }
@@ -27,4 +28,5 @@ export const recordOf = (sandbox: LiveSandbox, fromPool: boolean): SandboxRecord
   state: sandbox.state,
   profile_hash: sandbox.file.profile_hash,
   from_pool: fromPool,
+  network: sandbox.network,
 })

@@ -15,10 +15,12 @@ import {
   type PreviewRoute,
   type ResumeRequest,
   type Revocations,
+  SandboxEgressSet,
   SandboxRecord,
   SandboxReport,
   SandboxUntold,
   type SessionEnd,
+  type SetSandboxEgress,
   type SuspendRequest,
   WorkspaceUsage,
 } from '@boxoffice/protocol'
@@ -54,6 +56,8 @@ export interface AgentClient {
   removeWorkspace(agent: AgentRecord, workspaceId: string): Promise<void>
   /** Tells all that is exposed of a sandbox now. Agents before 2027 answer 404 `NOT_FOUND`. */
   replacePreviews(agent: AgentRecord, sandboxId: string, ports: readonly PreviewRoute[]): Promise<void>
+  /** Says where its programs may connect to. Gives the revision of the order that holds then, which may be a later one. */
+  setEgress(agent: AgentRecord, sandboxId: string, order: SetSandboxEgress): Promise<number>
   /** What a sandbox's workspace holds; the count ends at one entry above `maxEntries`. */
   workspaceUsage(agent: AgentRecord, sandboxId: string, maxEntries: number): Promise<WorkspaceUsage>
   /** Which start of which install answers at the agent's URL; undefined when the response says nothing of it. */
@@ -101,6 +105,7 @@ export function httpAgentClient(tokens: ControlTokens): AgentClient {
       }),
     removeWorkspace: (agent, id) => call(agent, 'DELETE', `/control/v1/workspaces/${encodeURIComponent(id)}`, {}),
     replacePreviews: (agent, id, ports) => call(agent, 'PUT', `${path(id)}/ports`, { body: { ports } }),
+    setEgress: async (agent, id, body) => (await call(agent, 'PUT', `${path(id)}/egress`, { body, answer: SandboxEgressSet })).revision,
     workspaceUsage: (agent, id, maxEntries) =>
       call(agent, 'GET', `${path(id)}/workspace-usage?max_entries=${maxEntries}`, { answer: WorkspaceUsage }),
     async instance(agent, signal) {

@@ -1,8 +1,9 @@
 import { isLoopback } from '@boxoffice/kit/is-loopback'
 import { withoutSlash } from '@boxoffice/kit/without-slash'
 import { FastIo, Rate } from '@boxoffice/node-http'
-import { BUILT_IN_PROFILES, describeIssue, listsOf, Profile } from '@boxoffice/protocol'
+import { BUILT_IN_PROFILES, describeIssue, EgressLists, fromUnknown, Profile } from '@boxoffice/protocol'
 import { z } from 'zod'
+import { resolveLists } from '../domain/egress-lists.ts'
 import { StartError } from '../host/start-error.ts'
 import { literalAddress, permits, type TargetPolicy } from '../outbound/targets.ts'
 import { BoxSettings } from './box.ts'
@@ -19,12 +20,6 @@ const outboundUrl = z
   .refine((url) => !URL.canParse(url) || new URL(url).username === '', 'must not hold a user name or password')
 
 /** `full`: the full protocol beside the MVP [4-175]. Also as a text, `full=false`, for a flag or a variable. */
-/** No setting has lists yet: a sandbox of such a profile would fail at its first connection. */
-const refuseLists = ({ egress }: Profile, context: z.RefinementCtx): void => {
-  for (const list of egress === null ? [] : listsOf(egress))
-    context.addIssue({ code: 'custom', path: ['egress'], message: `names the list @${list}, and there are no lists; write its hosts` })
-}
-
 const Features = z.preprocess(switches, z.strictObject({ full: z.boolean('must be true or false').default(true) }))
 
 /** On or off: `true`, or `{ "enabled": true }`. */
@@ -99,9 +94,12 @@ export const BrokerConfig = z.object({
     .default(30 * 24 * 3600)
     .describe('age in seconds at which the signing key is replaced'),
   profiles: z
-    .array(z.strictObject(Profile.shape).superRefine(refuseLists))
+    .array(z.strictObject(Profile.shape))
     .default([])
     .describe('profiles beside the built-in ones; one of the same name replaces the built-in one'),
+  egressLists: EgressLists.default({}).describe(
+    'lists of hosts that policies of egress name with an @, as JSON, e.g. {"packages":["packages.example.com"]}',
+  ),
   images: ImageSettings.prefault({}).describe('images that clients may name'),
   databaseUrl: DatabaseUrl.optional().describe(
     'PostgreSQL database that several brokers share, postgres://USER:PASSWORD@HOST:PORT/DATABASE; default: a file of the data directory',
@@ -256,6 +254,7 @@ export function resolveConfig(input: BrokerConfig): ResolvedBrokerConfig {
   requireShared(config)
   configuredServers(config)
   requireBoxProfile(config)
+  requireLists(config)
   for (const name of ['authorizerUrl', 'oidcJwksUrl'] as const) requireDialable(config, name)
   return config
 }
@@ -280,6 +279,14 @@ function requireBoxProfile(config: ResolvedBrokerConfig): void {
     throw new StartError(`setting box.profile: there is no profile "${config.box.profile}"; there are: ${names.join(', ')}`)
 }
 
+function requireLists(config: ResolvedBrokerConfig): void {
+  try {
+    profilesOf(config)
+  } catch (thrown) {
+    throw new StartError(`setting profiles is not valid: ${fromUnknown(thrown).message}`)
+  }
+}
+
 /** What the configuration says plainly is refused at the start; where a name leads is checked at each call [C-60]. */
 function requireDialable(config: ResolvedBrokerConfig, name: 'authorizerUrl' | 'oidcJwksUrl'): void {
   const text = config[name]
@@ -299,9 +306,14 @@ function requireDialable(config: ResolvedBrokerConfig, name: 'authorizerUrl' | '
 export const targetPolicy = ({ allowPrivateUrls, host }: ResolvedBrokerConfig): TargetPolicy =>
   allowPrivateUrls ? 'any' : isLoopback(host) ? 'loopback' : 'public'
 
-/** Built-in profiles and the configured ones, by name. */
+/** Built-in profiles and the configured ones, by name, with the hosts of their lists. */
 export const profilesOf = (config: ResolvedBrokerConfig): ReadonlyMap<string, Profile> =>
-  new Map([...BUILT_IN_PROFILES, ...config.profiles].map((profile) => [profile.name, profile]))
+  new Map([...BUILT_IN_PROFILES, ...config.profiles].map((profile) => [profile.name, listed(profile, config.egressLists)]))
+
+const listed = (profile: Profile, lists: EgressLists): Profile => {
+  const egress = profile.egress && resolveLists(profile.egress, lists)
+  return egress === profile.egress ? profile : { ...profile, egress }
+}
 
 /** Which images clients may name: those of the profiles, of Box and of MCP servers in the settings, and what `images.allowed` adds. */
 export const mayNameImageOf = (config: ResolvedBrokerConfig): MayNameImage =>

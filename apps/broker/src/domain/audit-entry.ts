@@ -31,6 +31,7 @@ export type AuditEvent =
   | 'sandbox.session.takeover'
   | 'sandbox.session.remake'
   | 'sandbox.members.set'
+  | 'sandbox.egress.set'
   | 'sandbox.port.expose'
   | 'sandbox.port.withdraw'
   | 'sandbox.port.link'

@@ -13,15 +13,15 @@ import {
 const placementOf = (session: Session): Placed | null => {
   const placed = placedOf(session)
   if (placed === null) return null
-  const { agentId, sandboxId, provider, isolation, incarnation, activatedAt } = placed
-  return { agentId, sandboxId, provider, isolation, incarnation, activatedAt }
+  const { agentId, sandboxId, provider, isolation, network, incarnation, activatedAt } = placed
+  return { agentId, sandboxId, provider, isolation, network, incarnation, activatedAt }
 }
 
 /** What an ended session keeps of its life. */
 const baseOf = (session: Session) => {
   const { id, tenant, scope, profile, labels, relay, shape, createdBy, createdAt, hardExpiresAt, leaseExpiresAt, revision, agentId } =
     session
-  const { providerPreference, needsImage, mounts, lastActivityAt, dueAt, fence, hasGrants } = session
+  const { providerPreference, needsImage, mounts, egress, lastActivityAt, dueAt, fence, hasGrants } = session
   return {
     id,
     tenant,
@@ -39,6 +39,7 @@ const baseOf = (session: Session) => {
     providerPreference,
     needsImage,
     mounts,
+    egress,
     lastActivityAt,
     dueAt,
     fence,

@@ -1,4 +1,4 @@
-import type { MountSet } from '@boxoffice/protocol'
+import type { EgressPolicy, MountSet } from '@boxoffice/protocol'
 import { acknowledge, fail, terminate } from './ended-session.ts'
 import type {
   ActiveSession,
@@ -36,6 +36,8 @@ export type SessionEvent =
   | { type: 'activity'; at: number; busy: boolean }
   /** The agent has made the sandbox anew under its id, with other mounts [0-34]. */
   | { type: 'new_incarnation'; incarnation: number; mounts: MountSet }
+  /** A client says where its programs may connect to; null: as the profile has it. */
+  | { type: 'egress_set'; policy: EgressPolicy | null }
   /** A timer may have passed. `suspend` is what the sandbox's provider can do. */
   | { type: 'tick'; suspend: readonly SuspendMode[] }
   /** Its agent has suspended it because a client asked for that. */
@@ -49,6 +51,8 @@ export type SessionEvent =
 export type SessionEffect =
   | { type: 'suspend'; mode: SuspendMode }
   | { type: 'resume' }
+  /** The agent hears once more where programs may connect to. */
+  | { type: 'tell_egress' }
   /** Ends the sandbox, whether or not its id is known yet. */
   | { type: 'destroy' }
   /** Agents refuse the session's tokens from now on [C-30]. */
@@ -92,6 +96,7 @@ function whenProvisioning(session: ProvisioningSession, event: SessionEvent, now
     case 'heartbeat':
       return step(session) // its lease begins when it becomes active
     case 'suspend_requested':
+    case 'egress_set':
       return refuse(session, 'the sandbox is starting')
     case 'activity':
     case 'suspend_refused':
@@ -108,6 +113,8 @@ function whenRunning(session: ActiveSession | IdleSession, event: SessionEvent, 
       return step(touch(session, now))
     case 'suspend_requested':
       return suspendOnRequest(session, event.mode, now)
+    case 'egress_set':
+      return step(withEgress(session, event.policy))
     case 'suspend_refused':
       return step(session) // woken in the meantime
     case 'activity':
@@ -136,6 +143,8 @@ function whenSuspended(session: SuspendedSession, event: SessionEvent, now: numb
     case 'suspend_requested':
       if (event.mode === session.mode || session.mode === 'stop') return step(session)
       return suspendOnRequest({ ...session, state: 'active' }, event.mode, now)
+    case 'egress_set':
+      return step(withEgress(session, event.policy))
     case 'suspend_refused':
       return step(terminate(session, 'idle', now), revoke, destroy)
     case 'activity':
@@ -175,10 +184,17 @@ function whenEnded(session: EndedSession, event: SessionEvent, now: number): Ste
     case 'touched':
     case 'heartbeat':
     case 'suspend_requested':
+    case 'egress_set':
     case 'new_incarnation':
       return refuse(session, 'the session has ended')
   }
 }
+
+/** The store raises the revision with the change. */
+const withEgress = <T extends PlacedSession>(session: T, policy: EgressPolicy | null): T => ({
+  ...session,
+  egress: { policy, revision: session.revision + 1 },
+})
 
 /** The agent has done it: that it is told again mends what came in between. */
 const suspendOnRequest = (session: ActiveSession | IdleSession, mode: SuspendMode, now: number): Step =>

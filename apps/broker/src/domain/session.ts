@@ -1,4 +1,4 @@
-import type { MountSet, Profile, RelayPreference, Scope } from '@boxoffice/protocol'
+import type { EgressPolicy, MountSet, Network, Profile, RelayPreference, Scope } from '@boxoffice/protocol'
 
 /** Why a session ended. `released` was asked for (404 afterwards), the others are news (410) [contract 2.5]. */
 export type EndReason = 'released' | 'hard_ttl' | 'lease' | 'idle'
@@ -13,6 +13,8 @@ export type SessionBase = {
   profile: Profile
   /** What its sandbox sees of the host. */
   mounts: MountSet
+  /** Set by a client in the place of the profile's; `policy` is null once it was taken back. */
+  egress: SessionPolicy | null
   labels: Readonly<Record<string, string>>
   relay: RelayPreference
   /** The only provider that may make its sandbox; null: any. */
@@ -39,8 +41,19 @@ export type SessionBase = {
   revision: number
 }
 
-/** Where a session's sandbox is. */
-export type Placed = { agentId: string; sandboxId: string; provider: string; isolation: string; incarnation: number; activatedAt: number }
+/** `revision`: of the session, with the change that set it. Agents tell by it which of two orders is the later one. */
+export type SessionPolicy = { policy: EgressPolicy | null; revision: number }
+
+/** Where a session's sandbox is. `network`: the one that it has; null where its agent did not say. */
+export type Placed = {
+  agentId: string
+  sandboxId: string
+  provider: string
+  isolation: string
+  network: Network | null
+  incarnation: number
+  activatedAt: number
+}
 
 export type ProvisioningSession = SessionBase & {
   state: 'provisioning'
@@ -67,6 +80,10 @@ export type Session = LiveSession | EndedSession
 export const isLive = (session: Session): session is LiveSession => session.state !== 'terminated' && session.state !== 'failed'
 export const isPlaced = (session: Session): session is PlacedSession =>
   session.state === 'active' || session.state === 'idle' || session.state === 'suspended'
+
+/** Where the programs of a session may connect to; null where neither it nor its profile says. */
+export const egressOf = ({ egress, profile }: Pick<SessionBase, 'egress' | 'profile'>): EgressPolicy | null =>
+  egress?.policy ?? profile.egress
 
 /** Whether a token for `placed` is one for the session as it is now: it is live, and its sandbox was not made anew. */
 export const isSameSandbox = (session: Session, placed: PlacedSession): session is PlacedSession =>

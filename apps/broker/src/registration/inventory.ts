@@ -32,7 +32,7 @@ export class Inventory {
 
   /** `complete`: the report lists all sandboxes, so a session whose sandbox is not in it has lost it. */
   async reconcile(agent: AgentRecord, reports: readonly SandboxReport[], complete: boolean): Promise<Decisions> {
-    const { store, log, now } = this.#options
+    const { store, writer, log, now } = this.#options
     const decisions: Decisions = []
     // Before anything is written: what follows may take long, and the report gets no younger by it.
     const readAt = now()
@@ -54,6 +54,7 @@ export class Inventory {
       decisions.push({ sandbox_id: report.sandbox_id, action: isKept ? 'keep' : 'destroy', ...workspace, ...again })
       if (!keep || !isPlaced(session)) continue
       placed.delete(session.id)
+      if (isKept && lacksEgress(session, report)) writer.perform(session, { type: 'tell_egress' })
       await (lost ? this.lost(session, report.reason ?? 'sandbox_lost', { gone: report.gone ?? false }) : this.#activity(session, report))
     }
     if (!complete) return decisions
@@ -122,11 +123,17 @@ const keepsWorkspace = (session: Session | undefined, agent: AgentRecord): boole
   session !== undefined && !isLive(session) && session.agentId === agent.id && session.keepWorkspace
 
 /**
- * Whether nothing is under way between a session and its sandbox: it has its place, and is suspended exactly where the session is. Until
- * then a report may be older than an order, or the order has not come through.
+ * Whether nothing is under way between a session and its sandbox: it has its place, is suspended exactly where the session is, and its
+ * egress is the session's. Until then a report may be older than an order, or the order has not come through.
  */
-const agrees = (session: Session, { state }: SandboxReport): boolean =>
-  isPlaced(session) && (session.state === 'suspended') === (state === 'frozen' || state === 'stopped')
+const agrees = (session: Session, report: SandboxReport): boolean =>
+  isPlaced(session) && (session.state === 'suspended') === isSuspended(report) && !lacksEgress(session, report)
+
+const isSuspended = ({ state }: SandboxReport): boolean => state === 'frozen' || state === 'stopped'
+
+/** The agent has not heard of the last change of its egress. */
+const lacksEgress = ({ egress }: PlacedSession, { egress_revision: revision }: SandboxReport): boolean =>
+  egress !== null && revision !== undefined && revision < egress.revision
 
 /** A sandbox stays as long as a live session of this agent means exactly it. */
 function belongs(session: Session, agent: AgentRecord, report: SandboxReport): boolean {

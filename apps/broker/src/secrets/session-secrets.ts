@@ -1,6 +1,6 @@
 import { type SessionSecretsResponse, secretsOfPolicy } from '@boxoffice/protocol'
 import { noSession } from '../domain/refusals.ts'
-import { isLive, type LiveSession } from '../domain/session.ts'
+import { egressOf, isLive, type LiveSession } from '../domain/session.ts'
 import type { Log } from '../host/log.ts'
 import type { SecretKeys } from '../host/secret-keys.ts'
 import type { SecretRecord, SecretStore } from '../store/secret-store.ts'
@@ -51,6 +51,7 @@ export class SessionSecrets {
 }
 
 /** The names that the policy of a session uses. */
-function secretsOf({ profile: { egress } }: LiveSession): ReadonlySet<string> {
+function secretsOf(session: LiveSession): ReadonlySet<string> {
+  const egress = egressOf(session)
   return egress === null ? new Set() : secretsOfPolicy(egress)
 }

@@ -5,7 +5,16 @@ import { BoxofficeError, type Revocations, type SessionEnd } from '@boxoffice/pr
 import type { AgentClient } from '../agents/agent-client.ts'
 import type { SessionEffect } from '../domain/lifecycle.ts'
 import { workspaceIdOf } from '../domain/scope.ts'
-import { type EndedSession, isLive, isPlaced, type PlacedSession, placedOf, type Session, type SuspendMode } from '../domain/session.ts'
+import {
+  type EndedSession,
+  egressOf,
+  isLive,
+  isPlaced,
+  type PlacedSession,
+  placedOf,
+  type Session,
+  type SuspendMode,
+} from '../domain/session.ts'
 import type { Log } from '../host/log.ts'
 import type { AgentRecord, Store } from '../store/store.ts'
 
@@ -103,6 +112,20 @@ export class SessionEffects {
     await this.#suspensions.run(id, () => this.#options.client.suspend(agent, sandboxId, order))
   }
 
+  /** Tells an agent where programs of a session may connect to, if the session says so itself. Gives the revision of what holds then. */
+  async setEgress(agent: AgentRecord, session: PlacedSession): Promise<number> {
+    const { client, store, now } = this.#options
+    if (session.egress === null) return 0
+    const order = { policy: egressOf(session), revision: session.egress.revision }
+    try {
+      return await client.setEgress(agent, session.sandboxId, order)
+    } catch (thrown) {
+      // Its report says that it has not heard of it, and it is told again.
+      await store.agents.wantWhole(agent.id, now())
+      throw thrown
+    }
+  }
+
   /** Resolves when the sandbox of a session that has just ended is gone, or could not be ended now. */
   async ended(sessionId: string): Promise<void> {
     await this.#ending.get(sessionId)
@@ -135,6 +158,11 @@ export class SessionEffects {
         return this.#destroy(agent, session, placed?.sandboxId ?? null)
       case 'revoke':
         return isLive(session) ? undefined : client.revoke(agent, revocationOf([session], tokenTtlSeconds))
+      case 'tell_egress': {
+        const current = await store.sessions.byId(session.id)
+        if (current !== undefined && isPlaced(current)) await this.setEgress(agent, current)
+        return
+      }
       case 'suspend':
       case 'resume':
         return placed === null ? undefined : this.#suspensions.run(session.id, () => this.#suspendOrResume(agent, session.id, effect))

@@ -7,6 +7,7 @@ import type { Placement } from '../agents/placement.ts'
 import { systemOrigin } from '../domain/audit-entry.ts'
 import { workspaceIdOf } from '../domain/scope.ts'
 import {
+  egressOf,
   type FailedSession,
   isPlaced,
   type LiveSession,
@@ -208,6 +209,7 @@ export class Provisioner {
       sandboxId: record.sandbox_id,
       provider: record.provider,
       isolation: record.isolation,
+      network: record.network ?? null,
       incarnation: record.generation,
     }
     const change = await writer.change(session, { type: 'created', fence, placed }, { audit: (after) => [entryOf(after, now())] })
@@ -273,9 +275,9 @@ export class Provisioner {
   }
 }
 
-const requestFor = ({ tenant, scope, profile, labels, mounts }: LiveSession): CreateSandboxRequest => ({
+const requestFor = ({ tenant, scope, profile, egress, labels, mounts }: LiveSession): CreateSandboxRequest => ({
   tenant_id: tenant,
-  profile,
+  profile: egress === null ? profile : { ...profile, egress: egressOf({ profile, egress }) },
   labels: { ...labels },
   workspace_id: workspaceIdOf(tenant, scope),
   kept_sessions: [],

@@ -153,6 +153,7 @@ function newSession(
     scope: request.scope,
     profile,
     mounts: effectiveMounts(profile, request.overrides ?? {}),
+    egress: null,
     labels: request.labels,
     relay: request.relay ?? 'auto',
     providerPreference: request.provider,

@@ -1,4 +1,4 @@
-import { MountSet, Profile, SESSION_STATES, type SessionState } from '@boxoffice/protocol'
+import { EgressPolicy, MountSet, Profile, SESSION_STATES, type SessionState } from '@boxoffice/protocol'
 import { describe, expect, test } from 'vitest'
 import { dueAt, type SessionEvent, transition } from '../../src/domain/lifecycle.ts'
 import { isLive, type LiveSession, type Session, type SessionBase } from '../../src/domain/session.ts'
@@ -32,11 +32,20 @@ const base: SessionBase = {
   relay: 'auto',
   providerPreference: null,
   needsImage: false,
+  egress: null,
   mounts: MountSet.parse({}),
   shape: 'mvp',
   hasGrants: false,
 }
-const placed = { agentId: 'agt_1', sandboxId: 'sb_1', provider: 'local', isolation: 'none', incarnation: 1, activatedAt: MADE }
+const placed = {
+  agentId: 'agt_1',
+  sandboxId: 'sb_1',
+  provider: 'local',
+  isolation: 'none',
+  network: null,
+  incarnation: 1,
+  activatedAt: MADE,
+}
 const { activatedAt: _, ...justPlaced } = placed
 
 /** One session of each state. */
@@ -75,6 +84,7 @@ const events: { [Type in SessionEvent['type']]: Extract<SessionEvent, { type: Ty
   activity: { type: 'activity', at: NOW - 1000, busy: false },
   tick: { type: 'tick', suspend: ['freeze', 'stop'] },
   suspend_requested: { type: 'suspend_requested', mode: 'freeze' },
+  egress_set: { type: 'egress_set', policy: EgressPolicy.parse({ allow: ['a.example'] }) },
   suspend_refused: { type: 'suspend_refused' },
   released: { type: 'released' },
   sandbox_lost: { type: 'sandbox_lost', reason: 'oom' },
@@ -95,6 +105,7 @@ const table: Record<SessionState, Record<SessionEvent['type'], Cell>> = {
     activity: 'provisioning',
     tick: 'provisioning',
     suspend_requested: 'refused',
+    egress_set: 'refused',
     suspend_refused: 'provisioning',
     released: 'terminated +revoke destroy',
     sandbox_lost: 'provisioning',
@@ -109,6 +120,7 @@ const table: Record<SessionState, Record<SessionEvent['type'], Cell>> = {
     activity: 'active',
     tick: 'idle',
     suspend_requested: 'suspended +suspend',
+    egress_set: 'active',
     suspend_refused: 'active',
     released: 'terminated +revoke destroy',
     sandbox_lost: 'failed +revoke destroy',
@@ -123,6 +135,7 @@ const table: Record<SessionState, Record<SessionEvent['type'], Cell>> = {
     activity: 'active',
     tick: 'idle',
     suspend_requested: 'suspended +suspend',
+    egress_set: 'idle',
     suspend_refused: 'idle',
     released: 'terminated +revoke destroy',
     sandbox_lost: 'failed +revoke destroy',
@@ -137,6 +150,7 @@ const table: Record<SessionState, Record<SessionEvent['type'], Cell>> = {
     activity: 'active',
     tick: 'suspended',
     suspend_requested: 'suspended',
+    egress_set: 'suspended',
     suspend_refused: 'terminated +revoke destroy',
     released: 'terminated +revoke destroy',
     sandbox_lost: 'failed +revoke destroy',
@@ -151,6 +165,7 @@ const table: Record<SessionState, Record<SessionEvent['type'], Cell>> = {
     activity: 'terminated',
     tick: 'terminated',
     suspend_requested: 'refused',
+    egress_set: 'refused',
     suspend_refused: 'terminated',
     released: 'terminated +destroy',
     sandbox_lost: 'terminated',
@@ -165,6 +180,7 @@ const table: Record<SessionState, Record<SessionEvent['type'], Cell>> = {
     activity: 'failed',
     tick: 'failed',
     suspend_requested: 'refused',
+    egress_set: 'refused',
     suspend_refused: 'failed',
     released: 'terminated +destroy',
     sandbox_lost: 'failed',

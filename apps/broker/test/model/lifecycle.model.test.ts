@@ -24,7 +24,7 @@ const profiles = fc
   .map((fields): Profile => ({ ...Profile.parse({ name: 'p' }), ...fields }))
 
 const fence = fc.constantFrom(1, 1, 1, 2, 3)
-const placed = { agentId: 'agt_1', sandboxId: 'sb_1', provider: 'fake', isolation: 'none', incarnation: 1 }
+const placed = { agentId: 'agt_1', sandboxId: 'sb_1', provider: 'fake', isolation: 'none', network: null, incarnation: 1 }
 const events: fc.Arbitrary<SessionEvent> = fc.oneof(
   { weight: 6, arbitrary: fc.record({ type: fc.constant('created' as const), fence, placed: fc.constant(placed) }) },
   { weight: 1, arbitrary: fc.record({ type: fc.constant('create_failed' as const), fence, reason: fc.constant('no image') }) },
@@ -60,6 +60,7 @@ const born = (profile: Profile, now: number): ProvisioningSession => {
     leaseExpiresAt: now + profile.lease_seconds * 1000,
     providerPreference: null,
     needsImage: false,
+    egress: null,
     mounts: MountSet.parse({}),
     hasGrants: false,
     lastActivityAt: now,

@@ -81,8 +81,12 @@ export const letGo = async (world: World, expected: Expected): Promise<void> => 
     if (known.session.state !== 'provisioning') continue
     const row = await world.store.sessions.byId(known.session.id)
     if (row === undefined || !isPlaced(row)) throw new Error(`${known.session.id} was not made: ${JSON.stringify(row)}`)
-    const { agentId, sandboxId, provider, isolation, incarnation } = row
-    expected.apply(known, { type: 'created', fence: known.session.fence, placed: { agentId, sandboxId, provider, isolation, incarnation } })
+    const { agentId, sandboxId, provider, isolation, network, incarnation } = row
+    expected.apply(known, {
+      type: 'created',
+      fence: known.session.fence,
+      placed: { agentId, sandboxId, provider, isolation, network, incarnation },
+    })
   }
 }
 

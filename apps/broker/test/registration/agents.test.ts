@@ -110,6 +110,7 @@ describe('[2-28..2-31, C-78] keep or destroy', () => {
     profile_hash: '0'.repeat(16),
     from_pool: false,
     suspended: null,
+    egress: { policy: null, revision: 0 },
     activity: { running: 0, attached: 0, idle_ms: 0 },
     state: 'running',
     request: CreateSandboxRequest.parse({ tenant_id: 'default', profile: { name: 'default' } }),

@@ -27,6 +27,7 @@ export function newSession(fields: Partial<ProvisioningSession> = {}): Provision
     relay: 'auto',
     providerPreference: null,
     needsImage: false,
+    egress: null,
     shape: 'mvp',
     createdBy: 'me',
     createdAt: now,
@@ -65,7 +66,14 @@ export function openCrowd(store: Store) {
       const terms = { claimFor: 'me', owner: null, maxLive: 100_000, labelQuota }
       const { outcome } = await store.sessions.create(session, terms, { idempotency: null, audit: [], events: [] })
       if (outcome !== 'created') throw new Error(`not created: ${outcome}`)
-      const placed = { agentId: AGENT.id, sandboxId: `sbx_${session.id}`, provider: 'local', isolation: 'bubblewrap', incarnation: 1 }
+      const placed = {
+        agentId: AGENT.id,
+        sandboxId: `sbx_${session.id}`,
+        provider: 'local',
+        isolation: 'bubblewrap',
+        network: null,
+        incarnation: 1,
+      }
       reports.push({
         sandbox_id: placed.sandboxId,
         session_id: session.id,

@@ -13,9 +13,11 @@ import {
   RegisterAgentResponse,
   ReplacePreviews,
   type Revocations,
+  type SandboxEgressSet,
   type SandboxRecord,
   type SandboxReport,
   type SandboxUntold,
+  SetSandboxEgress,
 } from '@boxoffice/protocol'
 import { createLocalJWKSet, jwtVerify } from 'jose'
 
@@ -28,6 +30,8 @@ export type FakeAgent = Awaited<ReturnType<typeof startFakeAgent>>
 /** One that waits in the pool has the session id `''`. */
 export type Kept = SandboxRecord & {
   suspended: 'freeze' | 'stop' | null
+  /** The last order. */
+  egress: SetSandboxEgress
   activity: SandboxReport['activity']
   request: CreateSandboxRequest
 }
@@ -38,6 +42,7 @@ type Hooks = {
   untold: () => number | undefined
   removeWorkspace: () => Promise<Refusal | undefined>
   suspend: () => Refusal | undefined
+  egress: () => Promise<Refusal | undefined>
   /** Of an order that was dropped. */
   overtaken: (order: { revision?: number }) => { overtaken_by?: number }
 }
@@ -55,6 +60,8 @@ export type FakeAgentOptions = {
   providerName?: string
   /** Whether its provider has images; undefined: it does not say. */
   images?: boolean
+  /** Whether its sandboxes can have a proxy, which is then what they have for `network: on`, too. */
+  egress?: boolean
   reserved?: 'mcp'
   heartbeat?: boolean
   /** Sandboxes of an earlier run of this install. */
@@ -78,6 +85,7 @@ export async function startFakeAgent(options: FakeAgentOptions) {
     untold: () => undefined,
     removeWorkspace: async () => undefined,
     suspend: () => undefined,
+    egress: async () => undefined,
     overtaken: () => ({}),
   }
   const provider = {
@@ -86,7 +94,9 @@ export async function startFakeAgent(options: FakeAgentOptions) {
     available: options.available ?? true,
     reason: null as string | null,
     ...(options.reserved === undefined ? {} : { reserved: options.reserved }),
-    ...(options.images === undefined ? {} : { capabilities: { ...ABILITIES, images: options.images } }),
+    ...(options.images === undefined && options.egress === undefined
+      ? {}
+      : { capabilities: { ...ABILITIES, ...(options.images !== undefined && { images: options.images }), egress: options.egress } }),
   }
   /** By sandbox, what of it is exposed, as it was told last. */
   const previews = new Map<string, PreviewRoute[]>()
@@ -152,7 +162,16 @@ export async function startFakeAgent(options: FakeAgentOptions) {
       previews.set(id, ReplacePreviews.parse(body).ports)
       return reply(204)
     }
+    if (action === 'egress') {
+      const refusal = await hooks.egress()
+      if (refusal !== undefined) return reply(refusal.status, envelope(refusal))
+    }
     if (sandbox === undefined) return reply(404, envelope({ status: 404, code: 'BINDING_NOT_FOUND', message: 'no such sandbox' }))
+    if (action === 'egress') {
+      const order = SetSandboxEgress.parse(body)
+      if (order.revision >= sandbox.egress.revision) sandbox.egress = order
+      return reply(200, { revision: sandbox.egress.revision } satisfies SandboxEgressSet)
+    }
     if (action === 'suspend' || action === 'resume') orders.push({ action, ...(body as object) })
     if (action === 'suspend') {
       const refusal = hooks.suspend() ?? inUse(sandbox)
@@ -183,6 +202,8 @@ export async function startFakeAgent(options: FakeAgentOptions) {
         state: 'running',
         profile_hash: '0'.repeat(16),
         from_pool: false,
+        network: options.egress && request.profile.network === 'on' ? 'proxy' : request.profile.network,
+        egress: { policy: request.profile.egress, revision: 0 },
         suspended: null,
         activity: { running: 0, attached: 0, idle_ms: 0 },
         request,
@@ -211,6 +232,7 @@ export async function startFakeAgent(options: FakeAgentOptions) {
     generation: sandbox.generation,
     profile_hash: sandbox.profile_hash,
     activity: sandbox.activity,
+    ...(sandbox.network === 'proxy' ? { egress_revision: sandbox.egress.revision } : {}),
     reason: sandbox.state === 'lost' ? 'container died' : null,
   })
   const reports = () => [...sandboxes.values()].map(reportOf)
@@ -325,7 +347,7 @@ const envelope = ({ code, message, details }: Refusal) => ({
   detail: message,
 })
 
-const recordOf = ({ suspended: _, activity: __, request: ___, ...record }: Kept): SandboxRecord => record
+const recordOf = ({ suspended: _, activity: __, request: ___, egress: ____, ...record }: Kept): SandboxRecord => record
 
 async function readJson(request: IncomingMessage): Promise<unknown> {
   let text = ''

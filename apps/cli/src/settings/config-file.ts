@@ -14,8 +14,8 @@ export const readConfigFile = (path: string): Record<string, unknown> => {
   return settingNames(parsed)
 }
 
-/** Profiles and labels are wire objects: their fields keep their names. */
-const AS_WRITTEN = new Set(['profiles', 'labels'])
+/** Profiles and labels are wire objects, and lists are named by their writer: their fields keep their names. */
+const AS_WRITTEN = new Set(['profiles', 'labels', 'egressLists'])
 
 export const settingNames = (settings: object): Record<string, unknown> =>
   Object.fromEntries(

@@ -49,6 +49,8 @@ export type SessionEvent =
   | (Told & { type: 'exec.exit'; kind: 'exec' | 'shell'; execId?: string; shellId?: string } & EventExit)
   | (Told & { type: 'process.exit'; processId: string } & EventExit)
   | (Told & { type: 'lease'; leaseExpiresAt: Date })
+  /** Another policy says where its programs may connect to. */
+  | (Told & { type: 'egress.changed'; source: 'profile' | 'session' })
   | (Told & { type: 'released' })
   /** A port has a host of its own, or its terms have changed. */
   | (Told & { type: 'port.exposed'; port: number; access: PreviewAccess; expiresAt: Date | null })
@@ -181,6 +183,8 @@ const shaped = (type: SessionEventType, told: Told, body: unknown): SessionEvent
       return { ...told, type, ...EVENT_DATA.wake.parse(body) }
     case 'egress':
       return { ...told, type, ...EVENT_DATA.egress.parse(body) }
+    case 'egress.changed':
+      return { ...told, type, ...EVENT_DATA['egress.changed'].parse(body) }
     case 'exec.exit': {
       const data = EVENT_DATA['exec.exit'].parse(body)
       const id = data.kind === 'exec' ? { execId: data.exec_id ?? '' } : { shellId: data.shell_id ?? '' }

@@ -68,6 +68,8 @@ export const SandboxReport = z.object({
   generation: z.number().int(),
   profile_hash: z.string(),
   activity: SandboxActivity,
+  /** The revision of the last order for its egress, 0 before the first; absent where it has no proxy, and from agents before 2027. */
+  egress_revision: z.number().int().nonnegative().optional(),
   /** Why it is `lost`, else null. */
   reason: z.string().nullable(),
   /** With `lost`: its agent has ended it with itself, so there is nothing to destroy, and nobody to be told [2-27]. */

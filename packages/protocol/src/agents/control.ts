@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { EgressPolicy, Network } from '../sessions/egress.ts'
 import { MountSet } from '../sessions/mounts.ts'
 import { SentProfile } from '../sessions/profiles.ts'
 import { Revocations, SANDBOX_STATES, SandboxReport, SessionEnd } from './agents.ts'
@@ -15,6 +16,7 @@ import { Revocations, SANDBOX_STATES, SandboxReport, SessionEnd } from './agents
  *   DELETE /control/v1/sandboxes/{id}?keep_workspace=&reason=   DestroyQuery → 204, also when it is already gone; SandboxUntold while
  *                                                                events of it are to be told
  *   PUT    /control/v1/sandboxes/{id}/ports            ReplacePreviews → 204; also for a sandbox that is not here
+ *   PUT    /control/v1/sandboxes/{id}/egress           SetSandboxEgress → SandboxEgressSet; 501 UNSUPPORTED for one without a proxy
  *   GET    /control/v1/sandboxes/{id}/workspace-usage?max_entries=   → WorkspaceUsage
  *   DELETE /control/v1/workspaces/{workspace_id}       → 204, also when it is not there; 409 while a sandbox uses it
  *   POST   /control/v1/revocations                     Revocations → 204
@@ -48,6 +50,8 @@ export const SandboxRecord = z.object({
   state: z.enum(SANDBOX_STATES),
   profile_hash: z.string(),
   from_pool: z.boolean(),
+  /** The network that it has; agents before 2027 do not say. */
+  network: Network.optional(),
 })
 export type SandboxRecord = z.infer<typeof SandboxRecord>
 
@@ -78,5 +82,11 @@ export const OrderResponse = SandboxReport.extend({ overtaken_by: z.number().int
 export type OrderResponse = z.infer<typeof OrderResponse>
 /** `reason`: what its processes are told; brokers before 2026-12 send none, and the agent goes by the revocation of the session. */
 export const DestroyQuery = z.object({ keep_workspace: z.stringbool().default(false), reason: SessionEnd.optional() })
+/** `policy`: null for what holds without one. `revision`: the session's when it was changed; the order with the highest one holds. */
+export const SetSandboxEgress = z.object({ policy: EgressPolicy.nullable(), revision: z.number().int().positive() })
+export type SetSandboxEgress = z.infer<typeof SetSandboxEgress>
+/** `revision`: of the order that holds now. */
+export const SandboxEgressSet = z.object({ revision: z.number().int().positive() })
+export type SandboxEgressSet = z.infer<typeof SandboxEgressSet>
 export const ListSandboxesResponse = z.object({ sandboxes: z.array(SandboxReport) })
 export { Revocations }

@@ -5,6 +5,8 @@ const MiB = 1024 * KiB
 export const LIMITS = {
   /** Control routes [C-80]. */
   controlBodyBytes: 64 * KiB,
+  /** Of a policy of egress as JSON; what carries one may have twice as much. */
+  policyBytes: 512 * KiB,
   /** What an agent says of all its sandboxes at once. */
   agentReportBytes: 4 * MiB,
   /** `POST D/exec` [C-63]. */

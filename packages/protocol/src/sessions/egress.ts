@@ -24,8 +24,10 @@ export const EgressTarget = z
   })
 
 const isTarget = (text: string): boolean => {
-  const port = TARGET.exec(text)
-  return port !== null && (port[1] === undefined || Number(port[1]) <= 65_535)
+  const found = TARGET.exec(text)
+  if (found === null || Number(found[1] ?? 0) > 65_535) return false
+  // What looks like an address has to be one: 999.1.1.1 is none.
+  return text.startsWith('*') || URL.canParse(`http://${text}`)
 }
 
 /** Where a request goes and where it ends: two readers that disagree about it see two requests. */
@@ -65,8 +67,8 @@ export type EgressRule = z.infer<typeof EgressRule>
 
 /** Where programs of a sandbox may connect to. Nothing is allowed that is not named. `deny` wins; without a port it denies every port. */
 export const EgressPolicy = z.strictObject({
-  allow: z.array(EgressTarget).max(256).default([]),
-  deny: z.array(EgressTarget).max(256).default([]),
+  allow: z.array(EgressTarget).max(1024).default([]),
+  deny: z.array(EgressTarget).max(1024).default([]),
   rules: z.array(EgressRule).max(64).default([]),
   /** `terminate`: whose TLS the agent opens: of hosts with rules, of all, of none. `bypass`: never of these (without a port: on every port). */
   tls: z
@@ -77,13 +79,53 @@ export const EgressPolicy = z.strictObject({
 })
 export type EgressPolicy = z.infer<typeof EgressPolicy>
 
+/** The network that a session's profile asks for, and the one that its sandbox has; null where its agent did not say. */
+export const SessionNetwork = z.object({ requested: Network, effective: Network.nullable() })
+export type SessionNetwork = z.infer<typeof SessionNetwork>
+
+/** What `GET` and `PUT …/sessions/{id}/egress` answer. */
+export const SessionEgress = z.object({
+  network: SessionNetwork,
+  /** The policy that holds now, without lists. Null: nothing is allowed, and with `network: on` every public address on ports 80 and 443. */
+  policy: EgressPolicy.nullable(),
+  /** Whose policy it is. */
+  source: z.enum(['profile', 'session']),
+  /** The profile's policy can only be narrowed. */
+  locked: z.boolean(),
+})
+export type SessionEgress = z.infer<typeof SessionEgress>
+
 /** The names of the secrets that rules of a policy inject. */
 export const secretsOfPolicy = ({ rules }: EgressPolicy): Set<string> =>
   new Set(rules.flatMap(({ inject }) => inject.map(({ secret }) => secret)))
 
-/** The lists that a policy names, without their `@`. */
-export const listsOf = ({ allow, deny, rules, tls }: EgressPolicy): string[] =>
-  [...allow, ...deny, ...rules.map(({ host }) => host), ...tls.bypass].filter((text) => text.startsWith('@')).map((text) => text.slice(1))
+/** Lists of targets by their names, which policies write with an `@`. */
+export const EgressLists = z.record(
+  z.string().regex(/^[a-z0-9][a-z0-9_-]{0,63}$/),
+  z.array(EgressTarget.refine((text) => !text.startsWith('@'), { error: 'must be a host: lists hold no lists' })).max(1024),
+)
+export type EgressLists = z.infer<typeof EgressLists>
+
+/**
+ * The policy with the targets of its lists in their places; a rule for a list becomes one for each of its hosts. `missing` is called for
+ * a list that is not there and gives what stands for it.
+ */
+export function withoutLists(policy: EgressPolicy, lists: EgressLists, missing: (name: string) => string[]): EgressPolicy {
+  const listed = (text: string): string[] => {
+    const name = text.slice(1)
+    if (!text.startsWith('@')) return [text]
+    return (Object.hasOwn(lists, name) ? lists[name] : undefined) ?? missing(name)
+  }
+  const { allow, deny, rules, tls } = policy
+  if (![...allow, ...deny, ...rules.map(({ host }) => host), ...tls.bypass].some((text) => text.startsWith('@'))) return policy
+  return {
+    ...policy,
+    allow: [...new Set(allow.flatMap(listed))],
+    deny: [...new Set(deny.flatMap(listed))],
+    rules: rules.flatMap((rule) => listed(rule.host).map((host) => ({ ...rule, host }))),
+    tls: { ...tls, bypass: [...new Set(tls.bypass.flatMap(listed))] },
+  }
+}
 
 /** Why a connection or a request was refused. */
 export const EGRESS_CODES = [

@@ -44,6 +44,8 @@ export const EVENT_DATA = {
   lease: z.object({ lease_expires_at: z.string() }),
   /** A program of the sandbox connected somewhere through the proxy, or was refused. `times`: so often since the last such event. */
   egress: EgressFact,
+  /** Another policy says where its programs may connect to: one of the session's own, or the profile's again. */
+  'egress.changed': z.object({ source: z.enum(['profile', 'session']) }),
   released: z.object({}),
   /** A port has a host of its own, or its terms have changed. */
   'port.exposed': z.object({ port: z.number().int(), access: PreviewAccess, expires_at: z.string().nullable() }),

@@ -84,6 +84,13 @@ export const Profile = z.object({
 })
 export type Profile = z.infer<typeof Profile>
 
+/**
+ * Where programs of such a sandbox may connect to through the proxy. A profile that says nothing allows nothing with `proxy`, and every
+ * public address on ports 80 and 443 with `on`.
+ */
+export const policyOf = ({ network, egress }: Pick<Profile, 'network' | 'egress'>): EgressPolicy =>
+  egress ?? EgressPolicy.parse(network === 'on' ? { allow: ['*'] } : {})
+
 /** A profile as a broker sends it to an agent, which may be of an earlier release. */
 export const SentProfile = Profile.extend({ capabilities: KnownCapabilities.default([...CAPABILITIES]) })
 

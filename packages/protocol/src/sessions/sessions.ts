@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { Capability } from '../base/capabilities.ts'
 import { hasControlCharacter, ScopeId } from '../base/ids.ts'
+import { SessionNetwork } from './egress.ts'
 import { AbsolutePath } from './mounts.ts'
 
 export const SCOPE_TYPES = ['thread', 'workspace', 'assistant', 'deployment'] as const
@@ -112,6 +113,8 @@ export const Binding = z.object({
   created_at: z.string(),
   profile: z.string(),
   isolation: z.string().nullable(),
+  /** Brokers before 2027 do not say. */
+  network: SessionNetwork.optional(),
   labels: z.record(z.string(), z.string()),
   generation: z.number().int(),
   reason: z.string().nullable(),

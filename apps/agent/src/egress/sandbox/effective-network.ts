@@ -1,4 +1,4 @@
-import { EgressPolicy, type Network, type Profile } from '@boxoffice/protocol'
+import { type EgressPolicy, type Network, type Profile, policyOf } from '@boxoffice/protocol'
 import type { ProviderCapabilities } from '../../sandbox/provider.ts'
 
 type Abilities = Pick<ProviderCapabilities, 'network' | 'egress'>
@@ -7,11 +7,6 @@ type Abilities = Pick<ProviderCapabilities, 'network' | 'egress'>
 export const effectiveNetwork = ({ network }: Pick<Profile, 'network'>, abilities: Abilities): Network =>
   network === 'on' && !abilities.network && abilities.egress ? 'proxy' : network
 
-/**
- * Where programs of such a sandbox may connect to through the proxy; undefined where it has none. A profile that says nothing allows
- * nothing with `proxy`, and every public address on ports 80 and 443 with `on`.
- */
-export const egressPolicyOf = (profile: Pick<Profile, 'network' | 'egress'>, abilities: Abilities): EgressPolicy | undefined => {
-  if (effectiveNetwork(profile, abilities) !== 'proxy') return undefined
-  return profile.egress ?? EgressPolicy.parse(profile.network === 'on' ? { allow: ['*'] } : {})
-}
+/** Where programs of such a sandbox may connect to through the proxy; undefined where it has none. */
+export const egressPolicyOf = (profile: Pick<Profile, 'network' | 'egress'>, abilities: Abilities): EgressPolicy | undefined =>
+  effectiveNetwork(profile, abilities) === 'proxy' ? policyOf(profile) : undefined

@@ -1,11 +1,11 @@
 import { SerialQueue } from '@boxoffice/kit/serial-queue'
 import { withTimeout } from '@boxoffice/kit/with-timeout'
-import { BoxofficeError, type EgressPolicy, type JournalFact, type KillCause, type Profile } from '@boxoffice/protocol'
+import { BoxofficeError, type EgressPolicy, type JournalFact, type KillCause, type Network, type Profile } from '@boxoffice/protocol'
 import type { Logger } from 'pino'
 import type { Journal } from '../../broker-link/journal.ts'
 import type { SandboxFile } from '../../data-dir/record-file.ts'
 import { RecordWriter } from '../../data-dir/record-writer.ts'
-import { egressPolicyOf } from '../../egress/sandbox/effective-network.ts'
+import { effectiveNetwork, egressPolicyOf } from '../../egress/sandbox/effective-network.ts'
 import { type EgressSettings, SandboxEgress } from '../../egress/sandbox/sandbox-egress.ts'
 import { createManagedProcesses } from '../../processes/managed-processes.ts'
 import { createActivity } from '../../sandbox/activity.ts'
@@ -91,6 +91,9 @@ export class LiveSandbox implements Sandbox {
   }
   get file(): SandboxFile {
     return this.#record.file
+  }
+  get network(): Network {
+    return effectiveNetwork(this.profile, this.#parts.provider.capabilities)
   }
   get state(): ReturnType<typeof reportedState> {
     return reportedState(this.#life)
@@ -182,12 +185,18 @@ export class LiveSandbox implements Sandbox {
     return this.#save({ session_id: sessionId, profile, kept_as: keptAs })
   }
 
-  /** Changes where its programs may connect to. Throws UNSUPPORTED for one that has no proxy. */
-  async setEgress(egress: EgressPolicy): Promise<void> {
-    if (this.#egress === undefined)
+  /**
+   * Changes where its programs may connect to; null: to nothing, or with `network: on` everywhere. An order that is older than the last one is
+   * dropped. Gives the revision of the one that holds. Throws UNSUPPORTED for a sandbox that has no proxy.
+   */
+  async setEgress(egress: EgressPolicy | null, revision: number): Promise<number> {
+    const profile = { ...this.profile, egress }
+    const policy = egressPolicyOf(profile, this.#parts.provider.capabilities)
+    if (this.#egress === undefined || policy === undefined)
       throw new BoxofficeError('UNSUPPORTED', 'egress: this sandbox has no proxy; choose a profile whose network is "proxy"')
-    await this.#egress.setPolicy(egress)
-    await this.#save({ profile: { ...this.profile, egress } })
+    if (revision < this.file.egress_revision) return this.file.egress_revision
+    await Promise.all([this.#save({ profile, egress_revision: revision }), this.#egress.setPolicy(policy)])
+    return revision
   }
 
   async ready(signal: AbortSignal): Promise<void> {

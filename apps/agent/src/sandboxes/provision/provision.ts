@@ -81,6 +81,7 @@ export const createProvision = (options: ProvisionOptions): ((plan: Plan) => Pro
       gid,
       secret_hash: null,
       provider: provider.name,
+      egress_revision: 0,
       stopped: false,
     }
     const directories = prewarmed?.directories ?? (await layout.makeDirectories(id, gid))

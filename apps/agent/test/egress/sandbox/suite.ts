@@ -157,7 +157,7 @@ print(u.build_opener(u.ProxyHandler(), u.HTTPSHandler(context=c)).open("${url}/v
     const sandbox = await make('changed', {})
     const url = `http://origin.test:${plain.port}/`
     expect((await run(sandbox, curl(url))).stdout).toContain('http /')
-    await sandbox.setEgress(EgressPolicy.parse({ deny: ['origin.test'] }))
+    await sandbox.setEgress(EgressPolicy.parse({ deny: ['origin.test'] }), 1)
     expect(JSON.parse((await run(sandbox, curl(url))).stdout)).toMatchObject({ code: 'denied' })
   })
 

@@ -1,4 +1,4 @@
-import { MountSet, Profile, type RelayPreference, type Scope, type SessionState } from '@boxoffice/protocol'
+import { MountSet, type Network, Profile, type RelayPreference, type Scope, type SessionState } from '@boxoffice/protocol'
 import {
   type ActiveSession,
   type EndReason,
@@ -8,6 +8,7 @@ import {
   placedOf,
   type ReasonDetails,
   type Session,
+  type SessionPolicy,
   type SuspendMode,
 } from '../../domain/session.ts'
 
@@ -42,6 +43,7 @@ export type SessionRow = {
   sandbox_id: string | null
   provider: string | null
   isolation: string | null
+  network: Network | null
   generation: number
   activated_at: number | null
   suspend_mode: SuspendMode | null
@@ -52,6 +54,8 @@ export type SessionRow = {
   needs_image: number
   /** Empty: no mounts, and a workspace of the agent's making. */
   mounts: string
+  /** As JSON; null: as the profile has it. */
+  egress: string | null
   /** Not a column; only where a session is looked up by itself. */
   has_grants?: 0 | 1
 }
@@ -74,6 +78,7 @@ export function toSession(row: SessionRow, profile: Profile): Session {
     providerPreference: row.provider_preference,
     needsImage: row.needs_image !== 0,
     mounts: row.mounts === '' ? NO_MOUNTS : MountSet.parse(JSON.parse(row.mounts)),
+    egress: row.egress === null ? null : (JSON.parse(row.egress) as SessionPolicy),
     shape: row.shape,
     createdBy: row.created_by,
     createdAt: row.created_at,
@@ -118,6 +123,7 @@ const placementIn = (row: SessionRow): Placed => ({
   sandboxId: row.sandbox_id ?? '',
   provider: row.provider ?? '',
   isolation: row.isolation ?? '',
+  network: row.network,
   incarnation: row.generation,
   activatedAt: row.activated_at ?? 0,
 })
@@ -146,6 +152,7 @@ export function toRow(session: Session): Omit<SessionRow, 'profile_hash' | 'owne
     provider_preference: session.providerPreference,
     needs_image: session.needsImage ? 1 : 0,
     mounts: mountsColumn(session.mounts),
+    egress: session.egress === null ? null : JSON.stringify(session.egress),
     shape: session.shape,
     created_by: session.createdBy,
     created_at: session.createdAt,
@@ -162,6 +169,7 @@ export function toRow(session: Session): Omit<SessionRow, 'profile_hash' | 'owne
     sandbox_id: placed?.sandboxId ?? null,
     provider: placed?.provider ?? null,
     isolation: placed?.isolation ?? null,
+    network: placed?.network ?? null,
     generation: placed?.incarnation ?? 0,
     activated_at: placed?.activatedAt ?? null,
     suspend_mode: suspended?.mode ?? null,
@@ -199,6 +207,7 @@ const SHAPE: Session = {
   providerPreference: null,
   needsImage: false,
   mounts: NO_MOUNTS,
+  egress: null,
   shape: 'mvp',
   createdBy: '',
   createdAt: 0,
@@ -229,4 +238,5 @@ export const isTouch = (before: Session, after: Session): after is ActiveSession
   before.state === after.state &&
   before.dueAt === after.dueAt &&
   before.mounts === after.mounts &&
+  before.egress === after.egress &&
   before.busy === after.busy

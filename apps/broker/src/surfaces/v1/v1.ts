@@ -17,6 +17,7 @@ import { SecretService } from '../../secrets/secret-service.ts'
 import { SessionSecrets } from '../../secrets/session-secrets.ts'
 import type { Members } from '../../sessions/members.ts'
 import type { SessionService } from '../../sessions/service.ts'
+import type { SessionEgressService } from '../../sessions/session-egress.ts'
 import { TenantUsage } from '../../sessions/tenant-usage.ts'
 import type { Threads } from '../../sessions/threads.ts'
 import type { Store } from '../../store/store.ts'
@@ -27,6 +28,7 @@ import { keyRoutes } from './keys.ts'
 import { type Operations, operationRoutes } from './operations.ts'
 import { previewRoutes } from './previews.ts'
 import { profileRoutes } from './profiles.ts'
+import { egressRoutes } from './sandbox/egress.ts'
 import { type EventRouteOptions, eventRoutes } from './sandbox/events.ts'
 import { memberRoutes } from './sandbox/members.ts'
 import { portRoutes } from './sandbox/ports.ts'
@@ -49,6 +51,7 @@ export type V1Options = Operations & {
   rotation: KeyRotation
   sessions: SessionService
   members: Members
+  egress: SessionEgressService
   previews: Previews
   previewRoutes: PreviewRoutes
   threads: Threads
@@ -82,6 +85,7 @@ export const createV1 = ({
     ...sessionRoutes(sessions, settings.features, dataplaneAt(url)),
     ...eventRoutes({ sessions, store: store.events, endings: store.endings, feed, ...eventTimes }),
     ...memberRoutes(members),
+    ...egressRoutes(parts.egress),
     ...portRoutes(parts.previews),
     ...previewRoutes(parts.previewRoutes, registration.registry),
     ...threadRoutes(threads),

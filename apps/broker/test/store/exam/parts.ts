@@ -43,7 +43,14 @@ export function after(session: Session, event: SessionEvent, now = Date.now()): 
 export const madeBy = (session: ProvisioningSession): SessionEvent => ({
   type: 'created',
   fence: session.fence,
-  placed: { agentId: session.agentId, sandboxId: `sbx_${session.id}`, provider: 'local', isolation: 'bubblewrap', incarnation: 1 },
+  placed: {
+    agentId: session.agentId,
+    sandboxId: `sbx_${session.id}`,
+    provider: 'local',
+    isolation: 'bubblewrap',
+    network: 'proxy',
+    incarnation: 1,
+  },
 })
 
 export const RELEASED: SessionEvent = { type: 'released', keepWorkspace: false }

@@ -419,4 +419,9 @@ export const MIGRATIONS: readonly string[] = [
     PRIMARY KEY (tenant, name)
   ) STRICT;
   `,
+  `
+  -- Where programs of a session may connect to, as JSON, in the place of its profile's policy; and the network that its sandbox has.
+  ALTER TABLE sessions ADD COLUMN egress TEXT;
+  ALTER TABLE sessions ADD COLUMN network TEXT;
+  `,
 ]

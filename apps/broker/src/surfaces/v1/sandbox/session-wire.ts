@@ -121,6 +121,7 @@ export function toBinding(session: Session): Binding {
     created_at: new Date(session.createdAt).toISOString(),
     profile: session.profile.name,
     isolation: placed?.isolation ?? null,
+    network: { requested: session.profile.network, effective: placed?.network ?? null },
     labels: session.labels,
     generation: placed?.incarnation ?? 0,
     reason: isLive(session) ? null : session.reason,

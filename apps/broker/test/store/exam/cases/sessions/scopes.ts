@@ -145,4 +145,11 @@ export function scopeCases(at: Stores): void {
   })
 }
 
-const placed = (agentId: string) => ({ agentId, sandboxId: fresh('sbx'), provider: 'local', isolation: 'none', incarnation: 1 })
+const placed = (agentId: string) => ({
+  agentId,
+  sandboxId: fresh('sbx'),
+  provider: 'local',
+  isolation: 'none',
+  network: null,
+  incarnation: 1,
+})
