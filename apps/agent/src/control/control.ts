@@ -118,16 +118,20 @@ const authenticated = (verify: VerifyControlToken): MiddlewareHandler =>
     await next()
   }
 
-/** A profile may have a policy of egress. */
-const MAX_BODY_BYTES = 2 * LIMITS.policyBytes
-
-const countedLimit = bodyLimit({ maxSize: MAX_BODY_BYTES, onError: () => tooLarge() })
+/** Of what carries a policy of egress, and of all else [C-80]. */
+const countedLimits = [2 * LIMITS.policyBytes, LIMITS.controlBodyBytes].map((bytes) => ({
+  bytes,
+  counted: bodyLimit({ maxSize: bytes, onError: () => tooLarge(bytes) }),
+})) as [BodyLimit, BodyLimit]
+type BodyLimit = { bytes: number; counted: MiddlewareHandler }
+const limitOf = (path: string): BodyLimit => countedLimits[/\/(?:sandbox|egress)$/.test(path) ? 0 : 1]
 
 /** A length that is told is kept to by the HTTP parser. Counting makes web streams of every body, which costs more than parsing it. */
 const limited: MiddlewareHandler = async (c, next) => {
+  const { bytes, counted } = limitOf(c.req.path)
   const length = c.req.header('content-length')
-  if (length === undefined || c.req.header('transfer-encoding') !== undefined) return countedLimit(c, next)
-  if (Number(length) > MAX_BODY_BYTES) tooLarge()
+  if (length === undefined || c.req.header('transfer-encoding') !== undefined) return counted(c, next)
+  if (Number(length) > bytes) tooLarge(bytes)
   await next()
 }
 
@@ -148,8 +152,8 @@ const query = <T extends z.ZodType>(c: Context, schema: T): z.output<T> => {
   return parsed.data
 }
 
-const tooLarge = (): never => {
-  throw new BoxofficeError('PAYLOAD_TOO_LARGE', `the body is larger than ${MAX_BODY_BYTES} bytes`)
+const tooLarge = (bytes: number): never => {
+  throw new BoxofficeError('PAYLOAD_TOO_LARGE', `the body is larger than ${bytes} bytes`)
 }
 
 const refusal = (c: Context, error: BoxofficeError): Response =>

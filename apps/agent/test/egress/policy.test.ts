@@ -6,12 +6,12 @@ import { compilePolicy, type EgressException, type EgressVerdict } from '../../s
 import { compilePathGlob } from '../../src/egress/policy/path-glob.ts'
 
 type Input = Parameters<typeof EgressPolicy.parse>[0]
-type More = { lists?: Record<string, string[]>; secrets?: Record<string, string>; exceptions?: EgressException[] }
+type More = { secrets?: Record<string, string>; exceptions?: EgressException[] }
 
 const hostOf = (text: string): Host => parseHost(text) ?? expect.fail(`${text} is no host`)
 
-const rulesOf = (policy: Input, { lists, secrets = {}, exceptions }: More = {}) =>
-  compilePolicy(EgressPolicy.parse(policy), { lists, exceptions, secrets: (name) => secrets[name] })
+const rulesOf = (policy: Input, { secrets = {}, exceptions }: More = {}) =>
+  compilePolicy(EgressPolicy.parse(policy), { exceptions, secrets: (name) => secrets[name] })
 
 const decided = (policy: Input, host: string, port: number, scheme: 'http' | 'tls' = 'tls', more: More = {}): EgressVerdict =>
   rulesOf(policy, more).decide(hostOf(host), port, scheme)
@@ -65,16 +65,6 @@ describe('what is allowed', () => {
     expect(plain('a.example', 443)).toBe(false)
     expect(plain('a.example:443', 443)).toBe(false)
     expect(plain('*', 80)).toBe(false)
-  })
-
-  test('by lists; a list that is not there is an error, and so is what is no host', () => {
-    const lists = { packages: ['a.example', '*.b.example:8443'] }
-    expect(outcome({ allow: ['@packages'] }, 'x.b.example', 8443, 'tls', { lists })).toBe('opaque')
-    expect(outcome({ allow: ['*'], deny: ['@packages'] }, 'a.example', 443, 'tls', { lists })).toBe('denied')
-    expect(() => rulesOf({ allow: ['@others'] }, { lists })).toThrow(/no list @others/)
-    expect(() => rulesOf({ allow: ['@toString'] }, { lists })).toThrow()
-    expect(() => rulesOf({ allow: ['@nested'] }, { lists: { nested: ['@packages'] } })).toThrow(/@packages is not a host/)
-    expect(() => rulesOf({ allow: ['999.1.1.1'] })).toThrow(expect.objectContaining({ code: 'INVALID_REQUEST' }))
   })
 
   test('by the agent: an exact host and port at any address, unless the policy denies it', () => {

@@ -250,11 +250,11 @@ export function resolveConfig(input: BrokerConfig): ResolvedBrokerConfig {
     if (config.enrollToken !== undefined && config.enrollToken.length < 32)
       throw new StartError(`setting enrollToken (--enroll-token) needs at least 32 characters for a listener on ${config.host}`)
   }
+  requireLists(config)
   requireWhole(config)
   requireShared(config)
   configuredServers(config)
   requireBoxProfile(config)
-  requireLists(config)
   for (const name of ['authorizerUrl', 'oidcJwksUrl'] as const) requireDialable(config, name)
   return config
 }

@@ -11,7 +11,9 @@ export const MCPServerBoxConfig = z.object({
     .enum(['on', 'off'])
     .nullable()
     .default(null)
-    .describe('on or off; null: on where the provider can grant it, so that dependencies can be installed, else off with a warning'),
+    .describe(
+      'on or off; null: through the proxy to every public address on ports 80 and 443, so that dependencies can be installed. Where the agent has no proxy: on where the provider can grant it, else off with a warning',
+    ),
   /** [2-84] */
   host_path: z
     .string()

@@ -12,12 +12,8 @@ export type Target = {
   coversHost: (host: Host) => boolean
 }
 
-/** The lists of hosts that a policy names with `@`. */
-export type TargetLists = Readonly<Record<string, readonly string[]>>
-
-/** Compiles the targets of a list. Throws INVALID_REQUEST for a list that is not there and for what is no host. */
-export const compileTargets = (texts: readonly string[], lists: TargetLists): readonly Target[] =>
-  texts.flatMap((text) => (text.startsWith('@') ? listNamed(text.slice(1), lists).map(compileTarget) : [compileTarget(text)]))
+/** Throws INVALID_REQUEST for what is no host; the broker has put the hosts of lists in their places. */
+export const compileTargets = (texts: readonly string[]): readonly Target[] => texts.map(compileTarget)
 
 /** Ports that a grant opens: 443 where it names none; 80 as well for `*`. */
 export const grantedPorts = ({ port, isAny }: Target): readonly number[] => (port !== undefined ? [port] : isAny ? [80, 443] : [443])
@@ -27,12 +23,6 @@ export const grants = (target: Target, host: Host, port: number): boolean => gra
 /** In `deny` and `tls.bypass` a target without port stands for every port. */
 export const names = (target: Target, host: Host, port: number): boolean =>
   (target.port === undefined || target.port === port) && target.coversHost(host)
-
-function listNamed(name: string, lists: TargetLists): readonly string[] {
-  const list = Object.hasOwn(lists, name) ? lists[name] : undefined
-  if (list === undefined) throw new BoxofficeError('INVALID_REQUEST', `egress: there is no list @${name}`)
-  return list
-}
 
 function compileTarget(text: string): Target {
   const [, pattern = text, digits] = /^(.*?)(?::(\d{1,5}))?$/.exec(isBareIpv6(text) ? `[${text}]` : text) ?? []

@@ -1,7 +1,7 @@
 import type { EgressPolicy } from '@boxoffice/protocol'
 import { type Host, hostText } from '../address/parse-host.ts'
 import type { EgressDenial, RequestGate } from '../egress-types.ts'
-import { compileTargets, grantedPorts, grants, names, type Target, type TargetLists } from './compile-target.ts'
+import { compileTargets, grantedPorts, grants, names, type Target } from './compile-target.ts'
 import { type CompiledRule, compileRule, openGate, requestGate, ruleName, type Secrets } from './request-gate.ts'
 
 /** A host and port that the agent itself allows, at whatever address, without the policy; `deny` wins all the same. */
@@ -31,16 +31,16 @@ export type EgressRules = {
   decide(host: Host, port: number, scheme?: 'http' | 'tls'): EgressVerdict
 }
 
-/** Compiles a policy. Throws INVALID_REQUEST for lists that are not there and for hosts that are none. */
+/** Compiles a policy. Throws INVALID_REQUEST for hosts that are none. */
 export function compilePolicy(
   policy: EgressPolicy,
-  { lists = {}, secrets, exceptions = [] }: { lists?: TargetLists; secrets: Secrets; exceptions?: readonly EgressException[] },
+  { secrets, exceptions = [] }: { secrets: Secrets; exceptions?: readonly EgressException[] },
 ): EgressRules {
-  const deny = compileTargets(policy.deny, lists)
-  const bypass = compileTargets(policy.tls.bypass, lists)
-  const allow = compileTargets(policy.allow, lists)
-  const own = compileTargets(exceptions.map(exceptionTarget), {})
-  const rules = policy.rules.map((rule) => compileRule(rule, compileTargets([rule.host], lists)))
+  const deny = compileTargets(policy.deny)
+  const bypass = compileTargets(policy.tls.bypass)
+  const allow = compileTargets(policy.allow)
+  const own = compileTargets(exceptions.map(exceptionTarget))
+  const rules = policy.rules.map((rule) => compileRule(rule, compileTargets([rule.host])))
   const everything = [...allow, ...rules.flatMap(({ targets }) => targets), ...own]
 
   return {

@@ -4,7 +4,6 @@ import { type Dial, dialTcp } from '../address/dial-addresses.ts'
 import { EgressRefusal } from '../address/egress-refusal.ts'
 import { addressesOfHost, type Resolve, resolveByHost } from '../address/resolve-host.ts'
 import type { EgressDecision, ForwardHttp, OpenTls } from '../egress-types.ts'
-import type { TargetLists } from '../policy/compile-target.ts'
 import { compilePolicy, type EgressException } from '../policy/egress-rules.ts'
 import type { Secrets } from '../policy/request-gate.ts'
 import { ByteCounter } from './byte-counter.ts'
@@ -13,8 +12,6 @@ import type { EgressContext, EgressLimits } from './egress-context.ts'
 
 export type EgressProxyOptions = {
   policy: EgressPolicy
-  /** What `@name` of a policy stands for. */
-  lists?: TargetLists
   secrets: Secrets
   /** Hosts and ports that the agent itself allows, at whatever address. */
   exceptions?: readonly EgressException[]
@@ -34,10 +31,10 @@ export type EgressProxy = {
   /** Serves one connection: HTTP CONNECT, HTTP with absolute URLs, or SOCKS5. It should allow half-open ends. */
   accept(connection: Duplex): void
   /**
-   * Changes the policy at once, and the lists with it where they are given. Cuts the connections about which it says anything else; the others go
-   * on. Throws INVALID_REQUEST and changes nothing where the policy cannot be compiled.
+   * Changes the policy at once. Cuts the connections about which it says anything else; the others go on. Throws INVALID_REQUEST and
+   * changes nothing where the policy cannot be compiled.
    */
-  setPolicy(policy: EgressPolicy, lists?: TargetLists): void
+  setPolicy(policy: EgressPolicy): void
   /** How many are open. */
   readonly connections: number
   /** Of all connections to origins since the start. */
@@ -54,8 +51,7 @@ export function createEgressProxy(options: EgressProxyOptions): EgressProxy {
   const { secrets, exceptions, forwardHttp, openTls, onDecision, upstream } = options
   const { resolve = resolveByHost, dial = dialTcp, ownAddresses = addressesOfHost } = options
   const limits = { connections: 256, headMs: 10_000, dialMs: 10_000, ...options.limits }
-  let { lists } = options
-  let rules = compilePolicy(options.policy, { lists, secrets, exceptions })
+  let rules = compilePolicy(options.policy, { secrets, exceptions })
   let isClosed = false
   const counter = new ByteCounter()
   const open = new Set<EgressConnection>()
@@ -75,9 +71,8 @@ export function createEgressProxy(options: EgressProxyOptions): EgressProxy {
       connection.once('close', () => among.delete(one))
       void one.serve(isTooMany ? (host) => tooMany(host, limits.connections) : undefined)
     },
-    setPolicy(policy, newLists = lists) {
-      rules = compilePolicy(policy, { lists: newLists, secrets, exceptions })
-      lists = newLists
+    setPolicy(policy) {
+      rules = compilePolicy(policy, { secrets, exceptions })
       for (const one of open) one.recheck(rules)
     },
     get connections() {

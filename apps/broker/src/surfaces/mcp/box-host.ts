@@ -77,7 +77,12 @@ export class BoxHost implements SharedHost {
     const agent = await this.#available(config)
     // Agents of before do not say.
     const { isolation, capabilities, reserved } = agent.provider
-    const around = { isolation: isolation ?? 'none', network: capabilities?.network ?? true, reserved }
+    const around = {
+      isolation: isolation ?? 'none',
+      network: capabilities?.network ?? true,
+      egress: capabilities?.egress ?? false,
+      reserved,
+    }
     const { sessionId } = placeOf(config)
     // Before and after: a sandbox of somebody else's is not even given the servers' files.
     await this.#requireOwn(sessionId)
@@ -153,7 +158,9 @@ export class BoxHost implements SharedHost {
   async #substitute({ box }: McpServerConfig): Promise<AgentRecord | undefined> {
     const agent = await this.#options.placement.choose({ reserved: 'mcp' }).catch(() => undefined)
     const capabilities = agent?.provider.capabilities
-    const needsEngine = (box.image !== null && capabilities?.images === false) || (box.network === 'on' && capabilities?.network === false)
+    const needsEngine =
+      (box.image !== null && capabilities?.images === false) ||
+      (box.network === 'on' && capabilities?.network === false && capabilities.egress !== true)
     return needsEngine ? undefined : agent
   }
 

@@ -7,11 +7,14 @@ import { directoryOf, hostPathOf } from './placement.ts'
 const FOR_EVER = 10 * 365 * 24 * 3600
 
 /** What the provider has for a sandbox that is made now. */
-export type Around = { isolation: string; network: boolean; reserved?: AgentRecord['provider']['reserved'] }
+export type Around = { isolation: string; network: boolean; egress: boolean; reserved?: AgentRecord['provider']['reserved'] }
+
+/** Enough to install what a server depends on, and nothing of the networks around the host. */
+const PROXIED: SandboxOverrides['profile'] = { network: 'proxy', egress: { allow: ['*'] } }
 
 /** What is to be known of a server that does not have all that it would have elsewhere [2-94]. */
-export const warningsOf = ({ box }: Pick<McpServerConfig, 'box'>, { network, reserved }: Around): string[] => [
-  ...(box.network === null && !network
+export const warningsOf = ({ box }: Pick<McpServerConfig, 'box'>, { network, egress, reserved }: Around): string[] => [
+  ...(box.network === null && !network && !egress
     ? ['network: off, for the provider cannot grant it; what the server depends on is to be in its directory already']
     : []),
   ...(reserved === undefined ? [] : ['provider: local, for no engine answered; the engine has the server from its next start on']),
@@ -27,7 +30,7 @@ export function sandboxOf({ box }: McpServerConfig, inhabitants: Iterable<McpSer
   return {
     profile: {
       ...limits,
-      network: network ?? (around.network ? 'on' : 'off'),
+      ...(network === null && around.egress ? PROXIED : { network: network ?? (around.network ? 'on' : 'off') }),
       read_only_rootfs: read_only_rootfs ?? false,
       // An image of its own may have code at `/app`.
       app_alias: image === null,
