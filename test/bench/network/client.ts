@@ -16,7 +16,7 @@ export type Task =
   /** One request without TLS on each of `count` connections, one after another, after `warmUp` others. */
   | { kind: 'connections'; to: Place; count: number; warmUp: number }
   /** So many bytes over one connection without TLS. */
-  | { kind: 'download'; to: Place; bytes: number }
+  | { kind: 'download'; to: Place; headers?: Record<string, string>; bytes: number }
 
 /** Milliseconds, and how many a second; `rate` of a download: MiB a second. */
 export type Figures = { p50: number; p99: number; rate: number; errors: number }
@@ -66,12 +66,13 @@ const open = async ({ host, port }: Place): Promise<Socket> => {
 }
 
 /** Bytes of the response to a GET, head included, until the server ends. */
-const get = async (socket: Socket, path: string): Promise<number> => {
+const get = async (socket: Socket, path: string, headers: Record<string, string> = { host: 'bench' }): Promise<number> => {
   let received = 0
   socket.on('data', (chunk: Buffer) => {
     received += chunk.length
   })
-  socket.write(`GET ${path} HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n`)
+  const fields = Object.entries({ ...headers, connection: 'close' }).map(([name, value]) => `${name}: ${value}\r\n`)
+  socket.write(`GET ${path} HTTP/1.1\r\n${fields.join('')}\r\n`)
   await once(socket, 'end')
   socket.end()
   return received
@@ -87,10 +88,10 @@ const connections = async ({ to, count, warmUp }: Task & { kind: 'connections' }
   return { p50: median(times), p99: p99(times), rate: count / ((performance.now() - start) / 1000), errors: 0 }
 }
 
-const download = async ({ to, bytes }: Task & { kind: 'download' }): Promise<Figures> => {
+const download = async ({ to, bytes, headers }: Task & { kind: 'download' }): Promise<Figures> => {
   const socket = await open(to)
   const start = performance.now()
-  const received = await get(socket, `/bytes/${bytes}`)
+  const received = await get(socket, `/bytes/${bytes}`, headers)
   const ms = performance.now() - start
   if (received < bytes) throw new Error(`received ${received} bytes`)
   return { p50: ms, p99: ms, rate: bytes / 1024 ** 2 / (ms / 1000), errors: 0 }

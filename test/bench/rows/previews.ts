@@ -26,7 +26,8 @@ export async function* run({ local: { brokerUrl, apiKey } }: RowContext): AsyncG
   for await (const line of application.stdout.lines()) if (line === 'ready') break
   const { host, port } = new URL((await session.ports.expose(PORT)).url)
   // Names below localhost are for browsers: others connect to the listener, and say the name.
-  const preview = { url: `http://127.0.0.1:${port}/`, headers: { host, 'x-boxoffice-preview-token': token } }
+  const headers = { host, 'x-boxoffice-preview-token': token }
+  const preview = { url: `http://127.0.0.1:${port}/`, headers }
   const direct = { url: `http://127.0.0.1:${PORT}/` }
   const outside = clientOutside()
   const inside = clientInside(session)
@@ -53,5 +54,19 @@ export async function* run({ local: { brokerUrl, apiKey } }: RowContext): AsyncG
     () => outside({ ...PARALLEL, ...preview }),
     () => inside({ ...PARALLEL, ...direct }),
   )
+  const bulk = { kind: 'download', bytes: 1024 ** 3 } as const
+  const rates = await inTurn(
+    () => figure(outside, { ...bulk, to: { host: '127.0.0.1', port: Number(port) }, headers }, 'rate'),
+    () => figure(inside, { ...bulk, to: { host: '127.0.0.1', port: PORT } }, 'rate'),
+  )
+  yield {
+    row: '1 GiB download through a preview',
+    measured: `${round(rates.ours, 0)} MiB/s = ${round(rates.ratio)} ×`,
+    comparison: `the application on its loopback ${round(rates.theirs, 0)} MiB/s`,
+    must: '',
+    stretch: '',
+    passed: undefined,
+    figures: { ...rates },
+  }
   await session.release()
 }
