@@ -25,7 +25,7 @@ export type EgressProxyOptions = {
   upstream?: URL
   resolve?: Resolve
   dial?: Dial
-  ownAddresses?: () => readonly string[]
+  ownAddresses?: () => ReadonlySet<string>
   limits?: Partial<EgressLimits>
 }
 
