@@ -111,7 +111,7 @@ const latency = async ({ row, ours, theirs, times, plusMs }: Latency): Promise<R
   const result = await inTurn(ours, theirs)
   return {
     row,
-    measured: `${round(result.ours)} ms = ${round(result.ratio)} ×`,
+    measured: `${round(result.ours)} ms = ${round(result.ratio)} ×, adds ${round(result.ours - result.theirs)} ms`,
     comparison: `outside ${round(result.theirs)} ms`,
     must: `≤ ${times} ×${plusMs === 0 ? '' : ` + ${plusMs} ms`}`,
     stretch: '',
