@@ -24,7 +24,7 @@ const ROWS = [
     'memory',
   ],
   ...['relay', 'wake', 'terminal', 'idle-sockets', 'many-rows', 'idle-local', 'idle-docker', 'neighbours', 'density', 'fast-io', 'clients'],
-  'kubernetes',
+  ...['egress', 'previews', 'kubernetes'],
 ]
 const IMAGE = process.env.BOXOFFICE_IMAGE ?? 'boxoffice/sandbox:latest'
 /** A guard against a row that hangs, no expectation. */

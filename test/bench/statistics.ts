@@ -7,6 +7,8 @@ export const median = (values: readonly number[]): number => {
   return sorted.length % 2 === 1 ? upper : (upper + (sorted[middle - 1] ?? upper)) / 2
 }
 
+export const p99 = (times: readonly number[]): number => times.toSorted((a, b) => a - b)[Math.ceil(times.length * 0.99) - 1] ?? Number.NaN
+
 /** Times each of `count` runs one after another; milliseconds. */
 export const timeEach = async (count: number, run: (index: number) => Promise<unknown>): Promise<number[]> => {
   const times: number[] = []

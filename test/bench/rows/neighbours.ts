@@ -2,7 +2,7 @@ import { ATTACKS } from '../../neighbours/attackers.ts'
 import { brokerClient, execOnce, type Grant, httpClient } from '../http.ts'
 import { INSPECTABLE, openInspector } from '../inspector.ts'
 import { startStack } from '../stack.ts'
-import { timeEach } from '../statistics.ts'
+import { p99, timeEach } from '../statistics.ts'
 import { type Needs, type Row, type RowContext, round } from './row.ts'
 
 const BODY = '{"argv":["/bin/true"]}'
@@ -11,8 +11,6 @@ const MAY_SLOW = 10
 const MAY_KEEP_MIB = 64
 /** What an attacker has left is removed and closed within this time. */
 const SETTLE_MS = 12_000
-
-const p99 = (times: readonly number[]): number => times.toSorted((a, b) => a - b)[Math.ceil(times.length * 0.99) - 1] ?? Number.NaN
 
 export const needs: Needs = {}
 

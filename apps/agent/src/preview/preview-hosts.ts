@@ -104,14 +104,11 @@ export const createPreviewHosts = (options: PreviewHostsOptions): PreviewHosts =
     if (isReserved(incoming.url ?? '/')) return serveEnter(incoming, outgoing, { hostname, route: await access.route(hostname), exchange })
     const admission = await admit(incoming, requestId, 'http', hostname)
     const { sandbox, route } = admission
-    const aborter = new AbortController()
-    const clientAborted = (): void => aborter.abort()
-    outgoing.once('close', clientAborted)
     await using(
       admission,
       () => outgoing.destroy(),
       async () => {
-        await sandbox.ready(aborter.signal)
+        await untilClosed(outgoing, (signal) => sandbox.ready(signal))
         await proxyOf(sandbox, route.port).request(incoming, outgoing, targetOf(admission, incoming))
       },
     )
@@ -121,13 +118,11 @@ export const createPreviewHosts = (options: PreviewHostsOptions): PreviewHosts =
     requireForwardableUpgrade(incoming)
     if (isReserved(incoming.url ?? '/')) throw new BoxofficeError('NOT_FOUND', 'There is no such page')
     const admission = await admit(incoming, requestId, 'ws', hostname)
-    const aborter = new AbortController()
-    socket.once('close', () => aborter.abort())
     await using(
       admission,
       () => socket.destroy(),
       async () => {
-        await admission.sandbox.ready(aborter.signal)
+        await untilClosed(socket, (signal) => admission.sandbox.ready(signal))
         await proxyOf(admission.sandbox, admission.route.port).upgrade({ incoming, socket, head, target: targetOf(admission, incoming) })
       },
     )
@@ -170,5 +165,17 @@ export const createPreviewHosts = (options: PreviewHostsOptions): PreviewHosts =
       offWithdrawals()
       for (const { cut } of [...running]) cut()
     },
+  }
+}
+
+/** Waits for something that ends when the client leaves. An abort later would be told to nobody, and costs as much as the rest of a request. */
+const untilClosed = async (client: ServerResponse | Duplex, wait: (signal: AbortSignal) => Promise<void>): Promise<void> => {
+  const aborter = new AbortController()
+  const aborted = (): void => aborter.abort()
+  client.once('close', aborted)
+  try {
+    await wait(aborter.signal)
+  } finally {
+    client.off('close', aborted)
   }
 }

@@ -1,4 +1,5 @@
 import { Duplex } from 'node:stream'
+import { hintRead } from '@boxoffice/node-http'
 import { BoxofficeError } from '@boxoffice/protocol'
 import { parseFault, portNotListening, tunnelError } from './faults.ts'
 import type { Channel, ChannelHandler, SupervisorLink } from './link.ts'
@@ -98,6 +99,7 @@ class ChannelTunnel extends Duplex {
     data: (_stream, piece) => {
       if (this.destroyed) return
       if (this.#outputEnded) throw new WireViolation('data after its end')
+      hintRead(piece.length)
       // The piece is overwritten by the next read.
       if (!this.push(Buffer.from(piece))) this.#channel?.pause()
     },
@@ -137,6 +139,7 @@ class ChannelTunnel extends Duplex {
   override _write(chunk: Buffer, _encoding: BufferEncoding, done: (error?: Error | null) => void): void {
     const channel = this.#channel
     if (channel === undefined || this.#isOver) return done()
+    hintRead(chunk.length)
     if (channel.write(chunk)) done()
     else channel.drained().then(() => done(), done)
   }

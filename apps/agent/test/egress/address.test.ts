@@ -154,7 +154,7 @@ describe('a name is resolved', () => {
     more: { privateAddresses?: boolean; anyAddress?: boolean; own?: string[] } = {},
   ) => {
     const { privateAddresses = false, anyAddress = false, own = [] } = more
-    const options = { resolve: async () => addresses, privateAddresses, anyAddress, ownAddresses: () => own, timeoutMs: 60_000 }
+    const options = { resolve: async () => addresses, privateAddresses, anyAddress, ownAddresses: () => new Set(own), timeoutMs: 60_000 }
     return (await resolveHost({ name: 'example.com' }, options)).map(({ text }) => text)
   }
   const refused = (addresses: readonly string[], more: object = {}) =>

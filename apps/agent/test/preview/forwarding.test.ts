@@ -4,6 +4,7 @@ import type { IncomingMessage } from 'node:http'
 import { buffer, text } from 'node:stream/consumers'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { WebSocket, WebSocketServer } from 'ws'
+import { eventually } from '../support/eventually.ts'
 import { freePort } from '../support/listening.ts'
 import { app, TestPreviews } from '../support/previews.ts'
 
@@ -220,6 +221,27 @@ test('200 requests at once are served', async () => {
   const { hostname } = previews.expose(program.port, { access: 'public' })
   const answers = await Promise.all(Array.from({ length: 200 }, (_, i) => previews.fetch(hostname, `/${i}`)))
   expect(answers.map(({ body }) => body)).toEqual(answers.map((_, i) => `/${i}`))
+})
+
+test('connections of a crowd are used again at once, and few of them are kept', async () => {
+  let made = 0
+  let waiting: (() => void)[] = []
+  await using program = await app((_, outgoing) => {
+    waiting.push(() => outgoing.end())
+    if (waiting.length < 40) return
+    for (const answer of waiting) answer()
+    waiting = []
+  })
+  program.server.keepAliveTimeout = 60_000
+  program.server.on('connection', () => made++)
+  const { hostname } = previews.expose(program.port, { access: 'public' })
+  const crowd = () => Promise.all(Array.from({ length: 40 }, () => previews.fetch(hostname)))
+  await crowd()
+  await crowd()
+  expect(made).toBe(40)
+  const connections = () =>
+    new Promise((resolve, reject) => program.server.getConnections((error, n) => (error ? reject(error) : resolve(n))))
+  await eventually(async () => expect(await connections()).toBe(8))
 })
 
 const socketTo = (hostname: string, headers: Record<string, string> = {}): WebSocket =>

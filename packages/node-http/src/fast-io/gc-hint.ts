@@ -26,7 +26,7 @@ const findCollector = (): Collect | undefined => {
 const collect = findCollector()
 let bytes = 0
 
-/** Told of every such buffer that is passed on: of a client's body, of an archive, by the relay. */
+/** Told of every such buffer that is passed on: of a client's body, of an archive, of a tunnel, by the relay. */
 export const hintRead = (length: number): void => {
   if (!isFast('gcHint')) return
   bytes += length

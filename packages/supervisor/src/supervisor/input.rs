@@ -7,7 +7,7 @@ use crate::channel::{Interest, Job};
 use crate::poll::{Happened, Token};
 use crate::process::{STDIN_HIGH, STDIN_LOW};
 use crate::wire::fault::Fault;
-use crate::wire::{Item, Kind, WireError, object};
+use crate::wire::{HEADER, Item, Kind, WireError, object};
 
 impl Supervisor {
     pub(super) fn on_channel(&mut self, number: u32, event: &Happened) {
@@ -21,7 +21,8 @@ impl Supervisor {
             return;
         };
         let mut scratch = std::mem::take(&mut self.scratch);
-        let alive = match rustix::io::read(fd, &mut scratch[..READ]) {
+        // A frame of 64 KiB is read whole, and leaves in one write.
+        let alive = match rustix::io::read(fd, &mut scratch[..HEADER + READ]) {
             Ok(0) => false,
             Ok(count) => self.channel_input(number, &scratch[..count]).is_ok(),
             Err(Errno::AGAIN | Errno::INTR) => true,

@@ -22,7 +22,7 @@ export type EgressProxyOptions = {
   upstream?: URL
   resolve?: Resolve
   dial?: Dial
-  ownAddresses?: () => readonly string[]
+  ownAddresses?: () => ReadonlySet<string>
   limits?: Partial<EgressLimits>
 }
 

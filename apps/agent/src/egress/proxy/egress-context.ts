@@ -10,7 +10,7 @@ export type EgressContext = {
   rules: () => EgressRules
   resolve: Resolve
   dial: Dial
-  ownAddresses: () => readonly string[]
+  ownAddresses: () => ReadonlySet<string>
   /** The proxy of the agent itself. */
   upstream: URL | undefined
   forwardHttp: ForwardHttp
