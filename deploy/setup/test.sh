@@ -67,6 +67,15 @@ if [ -n "$whole" ] && [ -z "$without_engine" ]; then
   unit_lane=$!
   vitest stack --project stack
   wait "$docker_lane" "$unit_lane"
+  # What failed while an engine hung failed for that.
+  if [ -f "$engine_restarted" ]; then
+    echo "test: the Docker engine was started again in between; lanes with containers that failed run once more" >&2
+    for lane in stack docker clients postgres-docker; do
+      [ "$(cat "$results/$lane.vitest.status")" = 0 ] && continue
+      rm -f "$results/$lane.failures" "$results/$lane.vitest.json"
+      vitest "$lane" --project "$lane"
+    done
+  fi
   cat "$results/unit-relay.log" "$results/docker-clients.log"
 else
   vitest all "$@"
