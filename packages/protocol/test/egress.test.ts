@@ -3,7 +3,7 @@ import { EgressInjection, EgressLists, EgressPolicy, EgressRule, EgressTarget, w
 
 test('a policy of which nothing is said allows nothing', () => {
   expect(EgressPolicy.parse({})).toEqual({
-    ...{ allow: [], deny: [], rules: [], tls: { terminate: 'rules', bypass: [] }, private_addresses: false },
+    ...{ allow: [], deny: [], rules: [], placeholders: [], tls: { terminate: 'rules', bypass: [] }, private_addresses: false },
   })
 })
 

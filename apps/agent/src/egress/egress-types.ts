@@ -34,9 +34,12 @@ export type EgressCode =
 
 export type EgressDenial = { code: EgressCode; host: string; rule?: string; hint: string }
 
-/** Decides about one request of a host that is allowed as such; `headers` are to be set (their old values removed). */
+/**
+ * Decides about one request of a host that is allowed as such; `headers` are to be set (their old values removed), and the values of the
+ * others are to be what `swap` makes of them.
+ */
 export type RequestVerdict =
-  | { allowed: true; headers: readonly (readonly [name: string, value: string])[] }
+  | { allowed: true; headers: readonly (readonly [name: string, value: string])[]; swap?: (value: string) => string }
   | { allowed: false; denial: EgressDenial }
 
 /** `path` is normalised already. */

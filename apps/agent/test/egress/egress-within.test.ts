@@ -44,6 +44,7 @@ describe('a policy is held to another one', () => {
     [{ private_addresses: true }, {}, 'private_addresses'],
     [{ tls: { terminate: 'none' } }, {}, 'tls.terminate'],
     [{ tls: { bypass: ['a.example'] } }, {}, 'tls.bypass'],
+    [{ placeholders: [{ env: 'T', secret: 's', hosts: ['a.example'] }] }, { allow: ['a.example'] }, 'placeholders: the one for T'],
   ])('%j is more than %j', (policy, base, why) => {
     expect(isWider(policy, base)).toContain(why)
   })
@@ -88,7 +89,7 @@ const pair = fc
 
 /** What a client can get: nothing, the bytes of a connection, or the requests that it may send, by connection and request. */
 const reached = (of: EgressPolicy): Map<string, string> => {
-  const rules = compilePolicy(of, { secrets: () => 'value' })
+  const rules = compilePolicy(of, { secrets: () => 'value', sentinelOf: (env) => env })
   const found = new Map<string, string>()
   for (const text of HOSTS)
     for (const port of PORTS)

@@ -11,7 +11,7 @@ type More = { secrets?: Record<string, string>; exceptions?: EgressException[] }
 const hostOf = (text: string): Host => parseHost(text) ?? expect.fail(`${text} is no host`)
 
 const rulesOf = (policy: Input, { secrets = {}, exceptions }: More = {}) =>
-  compilePolicy(EgressPolicy.parse(policy), { exceptions, secrets: (name) => secrets[name] })
+  compilePolicy(EgressPolicy.parse(policy), { exceptions, sentinelOf: (env) => `for-${env}`, secrets: (name) => secrets[name] })
 
 const decided = (policy: Input, host: string, port: number, scheme: 'http' | 'tls' = 'tls', more: More = {}): EgressVerdict =>
   rulesOf(policy, more).decide(hostOf(host), port, scheme)
@@ -192,5 +192,43 @@ describe('patterns of paths', () => {
   test('take a time in proportion to the path, whatever it is', () => {
     // A backtracking matcher would not come to an end.
     expect(compilePathGlob('/**a**a**a**a**a**a**a**a**b')(`/${'a'.repeat(16_000)}`)).toBe(false)
+  })
+})
+
+describe('placeholders', () => {
+  const placeholders = [{ env: 'TOKEN', secret: 'token', hosts: ['*.example.com', 'api.example'] }]
+  const swapped = (policy: Input, host: string, scheme: 'http' | 'tls' = 'tls'): [string, string | undefined] => {
+    const verdict = decided(policy, host, scheme === 'http' ? 80 : 443, scheme, { secrets: { token: 'value' } })
+    if (verdict.kind === 'denied') return [verdict.denial.code, undefined]
+    const request = verdict.gate({ method: 'GET', path: '/' })
+    return [verdict.kind, request.allowed ? request.swap?.('Bearer for-TOKEN') : undefined]
+  }
+
+  test('open the TLS of their hosts, where they are allowed, and have their value there alone', () => {
+    const policy = { allow: ['*'], placeholders }
+    expect(swapped(policy, 'a.example.com')).toEqual(['opened', 'Bearer value'])
+    expect(swapped(policy, 'api.example')).toEqual(['opened', 'Bearer value'])
+    expect(swapped(policy, 'example.com')).toEqual(['opaque', undefined])
+    expect(swapped(policy, 'evil.example')).toEqual(['opaque', undefined])
+    expect(swapped(policy, 'a.example.com', 'http')).toEqual(['opened', undefined])
+    expect(swapped({ placeholders }, 'a.example.com')).toEqual(['not_allowed', undefined])
+    expect(swapped({ ...policy, tls: { bypass: ['api.example'] } }, 'api.example')[0]).toBe('opaque')
+  })
+
+  test('go with rules of their hosts', () => {
+    const policy = { rules: [{ host: 'api.example', paths: ['/x'] }], placeholders }
+    const verdict = decided(policy, 'api.example', 443, 'tls', { secrets: { token: 'value' } })
+    expect(verdict.kind !== 'denied' && verdict.gate({ method: 'GET', path: '/' })).toMatchObject({ allowed: false })
+    expect(verdict.kind !== 'denied' && verdict.gate({ method: 'GET', path: '/x' })).toMatchObject({ allowed: true })
+  })
+
+  test('a connection whose placeholders change is another one', () => {
+    const keyOf = (policy: Input) => {
+      const verdict = decided(policy, 'api.example', 443)
+      return verdict.kind === 'denied' ? '' : verdict.key
+    }
+    const other = [{ ...placeholders[0], secret: 'other' }] as typeof placeholders
+    expect(keyOf({ allow: ['*'], placeholders })).toBe(keyOf({ allow: ['*'], placeholders }))
+    expect(keyOf({ allow: ['*'], placeholders })).not.toBe(keyOf({ allow: ['*'], placeholders: other }))
   })
 })

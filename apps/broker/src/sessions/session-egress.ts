@@ -1,4 +1,13 @@
-import { BoxofficeError, type EgressLists, type EgressPolicy, hasRule, policyOf, type SessionEgress, wider } from '@boxoffice/protocol'
+import {
+  BoxofficeError,
+  type EgressLists,
+  type EgressPolicy,
+  hasPlaceholder,
+  hasRule,
+  policyOf,
+  type SessionEgress,
+  wider,
+} from '@boxoffice/protocol'
 import type { Principal } from '../access/principals.ts'
 import { agentOf } from '../agents/agent-of.ts'
 import type { Origin } from '../domain/audit-entry.ts'
@@ -96,9 +105,11 @@ function requireAllowed(policy: EgressPolicy, session: PlacedSession, principal:
     throw new BoxofficeError('FORBIDDEN', `egress: the profile ${name} allows no private addresses (private_addresses)`)
   // Whoever chooses the host of a secret can read it there.
   const injecting = policy.rules.find((rule) => rule.inject.length > 0 && !hasRule(base, rule))
-  if (injecting !== undefined && principal.role !== 'operator')
+  const placeholder = policy.placeholders.find((one) => !hasPlaceholder(base, one))
+  const secret = injecting?.host ?? placeholder?.env
+  if (secret !== undefined && principal.role !== 'operator')
     throw new BoxofficeError(
       'FORBIDDEN',
-      `egress: only operators write rules that set headers; the profile ${name} has no such rule for ${injecting.host}`,
+      `egress: only operators say where secrets go; the profile ${name} has no such rule or placeholder for ${secret}`,
     )
 }

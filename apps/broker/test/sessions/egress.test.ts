@@ -82,6 +82,9 @@ test('who may not set secrets chooses no host for them, and nobody opens private
   expect((await put({ rules: [RULE] })).status).toBe(200)
   const elsewhere = { ...RULE, host: 'evil.example' }
   expect(refusalOf(await put({ rules: [elsewhere] }))).toEqual([403, 'FORBIDDEN', expect.stringContaining('evil.example')])
+  const placeholder = { env: 'TOKEN', secret: 'token', hosts: ['evil.example'] }
+  expect(refusalOf(await put({ placeholders: [placeholder] }))).toEqual([403, 'FORBIDDEN', expect.stringContaining('TOKEN')])
+  expect((await broker.send('PUT', pathOf(id), { placeholders: [placeholder] })).status).toBe(200)
   expect((await put({ allow: ['evil.example'] })).status).toBe(200)
   expect((await put({ private_addresses: true })).status).toBe(403)
   expect((await broker.send('PUT', pathOf(id), { rules: [elsewhere] })).status).toBe(200)
@@ -106,6 +109,7 @@ test.each([
   ['an unknown field', { alow: ['a.example'] }, 'alow'],
   ['a header that frames', { rules: [{ host: 'a.example', inject: [{ header: 'host', secret: 'x' }] }] }, 'header'],
   ['too many hosts with a list', { allow: [...TOO_MANY, '@packages'] }, 'too many hosts'],
+  ['a placeholder for every host', { placeholders: [{ env: 'T', secret: 's', hosts: ['*'] }] }, 'hosts'],
   ['a text', 'allow everything', ''],
 ] as const)('%s is refused with what is wrong', async (_, policy, why) => {
   const { put } = await ensure('bare')

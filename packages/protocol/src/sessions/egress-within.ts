@@ -1,4 +1,4 @@
-import type { EgressPolicy, EgressRule } from './egress.ts'
+import type { EgressPlaceholder, EgressPolicy, EgressRule } from './egress.ts'
 
 /** `api.example.com:8443` as its host and its port. The host of an address is its one usual notation. */
 type Target = { host: string; port: number | undefined; isAddress: boolean }
@@ -23,6 +23,8 @@ export function wider(policy: EgressPolicy, base: EgressPolicy): string | undefi
     if (inject.length > 0) return `rules: the rule for ${host} sets a header`
     if ([...kept, ...dropped].some((rule) => meets(rule.host, host))) return `rules: ${host} has rules already`
   }
+  const placeholder = policy.placeholders.find((one) => !hasPlaceholder(base, one))
+  if (placeholder !== undefined) return `placeholders: the one for ${placeholder.env} is not in it`
   if (policy.private_addresses && !base.private_addresses) return 'private_addresses: it has none'
   const isOpened = policy.tls.terminate === base.tls.terminate || (base.tls.terminate === 'rules' && policy.tls.terminate === 'all')
   if (!isOpened) return `tls.terminate: it is ${base.tls.terminate}`
@@ -32,6 +34,10 @@ export function wider(policy: EgressPolicy, base: EgressPolicy): string | undefi
 
 /** Whether a policy has exactly this rule. */
 export const hasRule = ({ rules }: EgressPolicy, rule: EgressRule): boolean => rules.some((one) => isSame(one, rule))
+
+/** Whether a policy has exactly this placeholder. */
+export const hasPlaceholder = ({ placeholders }: EgressPolicy, placeholder: EgressPlaceholder): boolean =>
+  placeholders.some((one) => isSame(one, placeholder))
 
 function covers(wideText: string, text: string): boolean {
   const wide = targetOf(wideText)

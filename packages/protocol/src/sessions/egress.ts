@@ -33,6 +33,8 @@ const isTarget = (text: string): boolean => {
 /** Where a request goes and where it ends: two readers that disagree about it see two requests. */
 const FRAMING = /^(?:connection|content-length|expect|host|keep-alive|te|trailer|transfer-encoding|upgrade|proxy-.*)$/
 
+const SECRET_NAME = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$/
+
 /** A header that the agent sets on a request that leaves: `template` with `{{secret}}` in it. What the sandbox sent under that name goes. */
 export const EgressInjection = z.strictObject({
   header: z
@@ -40,7 +42,7 @@ export const EgressInjection = z.strictObject({
     .regex(/^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$/)
     .transform((name) => name.toLowerCase())
     .refine((name) => !FRAMING.test(name), { error: 'must not be a header that frames or routes a request' }),
-  secret: z.string().regex(/^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$/),
+  secret: z.string().regex(SECRET_NAME),
   template: z
     .string()
     .max(1024)
@@ -65,11 +67,30 @@ export const EgressRule = z.strictObject({
 })
 export type EgressRule = z.infer<typeof EgressRule>
 
+/**
+ * A variable of every process of the sandbox that stands for a secret. The agent puts the value in its place in headers of requests to these
+ * hosts over TLS, and nowhere else. It allows no host.
+ */
+export const EgressPlaceholder = z.strictObject({
+  env: z.string().regex(/^[A-Za-z_][A-Za-z0-9_]{0,127}$/, 'must be the name of a variable'),
+  secret: z.string().regex(SECRET_NAME),
+  hosts: z
+    .array(
+      EgressTarget.refine((text) => !/^[*@](?:$|:|[^.])/.test(text), {
+        error: 'must be hosts by their names, such as api.example.com or *.example.com',
+      }),
+    )
+    .min(1)
+    .max(16),
+})
+export type EgressPlaceholder = z.infer<typeof EgressPlaceholder>
+
 /** Where programs of a sandbox may connect to. Nothing is allowed that is not named. `deny` wins; without a port it denies every port. */
 export const EgressPolicy = z.strictObject({
   allow: z.array(EgressTarget).max(1024).default([]),
   deny: z.array(EgressTarget).max(1024).default([]),
   rules: z.array(EgressRule).max(64).default([]),
+  placeholders: z.array(EgressPlaceholder).max(32).default([]),
   /** `terminate`: whose TLS the agent opens: of hosts with rules, of all, of none. `bypass`: never of these (without a port: on every port). */
   tls: z
     .strictObject({ terminate: z.enum(['rules', 'all', 'none']).default('rules'), bypass: z.array(EgressTarget).max(64).default([]) })
@@ -95,9 +116,9 @@ export const SessionEgress = z.object({
 })
 export type SessionEgress = z.infer<typeof SessionEgress>
 
-/** The names of the secrets that rules of a policy inject. */
-export const secretsOfPolicy = ({ rules }: EgressPolicy): Set<string> =>
-  new Set(rules.flatMap(({ inject }) => inject.map(({ secret }) => secret)))
+/** The names of the secrets that rules and placeholders of a policy use. */
+export const secretsOfPolicy = ({ rules, placeholders }: EgressPolicy): Set<string> =>
+  new Set([...rules.flatMap(({ inject }) => inject), ...placeholders].map(({ secret }) => secret))
 
 /** Lists of targets by their names, which policies write with an `@`. */
 export const EgressLists = z.record(

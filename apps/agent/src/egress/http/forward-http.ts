@@ -11,7 +11,7 @@ const IDLE_MS = 60_000
 
 type Options = Parameters<ForwardHttp>[0]
 /** What is sent on: the path in its normal form, and the headers without those that are set. */
-type Passed = { path: string; set: readonly (readonly [string, string])[] }
+type Passed = { path: string; set: readonly (readonly [string, string])[]; swap: (value: string) => string }
 
 /**
  * Serves the requests of one connection from one origin. Each is held to the gate; a body is passed on as it comes. Two requests of a
@@ -37,7 +37,7 @@ export const forwardHttp: ForwardHttp = (options) => {
     if (!verdict.allowed) return tell(incoming, path, verdict.denial)
     const at = { at: Date.now(), protocol: scheme === 'https' ? ('tls' as const) : ('http' as const) }
     onDecision({ ...at, allowed: true, host, port, method, path: withoutQuery(path) })
-    return { path, set: verdict.headers }
+    return { path, set: verdict.headers, swap: verdict.swap ?? unchanged }
   }
 
   const tell = (incoming: IncomingMessage, path: string | undefined, denial: EgressDenial): EgressDenial => {
@@ -53,9 +53,10 @@ export const forwardHttp: ForwardHttp = (options) => {
   }
 
   /** Throws where Node takes what its parser has let through for no request. */
-  const ask = (incoming: IncomingMessage, { path, set }: Passed, isUpgrade: boolean): ClientRequest => {
+  const ask = (incoming: IncomingMessage, { path, set, swap }: Passed, isUpgrade: boolean): ClientRequest => {
     const replaced = new Set(set.map(([name]) => name.toLowerCase()))
-    const headers = passedHeaders(incoming, { isUpgrade }).filter(([name]) => !replaced.has(name.toLowerCase()))
+    const passed = passedHeaders(incoming, { isUpgrade }).filter(([name]) => !replaced.has(name.toLowerCase()))
+    const headers = passed.map(([name, value]) => [name, swap(value)])
     const isChunked = incoming.headers['transfer-encoding'] !== undefined
     // Without it Node sends the body of a GET behind the head as it is, and the origin takes that for the next request.
     const framing: [string, string][] = isChunked ? [['transfer-encoding', 'chunked']] : []
@@ -152,6 +153,8 @@ const attempt = <T>(step: () => T): T | undefined => {
     return undefined
   }
 }
+
+const unchanged = (value: string): string => value
 
 const withoutQuery = (path: string): string => (path.split('?', 1)[0] ?? '').slice(0, 1024)
 

@@ -2,7 +2,7 @@ import type { EgressPolicy } from '@boxoffice/protocol'
 import { type Host, hostText } from '../address/parse-host.ts'
 import type { EgressDenial, RequestGate } from '../egress-types.ts'
 import { compileTargets, grantedPorts, grants, names, type Target } from './compile-target.ts'
-import { type CompiledRule, compileRule, openGate, requestGate, ruleName, type Secrets } from './request-gate.ts'
+import { type CompiledRule, compileRule, openGate, requestGate, ruleName, type Secrets, swappingGate } from './request-gate.ts'
 
 /** A host and port that the agent itself allows, at whatever address, without the policy; `deny` wins all the same. */
 export type EgressException = { host: string; port: number }
@@ -31,16 +31,23 @@ export type EgressRules = {
   decide(host: Host, port: number, scheme?: 'http' | 'tls'): EgressVerdict
 }
 
+export type PolicyOptions = {
+  secrets: Secrets
+  /** What the variable of a placeholder has in the sandbox. */
+  sentinelOf: (env: string) => string
+  exceptions?: readonly EgressException[]
+}
+
 /** Compiles a policy. Throws INVALID_REQUEST for hosts that are none. */
-export function compilePolicy(
-  policy: EgressPolicy,
-  { secrets, exceptions = [] }: { secrets: Secrets; exceptions?: readonly EgressException[] },
-): EgressRules {
+export function compilePolicy(policy: EgressPolicy, { secrets, sentinelOf, exceptions = [] }: PolicyOptions): EgressRules {
   const deny = compileTargets(policy.deny)
   const bypass = compileTargets(policy.tls.bypass)
   const allow = compileTargets(policy.allow)
   const own = compileTargets(exceptions.map(exceptionTarget))
   const rules = policy.rules.map((rule) => compileRule(rule, compileTargets([rule.host])))
+  const placeholders = policy.placeholders.map(({ env, secret, hosts }) => ({
+    ...{ sentinel: sentinelOf(env), secret, targets: compileTargets(hosts) },
+  }))
   const everything = [...allow, ...rules.flatMap(({ targets }) => targets), ...own]
 
   return {
@@ -66,10 +73,12 @@ export function compilePolicy(
       const mayOpen = policy.tls.terminate !== 'none' && !bypass.some((target) => names(target, host, port))
       const isPlainAllowed = granted.some((target) => target.port !== undefined && target.port !== 443)
       const anyAddress = exception !== undefined
-      const gate = ruled.length > 0 ? requestGate(text, ruled, secrets) : openGate
+      // Without TLS everybody on the way could read them.
+      const held = scheme === 'http' ? [] : placeholders.filter(({ targets }) => targets.some((target) => grants(target, host, port)))
+      const gate = swappingGate(ruled.length > 0 ? requestGate(text, ruled, secrets) : openGate, held, secrets)
       const rule = ruled[0] === undefined ? first.text : ruleName(ruled[0].rule)
-      const isOpened = mayOpen && (policy.tls.terminate === 'all' || ruled.length > 0)
-      const key = JSON.stringify([isOpened, isPlainAllowed, anyAddress, ruled.map((one) => one.rule)])
+      const isOpened = mayOpen && (policy.tls.terminate === 'all' || ruled.length > 0 || held.length > 0)
+      const key = JSON.stringify([isOpened, isPlainAllowed, anyAddress, ruled.map((one) => one.rule), held])
       const grant = { isPlainAllowed, rule, gate, anyAddress, key }
       if (isOpened || scheme === 'http') return { kind: 'opened', ...grant }
       // Nobody would hold an unopened connection to the methods and paths of its rules.

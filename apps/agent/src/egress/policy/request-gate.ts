@@ -1,5 +1,6 @@
 import type { EgressInjection, EgressRule } from '@boxoffice/protocol'
 import type { EgressDenial, RequestGate, RequestVerdict } from '../egress-types.ts'
+import { swapPlaceholders } from '../secrets/placeholder.ts'
 import type { Target } from './compile-target.ts'
 import { compilePathGlob } from './path-glob.ts'
 
@@ -20,6 +21,20 @@ export function compileRule(rule: EgressRule, targets: readonly Target[]): Compi
     targets,
     takesMethod: (method) => rule.methods?.includes(method) ?? true,
     takesPath: (path) => globs?.some((matches) => matches(path)) ?? true,
+  }
+}
+
+/** What stands for a secret in the environment, for the hosts of its targets. */
+export type CompiledPlaceholder = { sentinel: string; secret: string; targets: readonly Target[] }
+
+/** The gate, and in the headers of what it allows the secrets in the place of what stands for them. */
+export function swappingGate(gate: RequestGate, placeholders: readonly CompiledPlaceholder[], secrets: Secrets): RequestGate {
+  if (placeholders.length === 0) return gate
+  return (request) => {
+    const verdict = gate(request)
+    if (!verdict.allowed) return verdict
+    const resolved = placeholders.map(({ sentinel, secret }) => ({ sentinel, value: secrets(secret) }))
+    return { ...verdict, swap: (value) => swapPlaceholders(value, resolved) }
   }
 }
 

@@ -4,17 +4,13 @@ import { type Dial, dialTcp } from '../address/dial-addresses.ts'
 import { EgressRefusal } from '../address/egress-refusal.ts'
 import { addressesOfHost, type Resolve, resolveByHost } from '../address/resolve-host.ts'
 import type { EgressDecision, ForwardHttp, OpenTls } from '../egress-types.ts'
-import { compilePolicy, type EgressException } from '../policy/egress-rules.ts'
-import type { Secrets } from '../policy/request-gate.ts'
+import { compilePolicy, type PolicyOptions } from '../policy/egress-rules.ts'
 import { ByteCounter } from './byte-counter.ts'
 import { EgressConnection } from './egress-connection.ts'
 import type { EgressContext, EgressLimits } from './egress-context.ts'
 
-export type EgressProxyOptions = {
+export type EgressProxyOptions = PolicyOptions & {
   policy: EgressPolicy
-  secrets: Secrets
-  /** Hosts and ports that the agent itself allows, at whatever address. */
-  exceptions?: readonly EgressException[]
   forwardHttp: ForwardHttp
   openTls: OpenTls
   onDecision: (decision: EgressDecision) => void
@@ -48,10 +44,10 @@ const TOLD_ABOVE_LIMIT = 64
 
 /** Starts the egress proxy of one sandbox. Throws INVALID_REQUEST where the policy cannot be compiled. */
 export function createEgressProxy(options: EgressProxyOptions): EgressProxy {
-  const { secrets, exceptions, forwardHttp, openTls, onDecision, upstream } = options
+  const { forwardHttp, openTls, onDecision, upstream } = options
   const { resolve = resolveByHost, dial = dialTcp, ownAddresses = addressesOfHost } = options
   const limits = { connections: 256, headMs: 10_000, dialMs: 10_000, ...options.limits }
-  let rules = compilePolicy(options.policy, { secrets, exceptions })
+  let rules = compilePolicy(options.policy, options)
   let isClosed = false
   const counter = new ByteCounter()
   const open = new Set<EgressConnection>()
@@ -72,7 +68,7 @@ export function createEgressProxy(options: EgressProxyOptions): EgressProxy {
       void one.serve(isTooMany ? (host) => tooMany(host, limits.connections) : undefined)
     },
     setPolicy(policy) {
-      rules = compilePolicy(policy, { secrets, exceptions })
+      rules = compilePolicy(policy, options)
       for (const one of open) one.recheck(rules)
     },
     get connections() {

@@ -5,6 +5,7 @@ import type { Sandbox } from '../../sandbox/sandbox.ts'
 import type { SupervisorLink } from '../../supervisor/link.ts'
 import { forwardHttp } from '../http/forward-http.ts'
 import { createEgressProxy, type EgressProxy, type EgressProxyOptions } from '../proxy/create-egress-proxy.ts'
+import { sentinelOf } from '../secrets/placeholder.ts'
 import { createSessionSecrets, type SessionSecrets } from '../secrets/session-secrets.ts'
 import { createTlsOpener, type TlsOpenerOptions } from '../tls/open-tls.ts'
 import { createSandboxCa, type SandboxCa } from '../tls/sandbox-ca.ts'
@@ -54,8 +55,9 @@ export class SandboxEgress {
 
   /** Variables of every process of the sandbox. */
   get environment(): Record<string, string> {
-    const { workspacePath, isolation } = this.#parts.sandbox
-    return { ...egressEnvironment(), ...(this.#hasHome ? homeEnvironment(workspacePath, isolation) : {}) }
+    const { id, workspacePath, isolation } = this.#parts.sandbox
+    const placeholders = Object.fromEntries(this.#policy.placeholders.map(({ env }) => [env, sentinelOf(id, env)]))
+    return { ...placeholders, ...egressEnvironment(), ...(this.#hasHome ? homeEnvironment(workspacePath, isolation) : {}) }
   }
 
   /** Takes the connections of a supervisor that is to dial, and makes the authority that its programs are to trust. */
@@ -110,6 +112,7 @@ export class SandboxEgress {
         ...settings,
         policy: this.#policy,
         secrets: (name) => this.#secrets.get(name),
+        sentinelOf: (env) => sentinelOf(this.#parts.sandbox.id, env),
         forwardHttp,
         openTls: createTlsOpener({ ca, forwardHttp, ...(authorities === undefined ? {} : { authorities }) }),
         onDecision: ({ at: __, hint: ___, ...decision }) => this.#tell(decision),

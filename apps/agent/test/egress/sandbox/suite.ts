@@ -153,6 +153,24 @@ print(u.build_opener(u.ProxyHandler(), u.HTTPSHandler(context=c)).open("${url}/v
     secret = 'canary-2'
   })
 
+  test('a variable stands for a secret, which has its place in headers to its hosts alone', async () => {
+    secret = 'canary-3'
+    const placeholders = [{ env: 'API_TOKEN', secret: 'token', hosts: [`origin.test:${secure.port}`] }]
+    const sandbox = await make('placeholder', { placeholders, rules: [{ host: `other.test:${secure.port}` }] })
+    const url = `https://origin.test:${secure.port}`
+    const bearer = (to: string) => curl(to, '-H', '"Authorization: Bearer $API_TOKEN"')
+    expect(await run(sandbox, bearer(`${url}/v1`))).toMatchObject({ stdout: 'https /v1 Bearer canary-3', stderr: '' })
+    const user = await run(sandbox, curl(`${url}/v2`, '-u', '"robot:$API_TOKEN"'))
+    expect(user.stdout).toBe(`https /v2 Basic ${Buffer.from('robot:canary-3').toString('base64')}`)
+    // Not in paths, not without TLS, and not in what another variable has.
+    const { stdout: sentinel } = await run(sandbox, 'printf %s "$API_TOKEN"')
+    expect(sentinel).toMatch(/^[a-z0-9]{40}$/)
+    expect((await run(sandbox, curl(`${url}/$API_TOKEN`).replaceAll("'", '"'))).stdout).toBe(`https /${sentinel} nobody`)
+    expect((await run(sandbox, bearer(`http://origin.test:${plain.port}/v1`))).stdout).toBe(`http /v1 Bearer ${sentinel}`)
+    expect((await run(sandbox, 'env; cat /proc/*/environ /.boxoffice/link/* 2>/dev/null')).stdout).not.toContain('canary-3')
+    expect(JSON.stringify(host.journal.batch())).not.toContain('canary-3')
+  })
+
   test('a policy that changes counts at once', async () => {
     const sandbox = await make('changed', {})
     const url = `http://origin.test:${plain.port}/`

@@ -49,7 +49,7 @@ export const proxies = (): ((policy: Policy, more?: More) => Promise<TestProxy>)
     const decisions: EgressDecision[] = []
     const dialled: string[] = []
     const proxy = createEgressProxy({
-      ...{ policy: EgressPolicy.parse(policy), secrets: () => undefined, forwardHttp },
+      ...{ policy: EgressPolicy.parse(policy), secrets: () => undefined, sentinelOf: (env) => `for-${env}`, forwardHttp },
       openTls: createTlsOpener({ ca: CA, forwardHttp, authorities: AUTHORITIES }),
       onDecision: (decision) => void decisions.push(decision),
       resolve: async () => [PUBLIC_ADDRESS],
