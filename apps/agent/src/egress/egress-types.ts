@@ -1,4 +1,5 @@
 import type { Duplex } from 'node:stream'
+import type { EgressCode } from '@boxoffice/protocol'
 
 /** What was decided about one connection or request. `at` is in milliseconds since 1970. */
 export type EgressDecision = {
@@ -16,22 +17,6 @@ export type EgressDecision = {
   hint?: string
 }
 
-export type EgressCode =
-  | 'not_allowed'
-  | 'denied'
-  | 'method_not_allowed'
-  | 'path_not_allowed'
-  | 'private_address'
-  | 'unresolvable'
-  | 'unreachable'
-  | 'sni_mismatch'
-  | 'host_mismatch'
-  | 'bad_request'
-  | 'too_many_connections'
-  | 'port_refused'
-  | 'not_tls'
-  | 'secret_missing'
-
 export type EgressDenial = { code: EgressCode; host: string; rule?: string; hint: string }
 
 /**
@@ -45,25 +30,22 @@ export type RequestVerdict =
 /** `path` is normalised already. */
 export type RequestGate = (request: { method: string; path: string }) => RequestVerdict
 
-/** The HTTP forwarder: serves HTTP/1.1 of one client connection towards one origin. */
-export type ForwardHttp = (options: {
+/** A connection whose requests are read, and where they go. */
+export type ReadConnection = {
   connection: Duplex
-  scheme: 'http' | 'https'
   host: string
   port: number
   gate: RequestGate
-  /** A connection to the origin, TLS done where `scheme` is https. */
-  dial: () => Promise<Duplex>
   onDecision: (decision: EgressDecision) => void
-}) => { destroy(): void }
+  /** A connection to the origin, at an address that was checked. */
+  dial: () => Promise<Duplex>
+}
 
-/** Opens TLS of one connection whose ClientHello has been peeked at and put back (`connection.unshift`). */
-export type OpenTls = (options: {
-  connection: Duplex
-  host: string
-  port: number
-  gate: RequestGate
-  /** Plain TCP to the checked address; the opener does TLS to the origin on it, verifying `host`. */
-  dial: () => Promise<Duplex>
-  onDecision: (decision: EgressDecision) => void
-}) => { destroy(): void }
+/** The HTTP forwarder: serves HTTP/1.1 of one client connection towards one origin. `dial`: with TLS done where `scheme` is https. */
+export type ForwardHttp = (options: ReadConnection & { scheme: 'http' | 'https' }) => { destroy(): void }
+
+/**
+ * Opens TLS of one connection whose ClientHello has been peeked at and put back (`connection.unshift`). `dial`: without TLS; the opener does
+ * that, and has the origin show a certificate for `host`.
+ */
+export type OpenTls = (options: ReadConnection) => { destroy(): void }

@@ -5,8 +5,8 @@ const HOP_BY_HOP: ReadonlySet<string> = new Set([
 ])
 
 /**
- * The headers that go on to the next hop: those of the connection are left out, and what it names. Its length stays whatever is named:
- * without it the body would be the next message.
+ * The headers that go on to the next hop: those of the connection are left out, and what it names. Its length and its host stay whatever is
+ * named: without them the body would be the next message, or the message somebody else's.
  */
 export function* endToEndHeaders(
   raw: readonly string[],
@@ -14,6 +14,7 @@ export function* endToEndHeaders(
 ): Generator<[name: string, value: string, lower: string]> {
   const named = new Set((connection ?? '').split(',').map((name) => name.trim().toLowerCase()))
   named.delete('content-length')
+  named.delete('host')
   for (let i = 0; i + 1 < raw.length; i += 2) {
     const [name, value] = [raw[i] as string, raw[i + 1] as string]
     const lower = name.toLowerCase()

@@ -29,12 +29,12 @@ export const passUpgrade = async ({ socket, head, upstream, headersOf }: PassedU
           stream.destroy()
           return reject(new BoxofficeError('CONNECTION_RESET', 'The program behind this port switched to another protocol than WebSocket'))
         }
-        writeHead(socket, 101, 'Switching Protocols', [...headersOf(response), 'Connection', 'Upgrade', 'Upgrade', 'websocket'])
+        writeHead(socket, 101, [...headersOf(response), 'Connection', 'Upgrade', 'Upgrade', 'websocket'])
         join(socket, stream, { toClient: first, toProgram: head }).then(resolve, reject)
       })
       upstream.on('response', (response) => {
         // Its length may be told in pieces, which end with the connection here.
-        writeHead(socket, response.statusCode ?? 502, response.statusMessage, [...headersOf(response), 'Connection', 'close'])
+        writeHead(socket, response.statusCode ?? 502, [...headersOf(response), 'Connection', 'close'])
         let bytes = 0
         response.on('data', (piece: Buffer) => {
           bytes += piece.length
@@ -85,8 +85,9 @@ const closeAfterWrites = (stream: Duplex): void => {
   stream.end()
 }
 
-const writeHead = (socket: Duplex, status: number, reason: string | undefined, headers: readonly string[]): void => {
-  const lines = [`HTTP/1.1 ${status} ${reason ?? STATUS_CODES[status] ?? ''}`]
+/** With the usual reason: that of the other side may hold characters that begin a line. */
+const writeHead = (socket: Duplex, status: number, headers: readonly string[]): void => {
+  const lines = [`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}`]
   for (let i = 0; i + 1 < headers.length; i += 2) lines.push(`${headers[i]}: ${headers[i + 1]}`)
   socket.write(`${lines.join('\r\n')}\r\n\r\n`, 'latin1')
 }

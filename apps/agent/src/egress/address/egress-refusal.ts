@@ -1,4 +1,5 @@
-import type { EgressCode, EgressDenial } from '../egress-types.ts'
+import type { EgressCode } from '@boxoffice/protocol'
+import type { EgressDenial } from '../egress-types.ts'
 
 /** Thrown where a connection or request is not served; a client gets the denial in the shape of its protocol. */
 export class EgressRefusal extends Error {

@@ -1,5 +1,5 @@
+import type { EgressCode } from '@boxoffice/protocol'
 import { type Host, parseHost } from '../address/parse-host.ts'
-import type { EgressCode } from '../egress-types.ts'
 import type { Parse } from './read-head.ts'
 
 /** RFC 1928. */
