@@ -8,7 +8,7 @@ import { createJournal } from './broker-link/journal.ts'
 import type { AgentConfig } from './config/config.ts'
 import { candidatesFrom, capacityFrom, installIdFrom, mountPolicyFrom } from './config/from-config.ts'
 import type { AgentOverrides } from './config/overrides.ts'
-import { countEnds, countSandboxes } from './control/agent-metrics.ts'
+import { countEgress, countEnds, countSandboxes } from './control/agent-metrics.ts'
 import { connectBroker } from './control/connect-broker.ts'
 import { unreadinessOf } from './control/readiness.ts'
 import { serveControl } from './control/serve-control.ts'
@@ -99,7 +99,10 @@ const build = async (config: AgentConfig, overrides: AgentOverrides, teardown: A
     mountPolicy: await mountPolicyFrom(config, dataDirectory),
     defaultHostWorkspace: config.defaultHostWorkspace,
     poolConcurrency: config.poolConcurrency,
-    egress: { secretsOf: (sessionId, names) => brokerLink.secretsOf(sessionId, names), ...overrides.egress },
+    egress: {
+      ...{ secretsOf: (sessionId, names) => brokerLink.secretsOf(sessionId, names), onDecision: countEgress(metrics) },
+      ...overrides.egress,
+    },
     journal: countEnds(metrics, journal),
     sessionEnd: trust.revocations.deniedSession,
     log,

@@ -2,6 +2,7 @@ import type { Server } from 'node:http'
 import type { Socket } from 'node:net'
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
 import type { Journal } from '../broker-link/journal.ts'
+import type { EgressDecision } from '../egress/egress-types.ts'
 import type { SandboxManager } from '../sandboxes/manager.ts'
 
 /** Sandboxes, the pool and what runs, as they are when somebody asks. */
@@ -62,6 +63,17 @@ export const countEnds = (metrics: Registry, journal: Pick<Journal, 'write'>): P
       journal.write(subject, fact, ageMs)
     },
   }
+}
+
+/** What hears of each decision about a connection or request that leaves a sandbox. */
+export const countEgress = (metrics: Registry): ((decision: Pick<EgressDecision, 'allowed' | 'protocol' | 'code'>) => void) => {
+  const decisions = new Counter({
+    name: 'boxoffice_agent_egress_decisions_total',
+    help: 'Connections and requests that left sandboxes or were refused, by protocol and code; allowed ones have the code ok',
+    labelNames: ['protocol', 'code'],
+    registers: [metrics],
+  })
+  return ({ allowed, protocol, code }) => decisions.labels(protocol, allowed ? 'ok' : (code ?? 'not_allowed')).inc()
 }
 
 /** Bytes of the dataplane's connections. They count themselves: nothing is done for a chunk. */

@@ -3,6 +3,7 @@ import type { Logger } from 'pino'
 import { fileCall } from '../../files/files.ts'
 import type { Sandbox } from '../../sandbox/sandbox.ts'
 import type { SupervisorLink } from '../../supervisor/link.ts'
+import type { EgressDecision } from '../egress-types.ts'
 import { forwardHttp } from '../http/forward-http.ts'
 import { createEgressProxy, type EgressProxy, type EgressProxyOptions } from '../proxy/create-egress-proxy.ts'
 import { sentinelOf } from '../secrets/placeholder.ts'
@@ -16,6 +17,8 @@ import { writeTrustBundle } from './trust-bundle.ts'
 /** What all sandboxes of an agent have in common on their way out. */
 export type EgressSettings = Pick<EgressProxyOptions, 'resolve' | 'exceptions' | 'upstream'> &
   Pick<TlsOpenerOptions, 'authorities'> & {
+    /** Hears of each decision of each sandbox. */
+    onDecision?: (decision: EgressDecision) => void
     /** Asks the broker for values of secrets of a session; without it there are none. */
     secretsOf?: (sessionId: string, names: readonly string[]) => Promise<SessionSecretsResponse['secrets']>
   }
@@ -106,7 +109,7 @@ export class SandboxEgress {
 
   #open(): Promise<EgressProxy> {
     const make = async (): Promise<EgressProxy> => {
-      const { authorities, secretsOf: _, ...settings } = this.#parts.settings
+      const { authorities, onDecision, secretsOf: _, ...settings } = this.#parts.settings
       const ca = await this.#authority()
       const proxy = createEgressProxy({
         ...settings,
@@ -115,7 +118,11 @@ export class SandboxEgress {
         sentinelOf: (env) => sentinelOf(this.#parts.sandbox.id, env),
         forwardHttp,
         openTls: createTlsOpener({ ca, forwardHttp, ...(authorities === undefined ? {} : { authorities }) }),
-        onDecision: ({ at: __, hint: ___, ...decision }) => this.#tell(decision),
+        onDecision: (decision) => {
+          onDecision?.(decision)
+          const { at: __, hint: ___, ...told } = decision
+          this.#tell(told)
+        },
       })
       if (this.#isClosed) proxy.close()
       return proxy
