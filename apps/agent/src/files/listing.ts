@@ -1,6 +1,7 @@
 import type { Sandbox } from '../sandbox/sandbox.ts'
 import { ListLine } from '../supervisor/payloads.ts'
 import { openFileOperation } from './files.ts'
+import { isHidden } from './hidden.ts'
 import { JsonLines } from './json-lines.ts'
 import type { SandboxPath } from './paths.ts'
 
@@ -9,11 +10,11 @@ export type ListEntry = { path: string; type: 'file' | 'directory' | 'symlink' |
 
 const TYPES = { f: 'file', d: 'directory', l: 'symlink', o: 'other' } as const
 
-/** Everything below a directory, at most `limit` entries, sorted by path. `truncated` when there is more. */
+/** Everything below a directory but its entry `skip`, at most `limit` entries, sorted by path. `truncated` when there is more. */
 export const listTree = async (
   sandbox: Sandbox,
   directory: SandboxPath,
-  options: { depth?: number; limit: number; signal: AbortSignal },
+  options: { depth?: number; limit: number; skip?: string | undefined; signal: AbortSignal },
 ): Promise<{ entries: ListEntry[]; truncated: boolean }> => {
   const entries: ListEntry[] = []
   let truncated = false
@@ -24,6 +25,8 @@ export const listTree = async (
       return
     }
     const { p, t, s, m, o } = ListLine.parse(value)
+    // A supervisor of before skips nothing.
+    if (isHidden(p, options.skip)) return
     if (entries.length < options.limit) entries.push({ path: p, type: TYPES[t], size: s, mtimeMs: m, mode: o })
     else truncated = true
   }
@@ -33,7 +36,7 @@ export const listTree = async (
   const { root, path, given } = directory
   await openFileOperation(
     sandbox,
-    { op: 'list', root, path, ...(options.depth === undefined ? {} : { depth: options.depth }), limit: options.limit },
+    { op: 'list', root, path, depth: options.depth, limit: options.limit, skip: options.skip },
     { given, signal: options.signal, sink: { result: () => {}, data: (piece) => lines.push(piece), end: resolve, failed: reject } },
   )
   await promise

@@ -4,6 +4,7 @@ import type { Channel } from '../supervisor/link.ts'
 import { WatchLine } from '../supervisor/payloads.ts'
 import { WireViolation } from '../supervisor/wire.ts'
 import { openFileOperation } from './files.ts'
+import { hiddenIn, isHidden } from './hidden.ts'
 import { JsonLines } from './json-lines.ts'
 import type { SandboxPath } from './paths.ts'
 
@@ -29,7 +30,7 @@ export class FileWatch {
    */
   static async open(
     sandbox: Sandbox,
-    { root, path, given }: SandboxPath,
+    directory: SandboxPath,
     { recursive, signal }: { recursive: boolean; signal: AbortSignal },
   ): Promise<FileWatch> {
     if (!sandbox.link.watches)
@@ -37,12 +38,14 @@ export class FileWatch {
         'UNSUPPORTED',
         'files/watch: this sandbox was started by an older release, which cannot watch; start a new one',
       )
+    const { root, path, given } = directory
+    const hidden = hiddenIn(directory)
     const watch = new FileWatch()
     const opened = Promise.withResolvers<void>()
     let isOpen = false
     const lines = new JsonLines((value) => {
       const line = WatchLine.parse(value)
-      watch.#tell((sink) => sink.happened(line))
+      if (line.e === 'overflow' || !isHidden(line.p, hidden)) watch.#tell((sink) => sink.happened(line))
     })
     watch.#channel = await openFileOperation(
       sandbox,

@@ -32,13 +32,23 @@ struct Level {
     names: Vec<Vec<u8>>,
 }
 
-pub fn list(link: &mut FileChannel, root: &Root, path: &str, depth: Option<u32>, limit: u64) -> Result<(), FileError> {
+/// `skip`: the name of an entry of the directory itself that is left out, with all below it.
+pub fn list(
+    link: &mut FileChannel,
+    root: &Root,
+    path: &str,
+    depth: Option<u32>,
+    limit: u64,
+    skip: Option<&str>,
+) -> Result<(), FileError> {
     let top = open_directory(root, path)?;
     link.result(&serde_json::json!({}))?;
     let mut out = Vec::new();
     let mut left = limit;
     let mut truncated = false;
-    let mut levels = vec![level(top, Vec::new())];
+    let mut here = level(top, Vec::new());
+    here.names.retain(|name| skip.is_none_or(|skip| name != skip.as_bytes()));
+    let mut levels = vec![here];
     let path = file_name::bytes(path);
     let (above, before) = (parts(&path), path.len() + 1);
     while let Some(here) = levels.last_mut() {

@@ -58,7 +58,7 @@ fn run(link: &mut FileChannel, root: &Root, operation: Operation) -> Result<(), 
             let stat = stat::of_path(root, &path, follow)?;
             link.result(&stat)
         }
-        Operation::List { path, depth, limit } => list::list(link, root, &path, depth, limit),
+        Operation::List { path, depth, limit, skip } => list::list(link, root, &path, depth, limit, skip.as_deref()),
         Operation::Mkdir { path, parents, mode } => {
             let created = change::mkdir(root, &path, parents, mode)?;
             link.result(&serde_json::json!({ "created": created }))

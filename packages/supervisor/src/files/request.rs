@@ -55,6 +55,7 @@ pub enum Operation {
         path: String,
         depth: Option<u32>,
         limit: u64,
+        skip: Option<String>,
     },
     Mkdir {
         path: String,

@@ -1,6 +1,7 @@
 import { setImmediate } from 'node:timers/promises'
 import { BoxofficeError, type FileEntry, type ListFilesResponse } from '@boxoffice/protocol'
 import { Glob } from '../../files/glob.ts'
+import { hiddenIn } from '../../files/hidden.ts'
 import { type ListEntry, listTree } from '../../files/listing.ts'
 import { below } from '../../files/paths.ts'
 import type { Call } from '../../http/call.ts'
@@ -23,7 +24,12 @@ export const listFiles = async (call: Call): Promise<void> => {
   const pattern = query.get('pattern') ?? ''
   const glob = pattern === '' ? undefined : new Glob(pattern)
   await sandbox.ready(signal)
-  const tree = await listTree(sandbox, directory, { limit: MAX_SCANNED, signal, ...(depth === undefined ? {} : { depth }) })
+  const tree = await listTree(sandbox, directory, {
+    limit: MAX_SCANNED,
+    skip: hiddenIn(directory),
+    signal,
+    ...(depth === undefined ? {} : { depth }),
+  })
   const entries = tree.entries.filter((entry) => (any || entry.type === 'file') && entry.path > after)
   const found = glob === undefined ? entries : await matching(entries, glob, signal)
   const page = found.slice(0, limit)

@@ -1,4 +1,5 @@
 import { EGRESS_PORT } from '@boxoffice/protocol'
+import { HIDDEN_DIRECTORY } from '../../files/hidden.ts'
 import type { Sandbox } from '../../sandbox/sandbox.ts'
 import { TRUST_BUNDLE } from './trust-bundle.ts'
 
@@ -8,8 +9,8 @@ const LOOPBACK = 'localhost,127.0.0.1,::1'
 const SYSTEM_PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
 
 /** Below the workspace: `/home` and `/tmp` of a sandbox are small and in memory, and package managers keep more. */
-const HOME = '.boxoffice/home'
-const TEMPORARY = '.boxoffice/tmp'
+const HOME = `${HIDDEN_DIRECTORY}/home`
+const TEMPORARY = `${HIDDEN_DIRECTORY}/tmp`
 export const HOME_DIRECTORIES = [HOME, TEMPORARY] as const
 
 /** Names by which programs take a file of authorities. */
