@@ -6,7 +6,7 @@ import { Registry } from 'prom-client'
 import { openBrokerTrust } from './broker-link/broker-trust.ts'
 import { createJournal } from './broker-link/journal.ts'
 import type { AgentConfig } from './config/config.ts'
-import { candidatesFrom, capacityFrom, installIdFrom, mountPolicyFrom } from './config/from-config.ts'
+import { candidatesFrom, capacityFrom, installIdFrom, mirrorsFrom, mountPolicyFrom } from './config/from-config.ts'
 import type { AgentOverrides } from './config/overrides.ts'
 import { countEgress, countEnds, countSandboxes } from './control/agent-metrics.ts'
 import { connectBroker } from './control/connect-broker.ts'
@@ -101,6 +101,7 @@ const build = async (config: AgentConfig, overrides: AgentOverrides, teardown: A
     poolConcurrency: config.poolConcurrency,
     egress: {
       ...{ secretsOf: (sessionId, names) => brokerLink.secretsOf(sessionId, names), onDecision: countEgress(metrics) },
+      mirrors: mirrorsFrom(config, log),
       ...overrides.egress,
     },
     journal: countEnds(metrics, journal),

@@ -51,6 +51,8 @@ export type StackOptions = {
   mode?: Mode
   config?: Record<string, unknown>
   agentArgs?: string[]
+  /** Of the agent's environment. */
+  agentVariables?: Record<string, string>
   brokerArgs?: string[]
   /** Default: that of the place. A PostgreSQL that is named here is a server of the stack's own, which a test may stop. */
   database?: DatabaseName
@@ -65,6 +67,7 @@ export const startStack = async ({
   mode = 'direct',
   config = {},
   agentArgs = [],
+  agentVariables = {},
   brokerArgs = [],
   database,
   brokers: count = (database ?? PLACE.database) === 'postgres' ? 2 : 1,
@@ -120,7 +123,7 @@ export const startStack = async ({
       ...(mode === 'relay' ? ['--relay', 'always'] : ['--dataplane-url', `http://127.0.0.1:${agentPort}`]),
       ...agentArgs,
     ]
-    agent = await startProgram(args, agentEnv(provider))
+    agent = await startProgram(args, { ...agentEnv(provider), ...agentVariables })
   }
   parts.defer(async () => void (await agent?.stop()))
   await startBroker()

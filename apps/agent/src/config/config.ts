@@ -86,6 +86,10 @@ export const AgentConfig = z
       })
       .prefault({})
       .describe('settings of the kubernetes provider'),
+    hostMirrors: z
+      .boolean()
+      .default(true)
+      .describe('hands the package mirrors that this machine is configured with to sandboxes that go out through the proxy'),
     defaultImage: z.string().min(1).default('boxoffice/sandbox:latest').describe('image of profiles that name none'),
     supervisorPath: z.string().optional().describe('supervisor binary; default: the one that ships with the agent'),
     /** [2-113] */

@@ -1,8 +1,11 @@
+import { homedir } from 'node:os'
 import { isLoopback } from '@boxoffice/kit/is-loopback'
 import { parseListenAddress } from '@boxoffice/kit/listen-address'
 import { nodeInstallId } from '@boxoffice/node-http'
+import type { Logger } from 'pino'
 import { type Capacity, createCapacity } from '../capacity/capacity.ts'
 import { openMachine } from '../capacity/machine.ts'
+import { type HostMirror, readHostMirrors } from '../egress/mirrors/host-mirrors.ts'
 import type { DiskFloor } from '../host/disk-floor.ts'
 import { createMountPolicy, type MountPolicy } from '../mounts/policy.ts'
 import { providerCandidates } from '../providers/candidates.ts'
@@ -29,6 +32,14 @@ export const candidatesFrom = (config: AgentConfig, exposed: boolean, where: Whe
 /** Of an agent that its cluster says is that of a node; undefined: its data directory's. */
 export const installIdFrom = ({ kubernetes: { enrollTokenFile, nodeName } }: AgentConfig): string | undefined =>
   enrollTokenFile === undefined || nodeName === undefined ? undefined : nodeInstallId(nodeName)
+
+/** The package mirrors of this machine, for sandboxes. */
+export const mirrorsFrom = ({ hostMirrors }: AgentConfig, log: Logger): HostMirror[] => {
+  if (!hostMirrors) return []
+  const onLeftOut = (client: string, why: string): void =>
+    log.warn({ client }, `sandboxes are not told of the mirror of a package client: ${why}`)
+  return readHostMirrors({ env: process.env, home: homedir(), execPath: process.execPath, onLeftOut })
+}
 
 /** The room for sandboxes: of the machine, less what they leave free, and up to their number. `count`: of those that there are. */
 export const capacityFrom = ({ reserve, maxSandboxes }: AgentConfig, disk: DiskFloor, count: () => number): Capacity => {

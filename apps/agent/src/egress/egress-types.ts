@@ -27,8 +27,8 @@ export type RequestVerdict =
   | { allowed: true; headers: readonly (readonly [name: string, value: string])[]; swap?: (value: string) => string }
   | { allowed: false; denial: EgressDenial }
 
-/** `path` is normalised already. */
-export type RequestGate = (request: { method: string; path: string }) => RequestVerdict
+/** `path` is normalised already, unless the gate says that it does not look at paths: what can be read in two ways passes then. */
+export type RequestGate = { (request: { method: string; path: string }): RequestVerdict; readonly ignoresPaths?: boolean }
 
 /** A connection whose requests are read, and where they go. */
 export type ReadConnection = {

@@ -6,12 +6,12 @@ import { compilePolicy, type EgressException, type EgressVerdict } from '../../s
 import { compilePathGlob } from '../../src/egress/policy/path-glob.ts'
 
 type Input = Parameters<typeof EgressPolicy.parse>[0]
-type More = { secrets?: Record<string, string>; exceptions?: EgressException[] }
+type More = { secrets?: Record<string, string>; exceptions?: EgressException[]; mirrors?: EgressException[] }
 
 const hostOf = (text: string): Host => parseHost(text) ?? expect.fail(`${text} is no host`)
 
-const rulesOf = (policy: Input, { secrets = {}, exceptions }: More = {}) =>
-  compilePolicy(EgressPolicy.parse(policy), { exceptions, sentinelOf: (env) => `for-${env}`, secrets: (name) => secrets[name] })
+const rulesOf = (policy: Input, { secrets = {}, exceptions, mirrors }: More = {}) =>
+  compilePolicy(EgressPolicy.parse(policy), { exceptions, mirrors, sentinelOf: (env) => `for-${env}`, secrets: (name) => secrets[name] })
 
 const decided = (policy: Input, host: string, port: number, scheme: 'http' | 'tls' = 'tls', more: More = {}): EgressVerdict =>
   rulesOf(policy, more).decide(hostOf(host), port, scheme)
@@ -65,6 +65,19 @@ describe('what is allowed', () => {
     expect(plain('a.example', 443)).toBe(false)
     expect(plain('a.example:443', 443)).toBe(false)
     expect(plain('*', 80)).toBe(false)
+  })
+
+  test('by mirrors of the host: an exact host and port at any address, where the policy names it or every name', () => {
+    const more = { mirrors: [{ host: 'mirror.internal', port: 8081 }] }
+    const found = (policy: Input, host: string, port: number) => {
+      const verdict = decided(policy, host, port, 'http', more)
+      return verdict.kind === 'denied' ? verdict.denial.code : verdict.anyAddress
+    }
+    expect(found({ allow: ['*'] }, 'mirror.internal', 8081)).toBe(true)
+    expect(found({ allow: ['mirror.internal:8081'] }, 'mirror.internal', 8081)).toBe(true)
+    expect(found({ allow: ['mirror.internal:80'] }, 'mirror.internal', 80)).toBe(false)
+    expect(found({ allow: ['other.example'] }, 'mirror.internal', 8081)).toBe('not_allowed')
+    expect(found({ allow: ['*'], deny: ['mirror.internal'] }, 'mirror.internal', 8081)).toBe('denied')
   })
 
   test('by the agent: an exact host and port at any address, unless the policy denies it', () => {
@@ -231,4 +244,15 @@ describe('placeholders', () => {
     expect(keyOf({ allow: ['*'], placeholders })).toBe(keyOf({ allow: ['*'], placeholders }))
     expect(keyOf({ allow: ['*'], placeholders })).not.toBe(keyOf({ allow: ['*'], placeholders: other }))
   })
+})
+
+test('a gate says whether it looks at paths', () => {
+  const looks = (policy: Input) => {
+    const verdict = decided(policy, 'api.example', 443)
+    return verdict.kind !== 'denied' && verdict.gate.ignoresPaths
+  }
+  expect(looks({ allow: ['*'] })).toBe(true)
+  expect(looks({ rules: [{ host: 'api.example', methods: ['GET'] }] })).toBe(true)
+  expect(looks({ rules: [{ host: 'api.example' }, { host: '*.example', paths: ['/a'] }] })).toBe(false)
+  expect(looks({ allow: ['*'], placeholders: [{ env: 'T', secret: 's', hosts: ['api.example'] }] })).toBe(true)
 })

@@ -103,7 +103,7 @@ const isWebSocket = (incoming: IncomingMessage): boolean => incoming.headers.upg
 const UPGRADE_HINT = 'a request may become a WebSocket, without a body, and nothing else'
 
 /** The path of a request, or why it is none of this origin's. */
-const pathOf = (incoming: IncomingMessage, { scheme, host, port }: Options): string | EgressDenial => {
+const pathOf = (incoming: IncomingMessage, { scheme, host, port, gate }: Options): string | EgressDenial => {
   const { url = '', headers, rawHeaders } = incoming
   const otherwise = scheme === 'https' ? 443 : 80
   const own = new Set([`${host}:${port}`, ...(port === otherwise ? [host] : [])])
@@ -114,7 +114,9 @@ const pathOf = (incoming: IncomingMessage, { scheme, host, port }: Options): str
     return { code: 'host_mismatch', host, hint: 'the Host header names another host than the connection is to' }
   if (headers['transfer-encoding'] !== undefined && headers['content-length'] !== undefined)
     return { code: 'bad_request', host, hint: 'the request has two lengths' }
-  const path = normalPath(authority === undefined ? url : rest.startsWith('/') ? rest : `/${rest}`)
+  const asked = authority === undefined ? url : rest.startsWith('/') ? rest : `/${rest}`
+  // npm asks for @scope%2fname: refused only where somebody decides by it.
+  const path = normalPath(asked) ?? (gate.ignoresPaths && asked.startsWith('/') ? asked : undefined)
   return path ?? { code: 'bad_request', host, hint: 'the path can be read in two ways: encoded slashes, dots and backslashes are refused' }
 }
 

@@ -36,14 +36,17 @@ export type PolicyOptions = {
   /** What the variable of a placeholder has in the sandbox. */
   sentinelOf: (env: string) => string
   exceptions?: readonly EgressException[]
+  /** Mirrors of the host: at whatever address where the policy names them, or every name. */
+  mirrors?: readonly EgressException[]
 }
 
 /** Compiles a policy. Throws INVALID_REQUEST for hosts that are none. */
-export function compilePolicy(policy: EgressPolicy, { secrets, sentinelOf, exceptions = [] }: PolicyOptions): EgressRules {
+export function compilePolicy(policy: EgressPolicy, { secrets, sentinelOf, exceptions = [], mirrors = [] }: PolicyOptions): EgressRules {
   const deny = compileTargets(policy.deny)
   const bypass = compileTargets(policy.tls.bypass)
   const allow = compileTargets(policy.allow)
-  const own = compileTargets(exceptions.map(exceptionTarget))
+  const mirrored = compileTargets(mirrors.map(exceptionTarget))
+  const own = [...compileTargets(exceptions.map(exceptionTarget)), ...(allow.some(({ isAny }) => isAny) ? mirrored : [])]
   const rules = policy.rules.map((rule) => compileRule(rule, compileTargets([rule.host])))
   const placeholders = policy.placeholders.map(({ env, secret, hosts }) => ({
     ...{ sentinel: sentinelOf(env), secret, targets: compileTargets(hosts) },
@@ -56,7 +59,6 @@ export function compilePolicy(policy: EgressPolicy, { secrets, sentinelOf, excep
       const text = hostText(host)
       const denied = deny.find((target) => names(target, host, port))
       if (denied !== undefined) return refuse('denied', text, 'the policy denies this host', denied.text)
-      const exception = own.find((target) => grants(target, host, port))
       const ruled = rules.filter(({ targets }) => targets.some((target) => grants(target, host, port)))
       const granting = ruled.flatMap(({ targets }) => targets).concat(allow, own)
       const granted = granting.filter((target) => grants(target, host, port))
@@ -72,7 +74,7 @@ export function compilePolicy(policy: EgressPolicy, { secrets, sentinelOf, excep
 
       const mayOpen = policy.tls.terminate !== 'none' && !bypass.some((target) => names(target, host, port))
       const isPlainAllowed = granted.some((target) => target.port !== undefined && target.port !== 443)
-      const anyAddress = exception !== undefined
+      const anyAddress = [...own, ...mirrored].some((target) => grants(target, host, port))
       // Without TLS everybody on the way could read them.
       const held = scheme === 'http' ? [] : placeholders.filter(({ targets }) => targets.some((target) => grants(target, host, port)))
       const gate = swappingGate(ruled.length > 0 ? requestGate(text, ruled, secrets) : openGate, held, secrets)

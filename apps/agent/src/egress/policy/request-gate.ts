@@ -30,17 +30,18 @@ export type CompiledPlaceholder = { sentinel: string; secret: string; targets: r
 /** The gate, and in the headers of what it allows the secrets in the place of what stands for them. */
 export function swappingGate(gate: RequestGate, placeholders: readonly CompiledPlaceholder[], secrets: Secrets): RequestGate {
   if (placeholders.length === 0) return gate
-  return (request) => {
+  const swapping = (request: Parameters<RequestGate>[0]): RequestVerdict => {
     const verdict = gate(request)
     if (!verdict.allowed) return verdict
     const resolved = placeholders.map(({ sentinel, secret }) => ({ sentinel, value: secrets(secret) }))
     return { ...verdict, swap: (value) => swapPlaceholders(value, resolved) }
   }
+  return Object.assign(swapping, { ignoresPaths: gate.ignoresPaths ?? false })
 }
 
 /** The first rule that describes a request decides which headers it gets; without one the request is denied. */
 export function requestGate(host: string, rules: readonly CompiledRule[], secrets: Secrets): RequestGate {
-  return ({ method, path: target }) => {
+  const gate: RequestGate = ({ method, path: target }) => {
     const [path = ''] = target.split('?', 1)
     const onPath = rules.filter(({ takesPath }) => takesPath(path))
     const found = onPath.find(({ takesMethod }) => takesMethod(method))
@@ -54,10 +55,11 @@ export function requestGate(host: string, rules: readonly CompiledRule[], secret
       },
     }
   }
+  return Object.assign(gate, { ignoresPaths: rules.every(({ rule }) => rule.paths === undefined) })
 }
 
 /** Of a host that is allowed without rules. */
-export const openGate: RequestGate = () => ({ allowed: true, headers: [] })
+export const openGate: RequestGate = Object.assign(() => ({ allowed: true as const, headers: [] }), { ignoresPaths: true })
 
 export const ruleName = ({ description, host }: EgressRule): string => description ?? host
 

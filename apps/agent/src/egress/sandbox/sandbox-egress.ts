@@ -3,8 +3,11 @@ import type { Logger } from 'pino'
 import { fileCall } from '../../files/files.ts'
 import type { Sandbox } from '../../sandbox/sandbox.ts'
 import type { SupervisorLink } from '../../supervisor/link.ts'
+import { parseHost } from '../address/parse-host.ts'
 import type { EgressDecision } from '../egress-types.ts'
 import { forwardHttp } from '../http/forward-http.ts'
+import type { HostMirror } from '../mirrors/host-mirrors.ts'
+import { compilePolicy } from '../policy/egress-rules.ts'
 import { createEgressProxy, type EgressProxy, type EgressProxyOptions } from '../proxy/create-egress-proxy.ts'
 import { sentinelOf } from '../secrets/placeholder.ts'
 import { createSessionSecrets, type SessionSecrets } from '../secrets/session-secrets.ts'
@@ -17,6 +20,8 @@ import { writeTrustBundle } from './trust-bundle.ts'
 /** What all sandboxes of an agent have in common on their way out. */
 export type EgressSettings = Pick<EgressProxyOptions, 'resolve' | 'exceptions' | 'upstream'> &
   Pick<TlsOpenerOptions, 'authorities'> & {
+    /** What package clients of this machine are configured with; sandboxes are told of those that their policy leads to. */
+    mirrors?: readonly HostMirror[]
     /** Hears of each decision of each sandbox. */
     onDecision?: (decision: EgressDecision) => void
     /** Asks the broker for values of secrets of a session; without it there are none. */
@@ -60,7 +65,8 @@ export class SandboxEgress {
   get environment(): Record<string, string> {
     const { id, workspacePath, isolation } = this.#parts.sandbox
     const placeholders = Object.fromEntries(this.#policy.placeholders.map(({ env }) => [env, sentinelOf(id, env)]))
-    return { ...placeholders, ...egressEnvironment(), ...(this.#hasHome ? homeEnvironment(workspacePath, isolation) : {}) }
+    const home = this.#hasHome ? homeEnvironment(workspacePath, isolation) : {}
+    return { ...placeholders, ...this.#mirrorVariables(), ...egressEnvironment(), ...home }
   }
 
   /** Takes the connections of a supervisor that is to dial, and makes the authority that its programs are to trust. */
@@ -129,6 +135,17 @@ export class SandboxEgress {
     }
     this.#proxy ??= make()
     return this.#proxy
+  }
+
+  #mirrorVariables(): Record<string, string> {
+    const { mirrors = [] } = this.#parts.settings
+    if (mirrors.length === 0) return {}
+    const rules = compilePolicy(this.#policy, { secrets: () => undefined, sentinelOf: () => '', mirrors })
+    const isReached = ({ host, port }: HostMirror): boolean => {
+      const parsed = parseHost(host)
+      return parsed !== undefined && rules.decide(parsed, port, port === 443 ? 'tls' : 'http').kind !== 'denied'
+    }
+    return Object.assign({}, ...mirrors.filter(isReached).map(({ variables }) => variables))
   }
 
   async #listen(link: SupervisorLink): Promise<void> {

@@ -1,0 +1,52 @@
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { networkInterfaces } from 'node:os'
+
+/** A mirror of package indexes at an address of this machine: what it is asked for it takes from where this machine's clients do. */
+export type PackageMirror = AsyncDisposable & { host: string; origin: string; asked: string[] }
+
+/**
+ * Starts one. `/pypi/…` is the index of pip, `/npm/…` the registry of npm, `/file/…` whatever they link to: links in what it passes on lead to
+ * the mirror again, so that nothing else has to be reached.
+ */
+export const startPackageMirror = async (indexes: { pip: string; npm: string }): Promise<PackageMirror> => {
+  // Not of the loopback, which is another one in a sandbox.
+  const host = Object.values(networkInterfaces())
+    .flatMap((all = []) => all)
+    .find(({ internal, family }) => !internal && family === 'IPv4')?.address
+  if (host === undefined) throw new Error('this machine has no address beside the loopback')
+  const asked: string[] = []
+  let origin = ''
+  const answer = async ({ url = '' }: IncomingMessage, response: ServerResponse): Promise<void> => {
+    asked.push(url)
+    const [, kind, rest = ''] = /^\/(pypi|npm|file)\/(.*)$/.exec(url) ?? []
+    const target =
+      kind === 'file' ? decodeURIComponent(rest) : `${(kind === 'pypi' ? indexes.pip : indexes.npm).replace(/\/$/, '')}/${rest}`
+    const found = await fetch(target, { headers: { accept: kind === 'pypi' ? 'text/html' : '*/*' } })
+    const type = found.headers.get('content-type') ?? 'application/octet-stream'
+    const isIndex = kind !== 'file' && /html|json/.test(type)
+    const body = isIndex ? Buffer.from(rewritten(await found.text(), `${origin}/file/`, target)) : Buffer.from(await found.arrayBuffer())
+    response.writeHead(found.status, { 'content-type': type, 'content-length': body.length }).end(body)
+  }
+  const server = createServer((request, response) => {
+    answer(request, response).catch((error: Error) => response.writeHead(502).end(error.message))
+  })
+  await new Promise<void>((resolve) => server.listen(0, host, resolve))
+  origin = `http://${host}:${(server.address() as AddressInfo).port}`
+  return {
+    ...{ host, origin, asked },
+    async [Symbol.asyncDispose]() {
+      server.closeAllConnections()
+      await new Promise((resolve) => server.close(resolve))
+    },
+  }
+}
+
+/** Links to files, in HTML and in the JSON of npm; what follows a `#` is for the client. */
+const rewritten = (text: string, through: string, base: string): string =>
+  text
+    .replace(
+      /href="([^"#]+)(#[^"]*)?"/g,
+      (_, url: string, hash = '') => `href="${through}${encodeURIComponent(new URL(url, base).href)}${hash}"`,
+    )
+    .replace(/"tarball":"([^"]+)"/g, (_, url: string) => `"tarball":"${through}${encodeURIComponent(url)}"`)
