@@ -50,7 +50,7 @@ export const TREES: readonly Tree[] = [
       ['data-dir', 'egress', 'egress/secrets', 'host', 'supervisor'],
       ['capacity', 'egress/address', 'sandbox'],
       ['auth', 'egress/http', 'egress/policy', 'exec', 'files', 'mounts', 'providers/docker', 'providers/kubernetes'],
-      ['broker-link', 'egress/proxy', 'egress/tls', 'processes', 'providers/local'],
+      ['broker-link', 'egress/mirrors', 'egress/proxy', 'egress/tls', 'processes', 'providers/local'],
       ['egress/sandbox'],
       ['providers', 'sandboxes/live'],
       ['config', 'sandboxes/provision'],

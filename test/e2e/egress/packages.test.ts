@@ -1,27 +1,16 @@
-import { execFileSync } from 'node:child_process'
 import { connect, type Session } from '@boxoffice/client'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { type PackageMirror, startPackageMirror } from '../support/package-mirror.ts'
+import { mirrorVariables, type PackageMirror, startPackageMirror } from '../support/package-mirror.ts'
 import { API_KEY, type Stack, startStack } from '../support/stack.ts'
 
-/** Where this machine's own clients take packages from. */
-const output = (command: string, ...args: string[]): string => execFileSync(command, args, { encoding: 'utf8' }).trim()
-const INDEXES = {
-  pip: output('/usr/bin/python3', '-c', 'from pip._internal.models.index import PyPI; print(PyPI.simple_url)'),
-  npm: output('npm', 'config', 'get', 'registry'),
-}
 const MINUTES = 5 * 60_000
 
 let mirror: PackageMirror
 let stack: Stack
 let session: Session
 beforeAll(async () => {
-  mirror = await startPackageMirror(INDEXES)
-  const variables = {
-    ...{ PIP_INDEX_URL: `${mirror.origin}/pypi/`, PIP_TRUSTED_HOST: mirror.host },
-    ...{ NPM_CONFIG_REGISTRY: `${mirror.origin}/npm/` },
-  }
-  stack = await startStack({ provider: 'local', agentVariables: variables })
+  mirror = await startPackageMirror()
+  stack = await startStack({ provider: 'local', agentVariables: mirrorVariables(mirror) })
   session = await connect(stack.brokerUrl, { apiKey: API_KEY }).session('packages', { profile: 'network_basic' })
 })
 afterAll(async () => {

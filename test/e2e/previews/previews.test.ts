@@ -101,6 +101,26 @@ test('an agent that was killed serves what was exposed before', async () => {
   await expect.poll(look).toBe(200)
 })
 
+test.each(MODES)('a look at a preview wakes its sandbox, in which the program goes on (%s)', async (mode) => {
+  const profile = { name: 'freezes', idle_timeout_seconds: 2 }
+  await using stack = await startStack({ provider: 'local', mode, config: { profiles: [profile] } })
+  const session = await connect(stack.brokerUrl, { apiKey: API_KEY }).session('asleep', {
+    ...{ profile: profile.name, capabilities: ['ports', 'exec', 'fs_write'] },
+  })
+  await session.files.upload('app.py', await readFile(join(import.meta.dirname, 'app.py')))
+  // A managed process would keep the sandbox in use.
+  await session.exec(`python3 app.py ${PORT} > /dev/null 2>&1 &`)
+  await expect.poll(async () => (await session.ports.list()).map(({ port }) => port)).toContain(PORT)
+  const api = brokerApi(stack.brokerUrl)
+  const { token } = await api.ensure('asleep', { requested_capabilities: ['ports'] })
+  const { host } = new URL((await session.ports.expose(PORT)).url)
+  const state = async () =>
+    ((await api.get(`/v1/sandbox/sessions/${session.id}?token=false`)).body as { binding: { state: string } }).binding.state
+  await expect.poll(state, { timeout: GUARD_MS }).toBe('suspended')
+  expect(await get('/', { host, 'x-boxoffice-preview-token': token })).toBe(200)
+  await expect.poll(state, { timeout: GUARD_MS }).toBe('active')
+})
+
 test('the command line exposes a port, makes a link, and takes the host away', async () => {
   await using stack = await startStack({ provider: 'local' })
   await startApp(stack, 'commands')

@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { networkInterfaces } from 'node:os'
@@ -9,13 +10,17 @@ export type PackageMirror = AsyncDisposable & { host: string; origin: string; as
  * Starts one. `/pypi/…` is the index of pip, `/npm/…` the registry of npm, `/file/…` whatever they link to: links in what it passes on lead to
  * the mirror again, so that nothing else has to be reached.
  */
-export const startPackageMirror = async (indexes: { pip: string; npm: string }): Promise<PackageMirror> => {
+export const startPackageMirror = async (): Promise<PackageMirror> => {
   // Not of the loopback, which is another one in a sandbox.
   const host = Object.values(networkInterfaces())
     .flatMap((all = []) => all)
     .find(({ internal, family }) => !internal && family === 'IPv4')?.address
   if (host === undefined) throw new Error('this machine has no address beside the loopback')
   const asked: string[] = []
+  const indexes = {
+    pip: output('/usr/bin/python3', '-c', 'from pip._internal.models.index import PyPI; print(PyPI.simple_url)'),
+    npm: output('npm', 'config', 'get', 'registry'),
+  }
   let origin = ''
   const answer = async ({ url = '' }: IncomingMessage, response: ServerResponse): Promise<void> => {
     asked.push(url)
@@ -41,6 +46,14 @@ export const startPackageMirror = async (indexes: { pip: string; npm: string }):
     },
   }
 }
+
+/** Where this machine's own clients take packages from. */
+const output = (command: string, ...args: string[]): string => execFileSync(command, args, { encoding: 'utf8' }).trim()
+
+/** How the clients of a machine are told of it. */
+export const mirrorVariables = ({ origin, host }: PackageMirror): Record<string, string> => ({
+  ...{ PIP_INDEX_URL: `${origin}/pypi/`, PIP_TRUSTED_HOST: host, NPM_CONFIG_REGISTRY: `${origin}/npm/` },
+})
 
 /** Links to files, in HTML and in the JSON of npm; what follows a `#` is for the client. */
 const rewritten = (text: string, through: string, base: string): string =>

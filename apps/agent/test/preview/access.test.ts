@@ -42,7 +42,7 @@ test('without a cookie a person gets a page that says how to enter', async () =>
   expect(reached).toBe(before)
 })
 
-test('without a cookie everything else gets 401 as JSON, never a redirect', async () => {
+test('[Daytona#4117, Daytona#3746] without a cookie everything else gets 401 as JSON, never a redirect', async () => {
   const { hostname } = previews.expose(program.port)
   const before = reached
   const asked = [

@@ -22,7 +22,7 @@ const echo = () =>
     )
   })
 
-test('the program reads localhost as host and origin, who asks, and none of the product’s own headers and cookies', async () => {
+test('[sandbox-sdk#917, suna#4438] the program reads localhost as host and origin, who asks, and none of the product’s own headers and cookies', async () => {
   await using program = await echo()
   const { hostname, url } = previews.expose(program.port)
   const answer = await previews.fetch(hostname, '/a//b?c=%2F', {
