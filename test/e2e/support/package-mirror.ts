@@ -25,8 +25,7 @@ export const startPackageMirror = async (): Promise<PackageMirror> => {
   const answer = async ({ url = '' }: IncomingMessage, response: ServerResponse): Promise<void> => {
     asked.push(url)
     const [, kind, rest = ''] = /^\/(pypi|npm|file)\/(.*)$/.exec(url) ?? []
-    const target =
-      kind === 'file' ? decodeURIComponent(rest) : `${(kind === 'pypi' ? indexes.pip : indexes.npm).replace(/\/$/, '')}/${rest}`
+    const target = kind === 'file' ? fileAt(rest) : `${(kind === 'pypi' ? indexes.pip : indexes.npm).replace(/\/$/, '')}/${rest}`
     const found = await fetch(target, { headers: { accept: kind === 'pypi' ? 'text/html' : '*/*' } })
     const type = found.headers.get('content-type') ?? 'application/octet-stream'
     const isIndex = kind !== 'file' && /html|json/.test(type)
@@ -55,11 +54,19 @@ export const mirrorVariables = ({ origin, host }: PackageMirror): Record<string,
   ...{ PIP_INDEX_URL: `${origin}/pypi/`, PIP_TRUSTED_HOST: host, NPM_CONFIG_REGISTRY: `${origin}/npm/` },
 })
 
+/** `code/name`, and what a client puts behind the name: where the file is. Clients go by the name that a link ends with. */
+const fileAt = (rest: string): string => {
+  const [code = '', name = ''] = rest.split('/')
+  return new URL(name, Buffer.from(code, 'base64url').toString()).href
+}
+
 /** Links to files, in HTML and in the JSON of npm; what follows a `#` is for the client. */
-const rewritten = (text: string, through: string, base: string): string =>
-  text
-    .replace(
-      /href="([^"#]+)(#[^"]*)?"/g,
-      (_, url: string, hash = '') => `href="${through}${encodeURIComponent(new URL(url, base).href)}${hash}"`,
-    )
-    .replace(/"tarball":"([^"]+)"/g, (_, url: string) => `"tarball":"${through}${encodeURIComponent(url)}"`)
+const rewritten = (text: string, through: string, base: string): string => {
+  const link = (url: string): string => {
+    const { href } = new URL(url, base)
+    return `${through}${Buffer.from(new URL('.', href).href).toString('base64url')}/${href.slice(href.lastIndexOf('/') + 1)}`
+  }
+  return text
+    .replace(/href="([^"#]+)(#[^"]*)?"/g, (_, url: string, hash = '') => `href="${link(url)}${hash}"`)
+    .replace(/"tarball":"([^"]+)"/g, (_, url: string) => `"tarball":"${link(url)}"`)
+}

@@ -1,4 +1,4 @@
-import { execFile, execFileSync } from 'node:child_process'
+import { execFileSync } from 'node:child_process'
 import { mkdtempSync, writeFileSync } from 'node:fs'
 import { readFile, rm } from 'node:fs/promises'
 import { createServer as createHttpServer, type RequestListener } from 'node:http'
@@ -10,6 +10,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { WebSocket, WebSocketServer } from 'ws'
 import { listening } from '../support/listening.ts'
 import { ORIGIN_CERTIFICATE, PROXY_CERTIFICATE, proxies, sendConnect } from './support/proxy.ts'
+import { runTool } from './support/run-tool.ts'
 
 const start = proxies()
 let directory = ''
@@ -24,21 +25,7 @@ beforeAll(() => {
 })
 afterAll(() => rm(directory, { recursive: true }))
 
-type Ran = { status: number; stdout: string; stderr: string }
-
-/** Runs a program with some variables, none of a proxy of this host among them. */
-const run = (command: string, args: readonly string[], env: Record<string, string> = {}): Promise<Ran> => {
-  const own = Object.entries(process.env).filter(([name]) => !/_proxy$/i.test(name))
-  return new Promise((resolve) => {
-    const child = execFile(
-      command,
-      args,
-      { env: { ...Object.fromEntries(own), HOME: directory, ...env }, timeout: 60_000 },
-      (_, stdout, stderr) => resolve({ status: child.exitCode ?? -1, stdout, stderr }),
-    )
-    child.stdin?.end()
-  })
-}
+const run = (command: string, args: readonly string[], env: Record<string, string> = {}) => runTool(command, args, { home: directory, env })
 
 const says: RequestListener = (incoming, response) => response.end(`${incoming.method} ${incoming.headers.host} ${incoming.url}\n`)
 
