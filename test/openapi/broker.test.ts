@@ -76,7 +76,7 @@ test('[2.14] what is sent and answered is as the OpenAPI document says', async (
 /** Calls every operation, and has some of them refused. */
 async function useEverything(): Promise<void> {
   await broker.get('/readyz')
-  const agent = await broker.startAgent()
+  const agent = await broker.startAgent({ egress: true })
   await agent.heartbeat()
   const ok = async <T>(answer: Promise<{ status: number; body: T }>): Promise<T> => {
     const { status, body } = await answer
@@ -104,6 +104,12 @@ async function useEverything(): Promise<void> {
   await ok(agent.post(`/v1/agents/${agent.id}/previews/enter`, agent.registration.agent_token, { host, code: 'x' }).then(replyOf))
   await broker.get(`/internal/tls-ask?domain=${hostname}`)
   await ok(broker.delete(`${ports}/5173`))
+  const { session_id: out } = await broker.ensure('out', { profile: 'network_basic' })
+  const egress = `/v1/sandbox/sessions/${out}/egress`
+  await ok(broker.get(egress))
+  await ok(broker.send('PUT', egress, { allow: ['a.example'], rules: [{ host: 'b.example', methods: ['GET'] }] }))
+  await broker.send('PUT', egress, { allow: ['@nowhere'] })
+  await ok(broker.delete(egress))
   await ok(broker.get('/v1/sandbox/scope-templates'))
   await ok(broker.post('/v1/sandbox/scopes/resolve', {}))
   await ok(broker.get('/v1/profiles'))
