@@ -13,7 +13,7 @@ import { agentOf } from '../agents/agent-of.ts'
 import type { Origin } from '../domain/audit-entry.ts'
 import { resolveLists } from '../domain/egress-lists.ts'
 import { requirePlaced } from '../domain/refusals.ts'
-import { egressOf, isSameSandbox, type PlacedSession } from '../domain/session.ts'
+import { egressOf, type PlacedSession } from '../domain/session.ts'
 import { sessionEntry } from '../domain/session-entry.ts'
 import type { Store } from '../store/store.ts'
 import type { SessionEffects } from './effects.ts'
@@ -62,7 +62,6 @@ export class SessionEgressService {
         placed,
         { type: 'egress_set', policy },
         {
-          stillHolds: async (before) => isSameSandbox(before, placed),
           audit: (after) => [sessionEntry('sandbox.egress.set', origin, after, { ts: now(), data: { policy } })],
           events: () => [{ ts: now(), type: 'egress.changed', data: { source } }],
         },

@@ -1,4 +1,4 @@
-import { MountSet, type Network, Profile, type RelayPreference, type Scope, type SessionState } from '@boxoffice/protocol'
+import { EgressPolicy, MountSet, type Network, Profile, type RelayPreference, type Scope, type SessionState } from '@boxoffice/protocol'
 import {
   type ActiveSession,
   type EndReason,
@@ -78,7 +78,7 @@ export function toSession(row: SessionRow, profile: Profile): Session {
     providerPreference: row.provider_preference,
     needsImage: row.needs_image !== 0,
     mounts: row.mounts === '' ? NO_MOUNTS : MountSet.parse(JSON.parse(row.mounts)),
-    egress: row.egress === null ? null : (JSON.parse(row.egress) as SessionPolicy),
+    egress: row.egress === null ? null : policyIn(row.egress),
     shape: row.shape,
     createdBy: row.created_by,
     createdAt: row.created_at,
@@ -113,6 +113,12 @@ export function toSession(row: SessionRow, profile: Profile): Session {
         : { ...end, state: 'terminated', reason: (row.reason ?? 'released') as EndReason }
     }
   }
+}
+
+/** By the schema: a release of before may have written it without what has come since. */
+const policyIn = (json: string): SessionPolicy => {
+  const { policy, revision } = JSON.parse(json) as SessionPolicy
+  return { policy: EgressPolicy.nullable().parse(policy), revision }
 }
 
 const detailsIn = ({ reason_details: json }: SessionRow): ReasonDetails | null =>

@@ -1,4 +1,4 @@
-import { MountSet } from '@boxoffice/protocol'
+import { EgressPolicy, MountSet } from '@boxoffice/protocol'
 import { expect, test } from 'vitest'
 import type { SessionEvent } from '../../../../../src/domain/lifecycle.ts'
 import { isLive, type Session } from '../../../../../src/domain/session.ts'
@@ -54,6 +54,8 @@ export function savingCases(at: Stores): void {
       await active(at.one, { labels: { a: 'b' } }),
       { type: 'activity', at: Date.now(), busy: true },
       { type: 'new_incarnation', incarnation: 2, mounts },
+      { type: 'egress_set', policy: EgressPolicy.parse({ allow: ['a.example'], rules: [{ host: 'b.example' }] }) },
+      { type: 'egress_set', policy: null },
       { type: 'suspend_requested', mode: 'freeze' },
       { type: 'touched' },
       { type: 'suspend_requested', mode: 'stop' },
