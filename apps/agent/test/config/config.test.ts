@@ -18,6 +18,7 @@ describe('configuration', () => {
       sameUser: false,
       allowedHostMountRoots: [],
       blockedHostPaths: [],
+      hostMirrors: true,
       defaultImage: 'boxoffice/sandbox:latest',
       poolConcurrency: 2,
       kubernetes: { imagePullPolicy: 'IfNotPresent', runtimeClasses: [] },
