@@ -28,6 +28,8 @@ export const readHostMirrors = ({ env, home, execPath, onLeftOut }: HostMirrorsO
   const mirrors: HostMirror[] = []
   const take = (client: string, text: string | undefined, variables: Record<string, string>): void => {
     if (text === undefined || text === '') return
+    // The text is handed on as a whole, so all of it has to be known: nothing that could hold a name and password, or a token of a query.
+    if (/[@?;"']/.test(text)) return onLeftOut(client, HIDES)
     const found = text.split(/[\s,|]+/).filter((part) => /^https?:\/\//i.test(part))
     const places: EgressException[] = []
     for (const part of found) {
@@ -55,11 +57,13 @@ export const readHostMirrors = ({ env, home, execPath, onLeftOut }: HostMirrorsO
   return mirrors
 }
 
+const HIDES = 'its URL has credentials, or may have; keep them as a secret, and have a rule set them'
+
 /** Where a URL leads, or why it cannot be handed on. */
 const placeOf = (text: string): EgressException | string => {
   if (!URL.canParse(text)) return 'its URL cannot be read'
   const { protocol, hostname, port, username, password } = new URL(text)
-  if (username !== '' || password !== '') return 'its URL has credentials; keep them as a secret, and have a rule set them'
+  if (username !== '' || password !== '') return HIDES
   if (isLoopback(hostname)) return "it is at this machine's loopback, which no sandbox reaches by that name"
   return { host: hostname, port: port === '' ? (protocol === 'https:' ? 443 : 80) : Number(port) }
 }

@@ -62,6 +62,18 @@ test('and from files, of which the later ones count', async () => {
   expect(mirrors[0]?.variables).toEqual({ PIP_INDEX_URL: 'http://192.0.2.7:3141/root/simple', PIP_TRUSTED_HOST: '192.0.2.7' })
 })
 
+test.each([
+  'https://ok.example/simple "https://u:hunter2@b.example/simple"',
+  'https://ok.example/simple;https://u:hunter2@b.example/simple',
+  'https://ok.example,u:hunter2@b.example',
+  'https://ok.example/simple?token=hunter2',
+])('%s is left out as a whole', async (text) => {
+  const { mirrors, leftOut } = await read({ PIP_INDEX_URL: text, UV_DEFAULT_INDEX: text, NPM_CONFIG_REGISTRY: text, GOPROXY: text })
+  expect(mirrors).toEqual([])
+  expect(leftOut).toHaveLength(4)
+  expect(leftOut.join()).not.toContain('hunter2')
+})
+
 test('what has credentials, or is on the loopback of this machine, is left out, and its URL is not told', async () => {
   const { mirrors, leftOut } = await read({
     PIP_INDEX_URL: 'https://robot:hunter2@pip.example/simple',
