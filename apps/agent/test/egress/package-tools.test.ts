@@ -6,6 +6,8 @@ import { createServer } from 'node:https'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { beforeEach, expect, onTestFinished, test } from 'vitest'
+import { egressEnvironment, PROXY } from '../../src/egress/sandbox/environment.ts'
+import { TRUST_BUNDLE } from '../../src/egress/sandbox/trust-bundle.ts'
 import { listening } from '../support/listening.ts'
 import { gitBackend } from './support/cgi.ts'
 import { ORIGIN_CERTIFICATE, PROXY_CERTIFICATE, proxies } from './support/proxy.ts'
@@ -38,25 +40,17 @@ const serves =
     response.end(content)
   }
 
-/** Runs a tool that is told of the proxy by variables, with its TLS opened and not: as it does in a sandbox. */
+/** Runs a tool that is told of the proxy by the variables of a sandbox, with its TLS opened and not. */
 const through = async (answer: RequestListener, tool: (env: Record<string, string>) => Promise<Ran>, opened: boolean): Promise<Ran> => {
   const server = await listening(createServer(ORIGIN_CERTIFICATE, answer))
   onTestFinished(() => server[Symbol.asyncDispose]())
   const policy = opened ? { rules: [{ host: 'origin.example' }] } : { allow: ['origin.example'] }
   const { url, decisions } = await start(policy, { ports: { 443: server.port } })
-  const ca = join(home, 'ca.pem')
-  const ran = await tool({
-    ...{ https_proxy: url, HTTPS_PROXY: url, http_proxy: url, HTTP_PROXY: url, NODE_USE_ENV_PROXY: '1' },
-    ...{
-      SSL_CERT_FILE: ca,
-      NODE_EXTRA_CA_CERTS: ca,
-      PIP_CERT: ca,
-      REQUESTS_CA_BUNDLE: ca,
-      CURL_CA_BUNDLE: ca,
-      CARGO_HTTP_CAINFO: ca,
-      GIT_SSL_CAINFO: ca,
-    },
-  })
+  const told = Object.entries(egressEnvironment()).map(([name, value]) => [
+    name,
+    value.replace(PROXY, url).replace(TRUST_BUNDLE, join(home, 'ca.pem')),
+  ])
+  const ran = await tool(Object.fromEntries(told))
   expect(ran.status, ran.stderr).toBe(0)
   expect(decisions.every(({ allowed }) => allowed) && decisions.length).toBeGreaterThan(0)
   return ran

@@ -3,7 +3,8 @@ import { HIDDEN_DIRECTORY } from '../../files/hidden.ts'
 import type { Sandbox } from '../../sandbox/sandbox.ts'
 import { TRUST_BUNDLE } from './trust-bundle.ts'
 
-const PROXY = `http://127.0.0.1:${EGRESS_PORT}`
+/** Where programs of a sandbox find the proxy. */
+export const PROXY = `http://127.0.0.1:${EGRESS_PORT}`
 const LOOPBACK = 'localhost,127.0.0.1,::1'
 /** What a sandbox of bubblewrap has on PATH; that of a container is its image's. */
 const SYSTEM_PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
@@ -13,10 +14,11 @@ const HOME = `${HIDDEN_DIRECTORY}/home`
 const TEMPORARY = `${HIDDEN_DIRECTORY}/tmp`
 export const HOME_DIRECTORIES = [HOME, TEMPORARY] as const
 
-/** Names by which programs take a file of authorities. */
+/** Names by which programs take a file of authorities. npm leaves `NODE_EXTRA_CA_CERTS` aside where its settings name a file. */
 const TRUST_VARIABLES = [
   'SSL_CERT_FILE',
   'NODE_EXTRA_CA_CERTS',
+  'NPM_CONFIG_CAFILE',
   'CURL_CA_BUNDLE',
   'REQUESTS_CA_BUNDLE',
   'PIP_CERT',
