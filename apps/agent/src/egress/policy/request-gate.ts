@@ -34,7 +34,7 @@ export function swappingGate(gate: RequestGate, placeholders: readonly CompiledP
     const verdict = gate(request)
     if (!verdict.allowed) return verdict
     const resolved = placeholders.map(({ sentinel, secret }) => ({ sentinel, value: secrets(secret) }))
-    return { ...verdict, swap: (value) => swapPlaceholders(value, resolved) }
+    return { ...verdict, swap: swapPlaceholders(resolved) }
   }
   return Object.assign(swapping, { ignoresPaths: gate.ignoresPaths ?? false })
 }

@@ -46,6 +46,8 @@ export class SandboxEgress {
   /** Values in memory alone, asked for when a connection needs them. */
   readonly #secrets: SessionSecrets
   #policy: EgressPolicy
+  /** What the policy says to programs; made when one is first started under it. */
+  #policyVariables: Record<string, string> | undefined
   #ca: Promise<SandboxCa> | undefined
   /** Made for the first connection: most sandboxes have none for most of their time. */
   #proxy: Promise<EgressProxy> | undefined
@@ -63,10 +65,10 @@ export class SandboxEgress {
 
   /** Variables of every process of the sandbox. */
   get environment(): Record<string, string> {
-    const { id, workspacePath, isolation } = this.#parts.sandbox
-    const placeholders = Object.fromEntries(this.#policy.placeholders.map(({ env }) => [env, sentinelOf(id, env)]))
+    const { workspacePath, isolation } = this.#parts.sandbox
+    this.#policyVariables ??= { ...this.#placeholders(), ...this.#mirrorVariables() }
     const home = this.#hasHome ? homeEnvironment(workspacePath, isolation) : {}
-    return { ...placeholders, ...this.#mirrorVariables(), ...egressEnvironment(), ...home }
+    return { ...this.#policyVariables, ...egressEnvironment(), ...home }
   }
 
   /** Takes the connections of a supervisor that is to dial, and makes the authority that its programs are to trust. */
@@ -99,6 +101,7 @@ export class SandboxEgress {
   /** Connections that the policy does not allow are cut. Throws INVALID_REQUEST where it cannot be read. */
   async setPolicy(policy: EgressPolicy): Promise<void> {
     this.#policy = policy
+    this.#policyVariables = undefined
     if (this.#proxy !== undefined) (await this.#proxy).setPolicy(policy)
   }
 
@@ -135,6 +138,10 @@ export class SandboxEgress {
     }
     this.#proxy ??= make()
     return this.#proxy
+  }
+
+  #placeholders(): Record<string, string> {
+    return Object.fromEntries(this.#policy.placeholders.map(({ env }) => [env, sentinelOf(this.#parts.sandbox.id, env)]))
   }
 
   #mirrorVariables(): Record<string, string> {

@@ -15,21 +15,23 @@ const HEADER_SAFE = /^[\t\x20-\x7e]*$/
 const BASIC = /^(basic +)([A-Za-z0-9+/]+={0,2})( *)$/i
 
 /**
- * The value of a header with each sentinel replaced by its secret, also in the credentials of `Basic`. A sentinel stays where its secret is
- * not there, or no header can carry it.
+ * Replaces in the value of a header each sentinel by its secret, also in the credentials of `Basic`. A sentinel stays where its secret is
+ * not there, or no header can carry it. Made once for a request: it has many headers.
  */
-export function swapPlaceholders(text: string, placeholders: readonly ResolvedPlaceholder[]): string {
+export function swapPlaceholders(placeholders: readonly ResolvedPlaceholder[]): (text: string) => string {
   const values = new Map<string, string>()
   for (const { sentinel, value } of placeholders) if (value !== undefined) values.set(sentinel, value)
-  if (values.size === 0) return text
+  if (values.size === 0) return (text) => text
   // One pass: what is a sentinel within a value is left as it is.
   const sentinels = new RegExp([...values.keys()].join('|'), 'g')
   const swap = (within: string, shown: (value: string) => string | undefined): string =>
     within.replace(sentinels, (sentinel) => shown(values.get(sentinel) ?? sentinel) ?? sentinel)
-  const [, scheme = '', encoded, end = ''] = BASIC.exec(text) ?? []
-  if (encoded === undefined) return swap(text, (value) => (HEADER_SAFE.test(value) ? value : undefined))
-  // Bytes as characters: whatever else the credentials are stays as it is.
-  const credentials = Buffer.from(encoded, 'base64').toString('latin1')
-  const swapped = swap(credentials, (value) => Buffer.from(value).toString('latin1'))
-  return swapped === credentials ? text : `${scheme}${Buffer.from(swapped, 'latin1').toString('base64')}${end}`
+  return (text) => {
+    const [, scheme = '', encoded, end = ''] = BASIC.exec(text) ?? []
+    if (encoded === undefined) return swap(text, (value) => (HEADER_SAFE.test(value) ? value : undefined))
+    // Bytes as characters: whatever else the credentials are stays as it is.
+    const credentials = Buffer.from(encoded, 'base64').toString('latin1')
+    const swapped = swap(credentials, (value) => Buffer.from(value).toString('latin1'))
+    return swapped === credentials ? text : `${scheme}${Buffer.from(swapped, 'latin1').toString('base64')}${end}`
+  }
 }
