@@ -118,22 +118,20 @@ const authenticated = (verify: VerifyControlToken): MiddlewareHandler =>
     await next()
   }
 
-/** Of what carries a policy of egress, and of all else [C-80]. */
-const countedLimits = [2 * LIMITS.policyBytes, LIMITS.controlBodyBytes].map((bytes) => ({
-  bytes,
-  counted: bodyLimit({ maxSize: bytes, onError: () => tooLarge(bytes) }),
-})) as [BodyLimit, BodyLimit]
-type BodyLimit = { bytes: number; counted: MiddlewareHandler }
-const limitOf = (path: string): BodyLimit => countedLimits[/\/(?:sandbox|egress)$/.test(path) ? 0 : 1]
-
 /** A length that is told is kept to by the HTTP parser. Counting makes web streams of every body, which costs more than parsing it. */
-const limited: MiddlewareHandler = async (c, next) => {
-  const { bytes, counted } = limitOf(c.req.path)
-  const length = c.req.header('content-length')
-  if (length === undefined || c.req.header('transfer-encoding') !== undefined) return counted(c, next)
-  if (Number(length) > bytes) tooLarge(bytes)
-  await next()
+const limitedTo = (bytes: number): MiddlewareHandler => {
+  const counted = bodyLimit({ maxSize: bytes, onError: () => tooLarge(bytes) })
+  return async (c, next) => {
+    const length = c.req.header('content-length')
+    if (length === undefined || c.req.header('transfer-encoding') !== undefined) return counted(c, next)
+    if (Number(length) > bytes) tooLarge(bytes)
+    await next()
+  }
 }
+
+/** A body that carries a policy of egress may be as large as one; all others are small [C-80]. */
+const [withPolicy, withoutPolicy] = [limitedTo(2 * LIMITS.policyBytes), limitedTo(LIMITS.controlBodyBytes)]
+const limited: MiddlewareHandler = (c, next) => (/\/(?:sandbox|egress)$/.test(c.req.path) ? withPolicy : withoutPolicy)(c, next)
 
 const parse = async <T extends z.ZodType>(c: Context, schema: T): Promise<z.output<T>> => {
   const body: unknown = await c.req.json().catch(() => {
