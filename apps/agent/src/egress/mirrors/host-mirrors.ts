@@ -51,7 +51,7 @@ export const readHostMirrors = ({ env, home, execPath, onLeftOut }: HostMirrorsO
   const npm = { ...npmFiles(home, execPath), ...fromEnv(env, 'NPM_CONFIG_'), ...fromEnv(env, 'npm_config_') }
   take('npm', npm.registry, { NPM_CONFIG_REGISTRY: npm.registry ?? '' })
 
-  const go = { ...lines(join(home, '.config/go/env')), ...env }
+  const go = { ...Object.fromEntries(texts(read(join(home, '.config/go/env')))), ...env }
   const sums = Object.fromEntries(['GOSUMDB', 'GONOSUMDB'].flatMap((name) => (go[name] === undefined ? [] : [[name, go[name]]])))
   take('go', go.GOPROXY, { GOPROXY: go.GOPROXY ?? '', ...sums })
   return mirrors
@@ -62,8 +62,7 @@ const HIDES = 'its URL has credentials, or may have; keep them as a secret, and 
 /** Where a URL leads, or why it cannot be handed on. */
 const placeOf = (text: string): EgressException | string => {
   if (!URL.canParse(text)) return 'its URL cannot be read'
-  const { protocol, hostname, port, username, password } = new URL(text)
-  if (username !== '' || password !== '') return HIDES
+  const { protocol, hostname, port } = new URL(text)
   if (isLoopback(hostname)) return "it is at this machine's loopback, which no sandbox reaches by that name"
   return { host: hostname, port: port === '' ? (protocol === 'https:' ? 443 : 80) : Number(port) }
 }
@@ -79,21 +78,19 @@ const npmFiles = (home: string, execPath: string): Settings => {
   return Object.assign({}, ...files.map(settingsIn))
 }
 
-const settingsIn = (section: unknown): Settings =>
-  typeof section !== 'object' || section === null
-    ? {}
-    : Object.fromEntries(
-        Object.entries(section).flatMap(([name, value]) =>
-          typeof value === 'string' ? [[name.toLowerCase().replaceAll('_', '-'), value]] : [],
-        ),
-      )
+const settingsIn = (section: unknown): Settings => settingsOf(texts(section))
 
 const fromEnv = (env: HostMirrorsOptions['env'], prefix: string): Settings =>
-  Object.fromEntries(
-    Object.entries(env).flatMap(([name, value]) =>
-      name.startsWith(prefix) && value !== undefined ? [[name.slice(prefix.length).toLowerCase().replaceAll('_', '-'), value]] : [],
-    ),
-  )
+  settingsOf(texts(env).flatMap(([name, value]) => (name.startsWith(prefix) ? [[name.slice(prefix.length), value]] : [])))
+
+const settingsOf = (entries: readonly (readonly [string, string])[]): Settings =>
+  Object.fromEntries(entries.map(([name, value]) => [name.toLowerCase().replaceAll('_', '-'), value]))
+
+/** What is text among the values of a section. */
+const texts = (section: unknown): [string, string][] =>
+  typeof section === 'object' && section !== null
+    ? Object.entries(section).flatMap(([name, value]) => (typeof value === 'string' ? [[name, value] as [string, string]] : []))
+    : []
 
 /** Files that are not there, or not for us, say nothing. */
 const read = (path: string): Record<string, unknown> => {
@@ -103,7 +100,3 @@ const read = (path: string): Record<string, unknown> => {
     return {}
   }
 }
-
-const lines = (path: string): Record<string, string> => settingsAsWritten(read(path))
-const settingsAsWritten = (values: Record<string, unknown>): Record<string, string> =>
-  Object.fromEntries(Object.entries(values).flatMap(([name, value]) => (typeof value === 'string' ? [[name, value]] : [])))
