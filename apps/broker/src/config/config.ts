@@ -240,7 +240,7 @@ export function resolveConfig(input: BrokerConfig): ResolvedBrokerConfig {
     const key = issue?.path.join('.') || 'configuration'
     throw new StartError(`setting ${key}${flagOf(key)} is not valid: ${issue === undefined ? 'unknown' : describeIssue(issue)}`)
   }
-  const config = parsed.data
+  const config = { ...parsed.data, profiles: withHosts(parsed.data) }
   if (!isLoopback(config.host)) {
     for (const name of ['apiKey', 'enrollToken', 'authorizerSecret'] as const)
       if (config[name] !== undefined && KNOWN_SECRETS.test(config[name]))
@@ -250,7 +250,6 @@ export function resolveConfig(input: BrokerConfig): ResolvedBrokerConfig {
     if (config.enrollToken !== undefined && config.enrollToken.length < 32)
       throw new StartError(`setting enrollToken (--enroll-token) needs at least 32 characters for a listener on ${config.host}`)
   }
-  requireLists(config)
   requireWhole(config)
   requireShared(config)
   configuredServers(config)
@@ -279,9 +278,10 @@ function requireBoxProfile(config: ResolvedBrokerConfig): void {
     throw new StartError(`setting box.profile: there is no profile "${config.box.profile}"; there are: ${names.join(', ')}`)
 }
 
-function requireLists(config: ResolvedBrokerConfig): void {
+/** The configured profiles, with the hosts of the lists that their policies name. */
+function withHosts({ profiles, egressLists }: ResolvedBrokerConfig): Profile[] {
   try {
-    profilesOf(config)
+    return profiles.map((profile) => ({ ...profile, ...(profile.egress && { egress: resolveLists(profile.egress, egressLists) }) }))
   } catch (thrown) {
     throw new StartError(`setting profiles is not valid: ${fromUnknown(thrown).message}`)
   }
@@ -306,14 +306,9 @@ function requireDialable(config: ResolvedBrokerConfig, name: 'authorizerUrl' | '
 export const targetPolicy = ({ allowPrivateUrls, host }: ResolvedBrokerConfig): TargetPolicy =>
   allowPrivateUrls ? 'any' : isLoopback(host) ? 'loopback' : 'public'
 
-/** Built-in profiles and the configured ones, by name, with the hosts of their lists. */
+/** Built-in profiles and the configured ones, by name. */
 export const profilesOf = (config: ResolvedBrokerConfig): ReadonlyMap<string, Profile> =>
-  new Map([...BUILT_IN_PROFILES, ...config.profiles].map((profile) => [profile.name, listed(profile, config.egressLists)]))
-
-const listed = (profile: Profile, lists: EgressLists): Profile => {
-  const egress = profile.egress && resolveLists(profile.egress, lists)
-  return egress === profile.egress ? profile : { ...profile, egress }
-}
+  new Map([...BUILT_IN_PROFILES, ...config.profiles].map((profile) => [profile.name, profile]))
 
 /** Which images clients may name: those of the profiles, of Box and of MCP servers in the settings, and what `images.allowed` adds. */
 export const mayNameImageOf = (config: ResolvedBrokerConfig): MayNameImage =>
