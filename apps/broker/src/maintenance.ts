@@ -1,6 +1,7 @@
 import { join } from 'node:path'
 import { brokerDirectory, DATABASE_FILE } from './host/data-dir.ts'
 import { OWN_FILE } from './host/make-secret-key.ts'
+import { bothRekeyed, type Rekeyed } from './host/reseal.ts'
 import { SecretKeys } from './host/secret-keys.ts'
 import { resealSecrets } from './secrets/reseal-secrets.ts'
 import { openDatabase } from './store/postgres/engine/database.ts'
@@ -10,7 +11,7 @@ import { postgresSecrets } from './store/postgres/tables/secrets.ts'
 import { postgresSigningKeys } from './store/postgres/tables/signing-keys.ts'
 import { openSqliteStore } from './store/sqlite/sqlite-store.ts'
 import { resealDefinitions } from './surfaces/mcp/peers/definitions.ts'
-import { type Rekeyed, rekey } from './tokens/rekey.ts'
+import { rekey } from './tokens/rekey.ts'
 
 /** Brings the schema of a PostgreSQL database up to date; repeatable. Throws `StartError` that never has the password. */
 export const migrateDatabase = (databaseUrl: string): Promise<Migrated> => migrate(databaseUrl)
@@ -23,13 +24,7 @@ export async function rekeyDatabase(databaseUrl: string, secretKeyFile: string):
   const keys = await rekey(postgresSigningKeys(database), secrets)
   const servers = await resealDefinitions(postgresMcpServers(database), secrets)
   const values = await resealSecrets(postgresSecrets(database), secrets)
-  return {
-    kekId: keys.kekId,
-    resealed: keys.resealed + servers.resealed + values.resealed,
-    already: keys.already + servers.already + values.already,
-    changed: keys.changed + servers.changed + values.changed,
-    unreadable: [...keys.unreadable, ...servers.unreadable, ...values.unreadable],
-  }
+  return [servers, values].reduce(bothRekeyed, keys)
 }
 
 /**
@@ -40,5 +35,5 @@ export async function rekeyDirectory(from: string, secretKeyFile?: string): Prom
   const directory = brokerDirectory(from)
   const secrets = new SecretKeys(secretKeyFile ?? join(directory, OWN_FILE))
   await using store = await openSqliteStore(join(directory, DATABASE_FILE))
-  return { kekId: secrets.first.id, ...(await resealSecrets(store.secrets, secrets)) }
+  return await resealSecrets(store.secrets, secrets)
 }

@@ -144,8 +144,8 @@ test('a definition that was changed in the database does not count; a new secret
   const [a, b] = await one.database.list()
   if (a === undefined || b === undefined) return expect.fail()
   writeFileSync(brokers.keyFile, [randomBytes(32), await keyOf(brokers.keyFile)].map((key) => key.toString('base64url')).join('\n'))
-  const done = await resealDefinitions(one.database, new SecretKeys(brokers.keyFile))
-  expect(done).toEqual({ resealed: 2, already: 0, changed: 0, unreadable: [] })
+  const keys = new SecretKeys(brokers.keyFile)
+  expect(await resealDefinitions(one.database, keys)).toEqual({ kekId: keys.first.id, resealed: 2, already: 0, changed: 0, unreadable: [] })
   await expect.poll(async () => (await one.servers.list()).map(({ name }) => name)).toEqual(['a', 'b'])
   // The row of one with the definition of the other.
   await one.database.reseal('a', (await one.database.find('a'))?.sealed ?? '', b)

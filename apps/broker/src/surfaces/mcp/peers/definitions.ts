@@ -1,4 +1,5 @@
 import { McpServerConfig } from '../../../config/mcp-server.ts'
+import { type Rekeyed, reseal } from '../../../host/reseal.ts'
 import { type SealContext, type Sealed, seal, unseal } from '../../../host/sealing.ts'
 import type { SecretKeys } from '../../../host/secret-keys.ts'
 import type { McpServerRow, McpServerStore } from '../../../store/mcp-server-store.ts'
@@ -37,22 +38,10 @@ export function openOwnerUrl(secrets: SecretKeys, { owner, ownerUrl }: Pick<McpS
   }
 }
 
-export type ResealedDefinitions = { resealed: number; already: number; changed: number; unreadable: { kid: string; kekId: string }[] }
-
 /** Seals every definition under the first key of the secret key file. Repeatable, beside running brokers. */
-export async function resealDefinitions(store: Pick<McpServerStore, 'list' | 'reseal'>, secrets: SecretKeys): Promise<ResealedDefinitions> {
-  const done: ResealedDefinitions = { resealed: 0, already: 0, changed: 0, unreadable: [] }
-  for (const row of await store.list()) {
-    let config: McpServerConfig
-    try {
-      config = openDefinition(secrets, row)
-    } catch {
-      done.unreadable.push({ kid: row.name, kekId: row.kekId })
-      continue
-    }
-    if (row.kekId === secrets.first.id) done.already++
-    else if (await store.reseal(row.name, row.sealed, sealDefinition(secrets, config))) done.resealed++
-    else done.changed++
-  }
-  return done
-}
+export const resealDefinitions = async (store: Pick<McpServerStore, 'list' | 'reseal'>, secrets: SecretKeys): Promise<Rekeyed> =>
+  await reseal(await store.list(), secrets, {
+    nameOf: ({ name }) => name,
+    open: (row) => openDefinition(secrets, row),
+    replace: (row, config) => store.reseal(row.name, row.sealed, sealDefinition(secrets, config)),
+  })
