@@ -94,15 +94,16 @@ export class Inventory {
     await this.#options.writer.change(session, { type: 'sandbox_lost', reason, gone }, { audit, ...(stillHolds && { stillHolds }) })
   }
 
-  async #activity(session: PlacedSession, { activity, state }: SandboxReport): Promise<void> {
+  async #activity(session: PlacedSession, report: SandboxReport): Promise<void> {
     const { writer, now } = this.#options
+    const { activity } = report
     const at = Math.round(now() - activity.idle_ms)
     const busy = activity.running > 0 || activity.attached > 0
     if (session.state === 'suspended') {
       // One that was suspended on request reads so from a second later on: until then a report may be older.
       const used = now() >= session.suspendedAt && (busy || at > session.suspendedAt)
       // The broker ended between its decision and the call, or the agent did: say it again.
-      if (!used && state === 'running' && now() - session.suspendedAt > YOUNG_MS)
+      if (!used && report.state === 'running' && now() - session.suspendedAt > YOUNG_MS)
         writer.perform(session, { type: 'suspend', mode: session.mode })
       if (!used) return
       await writer.change(session, { type: 'activity', at, busy })
@@ -112,7 +113,7 @@ export class Inventory {
       if (moved) await writer.change(session, { type: 'activity', at, busy })
     }
     // It was suspended after it was used, or by a call that came later than the one of another broker that woke it.
-    if (state === 'frozen' || state === 'stopped') writer.perform(session, { type: 'resume' })
+    if (isSuspended(report)) writer.perform(session, { type: 'resume' })
   }
 }
 
