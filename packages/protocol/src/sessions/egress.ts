@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { SecretName } from '../secrets/secrets.ts'
 
 /** What `network` of a profile can be: no way out, one through the agent's proxy, or one of the provider's own. */
 export const NETWORKS = ['off', 'proxy', 'on'] as const
@@ -33,8 +34,6 @@ const isTarget = (text: string): boolean => {
 /** Where a request goes and where it ends: two readers that disagree about it see two requests. */
 const FRAMING = /^(?:connection|content-length|expect|host|keep-alive|te|trailer|transfer-encoding|upgrade|proxy-.*)$/
 
-const SECRET_NAME = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$/
-
 /** A header that the agent sets on a request that leaves: `template` with `{{secret}}` in it. What the sandbox sent under that name goes. */
 export const EgressInjection = z.strictObject({
   header: z
@@ -42,7 +41,7 @@ export const EgressInjection = z.strictObject({
     .regex(/^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$/)
     .transform((name) => name.toLowerCase())
     .refine((name) => !FRAMING.test(name), { error: 'must not be a header that frames or routes a request' }),
-  secret: z.string().regex(SECRET_NAME),
+  secret: SecretName,
   template: z
     .string()
     .max(1024)
@@ -73,7 +72,7 @@ export type EgressRule = z.infer<typeof EgressRule>
  */
 export const EgressPlaceholder = z.strictObject({
   env: z.string().regex(/^[A-Za-z_][A-Za-z0-9_]{0,127}$/, 'must be the name of a variable'),
-  secret: z.string().regex(SECRET_NAME),
+  secret: SecretName,
   hosts: z
     .array(
       EgressTarget.refine((text) => !/^[*@](?:$|:|[^.])/.test(text), {
