@@ -5,37 +5,31 @@ import { stat } from 'node:fs/promises'
 import { get } from 'node:https'
 import { createServer } from 'node:net'
 import { dirname, join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
-import { run, start, startInTerminal, startUp, type Up } from './support/program.ts'
+import { describe, expect, onTestFinished, test } from 'vitest'
+import { run, start, startInTerminal, startUp, upForAll } from './support/program.ts'
 
 const sha256 = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest('hex')
 
-let up: Up
-beforeAll(async () => {
-  up = await startUp()
-})
-afterAll(async () => {
-  await up.stop()
-})
-const boxoffice = (args: string[], input?: string | Uint8Array) => run(args, { env: up.env, ...(input === undefined ? {} : { input }) })
+const cli = upForAll()
+const { boxoffice } = cli
 
 describe('boxoffice up', () => {
   test('says in one line where it is and how safe it is', () => {
-    expect(up.ready).toMatchObject({
+    expect(cli.up.ready).toMatchObject({
       event: 'ready',
       broker_url: expect.stringMatching(/^http:\/\/127\.0\.0\.1:\d+$/),
       agent_url: expect.stringMatching(/^http:\/\/127\.0\.0\.1:\d+$/),
       api_key: expect.stringMatching(/^bxo_[\w-]{43}$/),
       provider: 'local',
       isolation: expect.stringMatching(/^(bubblewrap|none)$/),
-      pid: up.up.child.pid,
+      pid: cli.up.up.child.pid,
     })
   })
 
   test('tells a person the same, with commands to try; ends with 0 on SIGTERM', async () => {
-    const cwd = join(up.directory, 'elsewhere')
+    const cwd = join(cli.up.directory, 'elsewhere')
     mkdirSync(cwd)
-    const settings = ['--port', '0', '--agent-port', '0', '--provider', 'local', '--data-dir', join(up.directory, 'second')]
+    const settings = ['--port', '0', '--agent-port', '0', '--provider', 'local', '--data-dir', join(cli.up.directory, 'second')]
     const running = start(['up', '--destroy-on-exit', ...settings], { cwd })
     await running.says('Ctrl-C')
     expect(running.stdout).toMatch(/provider\s+local, isolation/)
@@ -59,9 +53,9 @@ describe('boxoffice up', () => {
   })
 
   test('an agent with a wrong enroll token ends, and says which one it takes', async () => {
-    const settings = ['--data-dir', join(up.directory, 'stranger'), '--port', '0', '--provider', 'local', '--log-level', 'silent']
+    const settings = ['--data-dir', join(cli.up.directory, 'stranger'), '--port', '0', '--provider', 'local', '--log-level', 'silent']
     const { code, stdout, stderr } = await run(
-      ['agent', '--json', '--broker-url', String(up.ready.broker_url), '--enroll-token', 'a-wrong-enroll-token', ...settings],
+      ['agent', '--json', '--broker-url', String(cli.up.ready.broker_url), '--enroll-token', 'a-wrong-enroll-token', ...settings],
       {},
     )
     expect([code, stdout]).toEqual([1, ''])
@@ -69,11 +63,11 @@ describe('boxoffice up', () => {
   })
 
   test('[C-49] publishes the next signing key on SIGHUP and goes on; sessions do not notice', async () => {
-    const keys = async () => ((await (await fetch(`${up.ready.broker_url}/.well-known/jwks.json`)).json()) as { keys: unknown[] }).keys
+    const keys = async () => ((await (await fetch(`${cli.up.ready.broker_url}/.well-known/jwks.json`)).json()) as { keys: unknown[] }).keys
     const before = await keys()
-    const waiting = start(['exec', '--thread', 'hangup', '--', 'sh', '-c', 'echo begun; cat'], { env: up.env })
+    const waiting = start(['exec', '--thread', 'hangup', '--', 'sh', '-c', 'echo begun; cat'], { env: cli.up.env })
     await waiting.says('begun')
-    up.up.child.kill('SIGHUP')
+    cli.up.up.child.kill('SIGHUP')
     await expect.poll(async () => (await keys()).length, { timeout: 60_000 }).toBe(before.length + 1)
     expect(await keys()).toEqual(expect.arrayContaining(before))
     waiting.child.stdin?.end('still here')
@@ -82,7 +76,7 @@ describe('boxoffice up', () => {
   })
 
   test('[4-58] listens with TLS, for clients of the broker and of the agent', async () => {
-    const at = (name: string) => join(up.directory, name)
+    const at = (name: string) => join(cli.up.directory, name)
     const names = 'subjectAltName=IP:127.0.0.1'
     const subject = ['-subj', '/CN=broker.example', '-addext', names, '-keyout', at('key.pem'), '-out', at('cert.pem')]
     execFileSync('openssl', ['req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-days', '1', ...subject], { stdio: 'ignore' })
@@ -95,7 +89,7 @@ describe('boxoffice up', () => {
   })
 
   test('[11] relays to its own listener with TLS too, whatever the certificate and the public URL say', async () => {
-    const at = (name: string) => join(up.directory, `named-${name}`)
+    const at = (name: string) => join(cli.up.directory, `named-${name}`)
     const subject = ['-subj', '/CN=boxoffice.invalid', '-addext', 'subjectAltName=DNS:boxoffice.invalid']
     const files = ['-keyout', at('key.pem'), '-out', at('cert.pem')]
     execFileSync('openssl', ['req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-days', '1', ...subject, ...files], { stdio: 'ignore' })
@@ -135,7 +129,7 @@ describe('boxoffice up', () => {
       '--agent-port',
       '0',
       '--data-dir',
-      join(up.directory, 'third'),
+      join(cli.up.directory, 'third'),
     ])
     server.close()
     expect(code).toBe(1)
@@ -144,7 +138,7 @@ describe('boxoffice up', () => {
 
   test('with a bad setting names it', async () => {
     expect(await run(['up', '--port', 'abc'])).toMatchObject({ code: 1, stderr: expect.stringMatching(/^boxoffice: --port: /) })
-    expect(await run(['agent'], { env: { BOXOFFICE_DATA_DIR: join(up.directory, 'fourth') } })).toMatchObject({
+    expect(await run(['agent'], { env: { BOXOFFICE_DATA_DIR: join(cli.up.directory, 'fourth') } })).toMatchObject({
       code: 1,
       stderr: expect.stringMatching(/^boxoffice: --broker-url .*required/),
     })
@@ -186,14 +180,14 @@ describe('boxoffice exec', () => {
     ['SIGINT', 'INT', 42],
     ['SIGTERM', 'TERM', 43],
   ] as const)('forwards %s', async ([signal, trap, code]) => {
-    const running = start(['exec', '-c', `trap 'exit ${code}' ${trap}; echo up; while :; do sleep 0.05; done`], { env: up.env })
+    const running = start(['exec', '-c', `trap 'exit ${code}' ${trap}; echo up; while :; do sleep 0.05; done`], { env: cli.up.env })
     await running.says('up')
     running.child.kill(signal)
     expect((await running.ended).code).toBe(code)
   })
 
   test('ends when its reader is gone', async () => {
-    const running = start(['exec', '--', 'yes'], { env: up.env })
+    const running = start(['exec', '--', 'yes'], { env: cli.up.env })
     await running.says('y\ny\n')
     running.child.stdout?.destroy()
     expect((await running.ended).code).toBe(141)
@@ -222,7 +216,7 @@ describe('boxoffice exec', () => {
 
 describe('boxoffice shell', () => {
   test('is a terminal: size, keys, resize; and leaves the terminal as it was', async () => {
-    const terminal = startInTerminal(['shell'], { env: up.env })
+    const terminal = startInTerminal(['shell'], { env: cli.up.env })
     terminal.write('tty; stty size; echo "at $((40+2))"\n')
     await terminal.says(/\/dev\/pts\/\d+\s+30 100\s+at 42/)
     terminal.write('\0RESIZE 120 40\n')
@@ -240,12 +234,12 @@ describe('boxoffice shell', () => {
   })
 
   test('restores the terminal on a signal, and can be joined again', async () => {
-    const first = startInTerminal(['shell', '--id', 'kept'], { env: up.env })
+    const first = startInTerminal(['shell', '--id', 'kept'], { env: cli.up.env })
     first.write('name=value; echo "got $name"1\n')
     await first.says('got value1')
     first.write('\0SIGNAL 15\n')
     await first.says('ENDED 143 restored')
-    const second = startInTerminal(['shell', '--id', 'kept'], { env: up.env })
+    const second = startInTerminal(['shell', '--id', 'kept'], { env: cli.up.env })
     await second.says('got value1')
     second.write('echo "still $name"2; exit\n')
     await second.says('still value2')
@@ -261,7 +255,7 @@ describe('boxoffice shell', () => {
 describe('boxoffice cp, ls', () => {
   test('carry a file both ways, with its mode', async () => {
     const bytes = randomBytes(3_000_000)
-    const [source, back] = [join(up.directory, 'file'), join(up.directory, 'back')]
+    const [source, back] = [join(cli.up.directory, 'file'), join(cli.up.directory, 'back')]
     writeFileSync(source, bytes)
     chmodSync(source, 0o750)
     expect(await boxoffice(['cp', source, 'copies:in/'])).toMatchObject({ code: 0, stderr: '' })
@@ -272,20 +266,20 @@ describe('boxoffice cp, ls', () => {
   })
 
   test('show on a terminal how far they are', async () => {
-    const source = join(up.directory, 'watched')
+    const source = join(cli.up.directory, 'watched')
     writeFileSync(source, randomBytes(3_000_000))
     for (const [from, to] of [
       [source, 'watched:file'],
-      ['watched:file', join(up.directory, 'watched-back')],
+      ['watched:file', join(cli.up.directory, 'watched-back')],
     ] as const) {
-      const copying = startInTerminal(['cp', from, to], { env: up.env })
+      const copying = startInTerminal(['cp', from, to], { env: cli.up.env })
       copying.child.stdin?.end()
       expect((await copying.ended).stdout).toMatch(/100%\s+2\.9 of 2\.9 MiB/)
     }
   })
 
   test('carry directories both ways, with what is in them', async () => {
-    const source = join(up.directory, 'tree')
+    const source = join(cli.up.directory, 'tree')
     mkdirSync(join(source, 'sub/empty'), { recursive: true })
     writeFileSync(join(source, 'a name with späce\n'), 'text')
     writeFileSync(join(source, 'sub/big'), randomBytes(1_500_000))
@@ -295,7 +289,7 @@ describe('boxoffice cp, ls', () => {
     expect(listed.files.map(({ path, type }) => `${path.replace(/^tree\//, '')}:${type}`).sort()).toEqual(
       ['a name with späce\n:file', 'link:symlink', 'sub/big:file', 'sub/empty:directory', 'sub:directory'].sort(),
     )
-    const back = join(up.directory, 'tree-back')
+    const back = join(cli.up.directory, 'tree-back')
     expect((await boxoffice(['cp', 'trees:tree', back])).code).toBe(0)
     expect(readFileSync(join(back, 'a name with späce\n'), 'utf8')).toBe('text')
     expect(readFileSync(join(back, 'sub/big')).equals(readFileSync(join(source, 'sub/big')))).toBe(true)
@@ -306,7 +300,7 @@ describe('boxoffice cp, ls', () => {
   test('carry names that are not UTF-8 both ways, byte for byte', async () => {
     const bytes = (text: string): Buffer => Buffer.from(text, 'latin1')
     const [odd, long] = ['caf\xe9', `${'\xff\xc3\xa9/'.repeat(40)}deep`]
-    const source = join(up.directory, 'odd')
+    const source = join(cli.up.directory, 'odd')
     mkdirSync(bytes(`${source}/${dirname(long)}`), { recursive: true })
     writeFileSync(bytes(`${source}/${odd}`), 'odd')
     writeFileSync(bytes(`${source}/${long}`), 'long')
@@ -315,21 +309,21 @@ describe('boxoffice cp, ls', () => {
     const read = "cd tree && cat $'caf\\xe9' $'link\\xfe' && readlink $'link\\xfe' | od -An -tx1"
     expect((await boxoffice(['exec', '--thread', 'odd', '--', 'bash', '-c', read])).stdout).toMatch(/^oddodd 63 61 66 e9 0a\n$/)
 
-    const back = join(up.directory, 'odd-back')
+    const back = join(cli.up.directory, 'odd-back')
     expect(await boxoffice(['cp', 'odd:tree', back])).toMatchObject({ code: 0, stderr: '' })
     expect(readFileSync(bytes(`${back}/${long}`), 'utf8')).toBe('long')
     expect(readlinkSync(bytes(`${back}/link\xfe`), { encoding: 'buffer' })).toEqual(bytes(odd))
 
     // One file, by the text of its name: it keeps its bytes.
-    expect(await boxoffice(['cp', 'odd:tree/caf\u{10fee9}', `${up.directory}/`])).toMatchObject({ code: 0, stderr: '' })
-    expect(readFileSync(bytes(`${up.directory}/${odd}`), 'utf8')).toBe('odd')
-    expect(await boxoffice(['cp', join(up.directory, 'caf\u{10fee9}'), 'odd:again/'])).toMatchObject({ code: 0, stderr: '' })
+    expect(await boxoffice(['cp', 'odd:tree/caf\u{10fee9}', `${cli.up.directory}/`])).toMatchObject({ code: 0, stderr: '' })
+    expect(readFileSync(bytes(`${cli.up.directory}/${odd}`), 'utf8')).toBe('odd')
+    expect(await boxoffice(['cp', join(cli.up.directory, 'caf\u{10fee9}'), 'odd:again/'])).toMatchObject({ code: 0, stderr: '' })
     const listed = JSON.parse((await boxoffice(['ls', '--json', 'odd:again'])).stdout) as { files: { path: string }[] }
     expect(listed.files.map(({ path }) => path)).toEqual(['again/caf\u{10fee9}'])
     // What Node makes of such an argument.
     for (const args of [
-      [join(up.directory, 'caf\ufffd'), 'odd:x'],
-      ['odd:again/caf\u{10fee9}', join(up.directory, 'new\ufffd')],
+      [join(cli.up.directory, 'caf\ufffd'), 'odd:x'],
+      ['odd:again/caf\u{10fee9}', join(cli.up.directory, 'new\ufffd')],
     ])
       expect(await boxoffice(['cp', ...args])).toMatchObject({
         code: 1,
@@ -339,7 +333,7 @@ describe('boxoffice cp, ls', () => {
 
   test('say what is wrong', async () => {
     expect(await boxoffice(['cp', 'a', 'b'])).toMatchObject({ code: 1, stderr: expect.stringMatching(/one of the two/) })
-    expect(await boxoffice(['cp', join(up.directory, 'nope'), 'copies:x'])).toMatchObject({
+    expect(await boxoffice(['cp', join(cli.up.directory, 'nope'), 'copies:x'])).toMatchObject({
       code: 1,
       stderr: expect.stringMatching(/no such file.*nope/),
     })
@@ -395,7 +389,7 @@ describe('boxoffice sessions, keys', () => {
 
 describe('boxoffice doctor', () => {
   test('has one line per check', async () => {
-    const { code, stdout } = await run(['doctor', '--provider', 'local'], { env: { ...up.env } })
+    const { code, stdout } = await run(['doctor', '--provider', 'local'], { env: { ...cli.up.env } })
     expect(
       stdout
         .trim()

@@ -1,16 +1,10 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, beforeAll, expect, test } from 'vitest'
-import { run, start, startInTerminal, startUp, type Up } from './support/program.ts'
+import { expect, test } from 'vitest'
+import { start, startInTerminal, upForAll } from './support/program.ts'
 
-let up: Up
-beforeAll(async () => {
-  up = await startUp()
-})
-afterAll(async () => {
-  await up.stop()
-})
-const boxoffice = (args: string[], input?: string | Uint8Array) => run(args, { env: up.env, ...(input === undefined ? {} : { input }) })
+const cli = upForAll()
+const { boxoffice } = cli
 
 type Listed = { secrets: { name: string; version: number; description: string | null }[] }
 const list = async (): Promise<Listed['secrets']> => (JSON.parse((await boxoffice(['secrets', 'ls', '--json'])).stdout) as Listed).secrets
@@ -65,7 +59,7 @@ test('what is no secret is refused, and never quoted', async () => {
 })
 
 test('while it is read and sent the value is in no command line', async () => {
-  const setting = start(['secrets', 'set', 'quiet'], { env: up.env })
+  const setting = start(['secrets', 'set', 'quiet'], { env: cli.up.env })
   setting.write('CANARY-in-no-')
   expect(commandLines()).toContain('secrets\0set\0quiet')
   setting.child.stdin?.end('command-line')
@@ -78,14 +72,14 @@ test('while it is read and sent the value is in no command line', async () => {
 })
 
 test('a person at a terminal types it without seeing it, and may leave', async () => {
-  const typed = startInTerminal(['secrets', 'set', 'typed'], { env: up.env })
+  const typed = startInTerminal(['secrets', 'set', 'typed'], { env: cli.up.env })
   await typed.says('Value of typed: ')
   typed.write('CANARX\x7fY\r')
   await typed.says('ENDED 0 restored')
   expect(typed.stdout).toContain('typed has version 1')
   expect(typed.stdout).not.toMatch(/CANAR/)
   for (const key of ['\x03', '\x04']) {
-    const left = startInTerminal(['secrets', 'set', 'left'], { env: up.env })
+    const left = startInTerminal(['secrets', 'set', 'left'], { env: cli.up.env })
     await left.says('Value of left: ')
     left.write(key)
     await left.says('ENDED 130 restored')
@@ -96,7 +90,7 @@ test('a person at a terminal types it without seeing it, and may leave', async (
 
 test('the key that secrets are sealed under is changed while the broker runs', async () => {
   await boxoffice(['secrets', 'set', 'sealed'], 'CANARY')
-  const dataDir = join(up.directory, 'data')
+  const dataDir = join(cli.up.directory, 'data')
   const file = join(dataDir, 'broker', 'secret-keys')
   expect((await boxoffice(['keys', 'make-secret-key', '--add', file])).code).toBe(0)
   const { code, stdout } = await boxoffice(['keys', 'rekey', '--data-dir', dataDir, '--json'])

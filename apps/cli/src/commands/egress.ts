@@ -1,8 +1,8 @@
 import { text } from 'node:stream/consumers'
-import type { EgressPolicyInput, Session } from '@boxoffice/client'
+import type { EgressPolicyInput } from '@boxoffice/client'
 import { Command } from 'commander'
-import { type ConnectionFlags, connectTo, withConnection } from '../settings/connection.ts'
-import { findSession } from '../settings/open-session.ts'
+import { type ConnectionFlags, withConnection } from '../settings/connection.ts'
+import { withSession } from '../settings/open-session.ts'
 import { UsageError } from '../settings/usage-error.ts'
 import { printJson } from '../terminal/output.ts'
 
@@ -13,21 +13,25 @@ export const egressCommand = (): Command =>
       withConnection(new Command('show'))
         .summary('print the policy that holds now, as JSON')
         .argument('<thread>', 'thread of the sandbox')
-        .action((thread: string, flags: ConnectionFlags) => using(flags, thread, async ({ egress }) => printJson(await egress.get()))),
+        .action((thread: string, flags: ConnectionFlags) =>
+          withSession(flags, thread, async ({ egress }) => printJson(await egress.get())),
+        ),
     )
     .addCommand(
       withConnection(new Command('set'))
         .summary('replace the policy by one from stdin, as JSON, and print what holds then')
         .argument('<thread>', 'thread of the sandbox')
         .action((thread: string, flags: ConnectionFlags) =>
-          using(flags, thread, async ({ egress }) => printJson(await egress.set(readPolicy(await text(process.stdin))))),
+          withSession(flags, thread, async ({ egress }) => printJson(await egress.set(readPolicy(await text(process.stdin))))),
         ),
     )
     .addCommand(
       withConnection(new Command('reset'))
         .summary('let the policy of the profile hold again')
         .argument('<thread>', 'thread of the sandbox')
-        .action((thread: string, flags: ConnectionFlags) => using(flags, thread, async ({ egress }) => printJson(await egress.reset()))),
+        .action((thread: string, flags: ConnectionFlags) =>
+          withSession(flags, thread, async ({ egress }) => printJson(await egress.reset())),
+        ),
     )
 
 const readPolicy = (json: string): EgressPolicyInput => {
@@ -36,9 +40,4 @@ const readPolicy = (json: string): EgressPolicyInput => {
   } catch {
     throw new UsageError('the policy on stdin is not JSON, e.g. {"allow":["packages.example.com"]}')
   }
-}
-
-const using = async (flags: ConnectionFlags, thread: string, work: (session: Session) => Promise<void>): Promise<void> => {
-  using client = connectTo(flags)
-  await work(await findSession(client, thread))
 }

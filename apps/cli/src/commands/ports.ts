@@ -1,7 +1,7 @@
-import type { ExposeOptions, Session } from '@boxoffice/client'
+import type { ExposeOptions } from '@boxoffice/client'
 import { Command, Option } from 'commander'
-import { type ConnectionFlags, connectTo, withConnection } from '../settings/connection.ts'
-import { findSession } from '../settings/open-session.ts'
+import { type ConnectionFlags, withConnection } from '../settings/connection.ts'
+import { withSession } from '../settings/open-session.ts'
 import { UsageError } from '../settings/usage-error.ts'
 import { printJson, table } from '../terminal/output.ts'
 
@@ -26,7 +26,7 @@ export const portsCommand = (): Command =>
         .argument('<thread>', 'thread of the sandbox')
         .argument('<port>')
         .action((thread: string, port: string, flags: ExposeFlags) =>
-          using(flags, thread, async ({ ports }) => {
+          withSession(flags, thread, async ({ ports }) => {
             const { access, host } = flags
             const { url } = await ports.expose(readNumber(port, 'port'), { access, host, ttlSeconds: secondsOf(flags.ttl) })
             process.stdout.write(`${url}\n`)
@@ -39,7 +39,7 @@ export const portsCommand = (): Command =>
         .option('--json', 'one JSON object: {"ports":[…]}')
         .argument('<thread>', 'thread of the sandbox')
         .action((thread: string, flags: ConnectionFlags & { json?: boolean }) =>
-          using(flags, thread, async (session) => {
+          withSession(flags, thread, async (session) => {
             const ports = await session.ports.exposed()
             if (flags.json) return printJson({ ports })
             const rows = ports.map(({ port, access, expiresAt, url }) => [String(port), access, expiresAt?.toISOString() ?? '-', url])
@@ -53,7 +53,7 @@ export const portsCommand = (): Command =>
         .argument('<thread>', 'thread of the sandbox')
         .argument('<port>')
         .action((thread: string, port: string, flags: ConnectionFlags) =>
-          using(flags, thread, ({ ports }) => ports.withdraw(readNumber(port, 'port'))),
+          withSession(flags, thread, ({ ports }) => ports.withdraw(readNumber(port, 'port'))),
         ),
     )
     .addCommand(
@@ -64,17 +64,12 @@ export const portsCommand = (): Command =>
         .argument('<thread>', 'thread of the sandbox')
         .argument('<port>')
         .action((thread: string, port: string, flags: LinkFlags) =>
-          using(flags, thread, async ({ ports }) => {
+          withSession(flags, thread, async ({ ports }) => {
             const { url } = await ports.link(readNumber(port, 'port'), { path: flags.path, ttlSeconds: secondsOf(flags.ttl) })
             process.stdout.write(`${url}\n`)
           }),
         ),
     )
-
-const using = async (flags: ConnectionFlags, thread: string, work: (session: Session) => Promise<void>): Promise<void> => {
-  using client = connectTo(flags)
-  await work(await findSession(client, thread))
-}
 
 const secondsOf = (text: string | undefined): number | undefined => (text === undefined ? undefined : readNumber(text, '--ttl'))
 

@@ -1,4 +1,5 @@
 import { BoxofficeError, type Client, isCode, type Session, type SessionOptions } from '@boxoffice/client'
+import { type ConnectionFlags, connectTo } from './connection.ts'
 
 const WARNINGS: Readonly<Record<string, string>> = {
   profile_differs: 'the sandbox is there already, with another profile than the one asked for; it keeps its own',
@@ -31,6 +32,12 @@ export const findSession = async (
       { requestId },
     )
   }
+}
+
+/** Does something with the session of a thread that has one. */
+export const withSession = async (flags: ConnectionFlags, thread: string, work: (session: Session) => Promise<void>): Promise<void> => {
+  using client = connectTo(flags)
+  await work(await findSession(client, thread))
 }
 
 const shellWord = (text: string): string => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`)

@@ -4,6 +4,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { createInterface } from 'node:readline'
+import { afterAll, beforeAll } from 'vitest'
 
 export const BOXOFFICE = resolve(import.meta.dirname, '../../bin/boxoffice')
 const PTY = resolve(import.meta.dirname, 'terminal.py')
@@ -108,3 +109,20 @@ export const startUp = async (args: string[] = []) => {
   }
 }
 export type Up = Awaited<ReturnType<typeof startUp>>
+
+/** For the top of a file: `boxoffice up` for all of its tests, and commands that find it. */
+export const upForAll = () => {
+  let running: Up
+  beforeAll(async () => {
+    running = await startUp()
+  })
+  afterAll(async () => {
+    await running.stop()
+  })
+  return {
+    get up(): Up {
+      return running
+    },
+    boxoffice: (args: string[], input?: string | Uint8Array) => run(args, { env: running.env, ...(input === undefined ? {} : { input }) }),
+  }
+}
