@@ -10,17 +10,18 @@ import { dialPort } from '../supervisor/tunnel.ts'
 import { type ExchangeCode, isReserved, serveEnter } from './enter.ts'
 import type { Target } from './headers.ts'
 import { type Admission, createPreviewAccess, type PreviewAccessOptions } from './preview-access.ts'
-import { createPreviewProxy, type PreviewProxy } from './preview-proxy.ts'
+import { createPreviewProxy, type PreviewProxy, type PreviewProxyOptions } from './preview-proxy.ts'
 
-export type PreviewHostsOptions = PreviewAccessOptions & {
-  revocations: { onChange(listener: () => void): () => void }
-  keys: { onWithdrawal(listener: () => void): () => void }
-  exchange: ExchangeCode
-  /** Addresses behind which are many clients, brokers among them: their `X-Forwarded-For` counts. */
-  trustedProxies: readonly string[]
-  access: Pick<AccessJournal, 'opened' | 'refused'>
-  log: Logger
-}
+export type PreviewHostsOptions = PreviewAccessOptions &
+  Pick<PreviewProxyOptions, 'answerWithinMs'> & {
+    revocations: { onChange(listener: () => void): () => void }
+    keys: { onWithdrawal(listener: () => void): () => void }
+    exchange: ExchangeCode
+    /** Addresses behind which are many clients, brokers among them: their `X-Forwarded-For` counts. */
+    trustedProxies: readonly string[]
+    access: Pick<AccessJournal, 'opened' | 'refused'>
+    log: Logger
+  }
 
 /** Previews of ports, by the name under which a request comes. */
 export interface PreviewHosts {
@@ -37,7 +38,8 @@ const SWEEP_MS = 10_000
 type Running = { admission: Admission; cut: () => void }
 
 export const createPreviewHosts = (options: PreviewHostsOptions): PreviewHosts => {
-  const { exposed, exchange, access: journal, log } = options
+  const { exposed, exchange, access: journal, log, answerWithinMs } = options
+  const limits = answerWithinMs === undefined ? {} : { answerWithinMs }
   const access = createPreviewAccess(options)
   const proxies = new WeakMap<Sandbox, Map<number, PreviewProxy>>()
   const running = new Set<Running>()
@@ -63,7 +65,7 @@ export const createPreviewHosts = (options: PreviewHostsOptions): PreviewHosts =
   const proxyOf = (sandbox: Sandbox, port: number): PreviewProxy => {
     const ofSandbox = proxies.get(sandbox) ?? new Map<number, PreviewProxy>()
     proxies.set(sandbox, ofSandbox)
-    const proxy = ofSandbox.get(port) ?? createPreviewProxy({ dial: (wanted) => dialPort(sandbox.link, wanted), port })
+    const proxy = ofSandbox.get(port) ?? createPreviewProxy({ ...limits, dial: (wanted) => dialPort(sandbox.link, wanted), port })
     ofSandbox.set(port, proxy)
     return proxy
   }
@@ -84,9 +86,9 @@ export const createPreviewHosts = (options: PreviewHostsOptions): PreviewHosts =
 
   /** Uses the sandbox for as long as `work` takes; `cut` is called when it may not go on. */
   const using = async (admission: Admission, cut: () => void, work: () => Promise<void>): Promise<void> => {
-    const { activity } = admission.sandbox
-    activity.touch()
-    const detach = activity.attach()
+    // Before it counts as a use, of which the broker would wake the sandbox.
+    requireWakeable(admission.sandbox)
+    const detach = admission.sandbox.activity.attach()
     const entry = { admission, cut }
     running.add(entry)
     try {
@@ -166,6 +168,12 @@ export const createPreviewHosts = (options: PreviewHostsOptions): PreviewHosts =
       for (const { cut } of [...running]) cut()
     },
   }
+}
+
+/** Throws BINDING_CONFLICT where the profile lets no preview wake a suspended sandbox. */
+const requireWakeable = ({ isSuspended, profile }: Sandbox): void => {
+  if (isSuspended && !profile.previews_wake)
+    throw new BoxofficeError('BINDING_CONFLICT', 'The sandbox is suspended, and no preview wakes it; a command in it does')
 }
 
 /** Waits for something that ends when the client leaves. An abort later would be told to nobody, and costs as much as the rest of a request. */

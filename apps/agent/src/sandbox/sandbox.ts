@@ -35,6 +35,8 @@ export interface Sandbox {
   readonly activity: Activity
   /** Set when the sandbox is known to be dead; its message is safe to show. */
   readonly lost: { reason: string } | undefined
+  /** Whether it sleeps, frozen or stopped, until `ready`. */
+  readonly isSuspended: boolean
   /** Set while its processes are stopped for what they write; nothing is started in it then, and nothing uploaded. */
   readonly held?: HoldReason | undefined
   /** Calls back when that begins. Returns an unsubscribe function. */

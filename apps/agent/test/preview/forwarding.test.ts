@@ -216,6 +216,41 @@ test('a program that does not speak HTTP is 502, and one whose kept connection h
   expect(await previews.fetch(hostname)).toMatchObject({ status: 502 })
 })
 
+test('[a port that never answers] requests end after a while, and those that come then are served', async () => {
+  await using impatient = await TestPreviews.start({ answerWithinMs: 2000 })
+  await using program = await app((incoming, outgoing) => {
+    if (incoming.url === '/silent') return
+    // What has begun takes as long as it takes, and so does what is still sent.
+    if (incoming.url === '/events') return void outgoing.writeHead(200).write('one\n')
+    void text(incoming).then((body) => outgoing.end(`got ${body.length}`))
+  })
+  const { hostname } = impatient.expose(program.port, { access: 'public' })
+  const events = impatient.open(hostname, '/events').end()
+  const [stream] = (await once(events, 'response')) as [IncomingMessage]
+  const slow = impatient.open(hostname, '/upload', { method: 'POST' })
+  const trickle = setInterval(() => slow.write('.'), 50)
+  const silent = await Promise.all(Array.from({ length: 200 }, () => impatient.fetch(hostname, '/silent')))
+  expect(new Set(silent.map(({ status }) => status))).toEqual(new Set([502]))
+  expect(silent[0]?.body).toContain('did not begin an answer within 2 s')
+  expect((await impatient.fetch(hostname, '/')).body).toBe('got 0')
+  expect(stream.destroyed).toBe(false)
+  events.destroy()
+  clearInterval(trickle)
+  const [answer] = (await once(slow.end(), 'response')) as [IncomingMessage]
+  expect(await text(answer)).toMatch(/^got \d{2,}$/)
+})
+
+test('[a port that never answers] the handshake of a WebSocket ends, too', async () => {
+  await using impatient = await TestPreviews.start({ answerWithinMs: 300 })
+  await using program = await app(() => {})
+  program.server.on('upgrade', (_, socket) => socket.on('error', () => {}))
+  const { hostname } = impatient.expose(program.port, { access: 'public' })
+  const socket = new WebSocket(`ws://127.0.0.1:${impatient.port}/`, { headers: { host: `${hostname}:${impatient.port}` } })
+  const [, response] = (await once(socket, 'unexpected-response')) as [unknown, IncomingMessage]
+  expect(response.statusCode).toBe(502)
+  response.destroy()
+})
+
 test('200 requests at once are served', async () => {
   await using program = await app(({ url }, outgoing) => void outgoing.end(url))
   const { hostname } = previews.expose(program.port, { access: 'public' })

@@ -11,7 +11,7 @@ import { createRevocationStore, type RevocationStore } from '../../src/auth/revo
 import { createJournal } from '../../src/broker-link/journal.ts'
 import { createAccessJournal } from '../../src/http/access-journal.ts'
 import { createExposedPorts, type ExposedPorts } from '../../src/preview/exposed-ports.ts'
-import { createPreviewHosts, type PreviewHosts } from '../../src/preview/preview-hosts.ts'
+import { createPreviewHosts, type PreviewHosts, type PreviewHostsOptions } from '../../src/preview/preview-hosts.ts'
 import { quiet, TestSandbox } from './sandbox.ts'
 import { AGENT_PUBLIC_KEY, createTestIssuer, ISSUER, type TestIssuer } from './tokens.ts'
 
@@ -20,6 +20,8 @@ export type Answer = { status: number; headers: IncomingMessage['headers']; raw:
 
 /** Letters of base32 that no other label has. */
 const labelOf = (count: number): string => `${'abcdefghijklmnopqrst'.slice(0, 18)}${'abcdefgh'[count >> 3]}${'abcdefgh'[count & 7]}`
+
+type TestPreviewsOptions = Partial<Pick<PreviewHostsOptions, 'trustedProxies' | 'answerWithinMs'>>
 
 /** Previews of one sandbox on a free port: a real supervisor and real connections; what the broker says is in maps of the test. */
 export class TestPreviews {
@@ -36,7 +38,7 @@ export class TestPreviews {
   readonly #server: Server
   #labels = 0
 
-  private constructor(sandbox: TestSandbox, trustedProxies: readonly string[]) {
+  private constructor(sandbox: TestSandbox, { trustedProxies = [], ...limits }: TestPreviewsOptions) {
     this.sandbox = sandbox
     this.issuer = createTestIssuer({ sandboxId: sandbox.id, sessionId: sandbox.sessionId })
     const now = (): number => Date.now() / 1000
@@ -54,7 +56,7 @@ export class TestPreviews {
       },
     })
     this.#hosts = createPreviewHosts({
-      ...{ exposed: this.exposed, auth, revocations, keys, now, log: quiet, trustedProxies },
+      ...{ exposed: this.exposed, auth, revocations, keys, now, log: quiet, trustedProxies, ...limits },
       access: createAccessJournal(createJournal(new Registry()), sandboxes),
       exchange: async (hostname, code) => {
         if (this.codes.get(code) !== hostname) throw new BoxofficeError('UNAUTHENTICATED', 'The link is used, too old, or for another host')
@@ -70,8 +72,8 @@ export class TestPreviews {
     })
   }
 
-  static async start({ trustedProxies = [] }: { trustedProxies?: string[] } = {}): Promise<TestPreviews> {
-    const previews = new TestPreviews(await TestSandbox.start(), trustedProxies)
+  static async start(options: TestPreviewsOptions = {}): Promise<TestPreviews> {
+    const previews = new TestPreviews(await TestSandbox.start(), options)
     previews.#server.listen(0, '127.0.0.1')
     await once(previews.#server, 'listening')
     return previews

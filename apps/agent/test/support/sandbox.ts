@@ -37,6 +37,7 @@ type End = Parameters<Parameters<Sandbox['onEnd']>[0]>[0]
 
 /** A real supervisor on a plain directory, without isolation, and the link to it. */
 export class TestSandbox implements Sandbox {
+  readonly isSuspended = false
   readonly id = newSandboxId()
   readonly sessionId = newSessionId()
   readonly generation = 1

@@ -68,6 +68,7 @@ export const Profile = z.object({
     .default([...CAPABILITIES])
     .describe('capabilities that its sessions can be granted at most'),
   public_ports: z.boolean().default(false).describe('allows ports of its sandboxes to be exposed to everybody who has the URL'),
+  previews_wake: z.boolean().default(true).describe('whether a request for a preview wakes a suspended sandbox'),
   on_lease_expiry: z
     .enum(['suspend', 'terminate'])
     .default('suspend')

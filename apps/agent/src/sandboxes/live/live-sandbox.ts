@@ -98,6 +98,9 @@ export class LiveSandbox implements Sandbox {
   get state(): ReturnType<typeof reportedState> {
     return reportedState(this.#life)
   }
+  get isSuspended(): boolean {
+    return this.state === 'frozen' || this.state === 'stopped'
+  }
   get provider(): Provider['name'] {
     return this.#parts.provider.name
   }
