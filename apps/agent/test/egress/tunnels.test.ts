@@ -226,7 +226,10 @@ describe('the proxy of the agent itself', () => {
       socket.pipe(onward).pipe(socket)
     })
     const upstream = new URL(`http://user:p%40ss@127.0.0.1:${watching.port}`)
-    const inner = await start({ allow: ['*'], deny: ['denied.example'] }, { upstream, resolve: () => expect.fail('the name was resolved') })
+    const inner = await start(
+      { allow: ['*'], deny: ['denied.example'] },
+      { upstream: () => upstream, resolve: () => expect.fail('the name was resolved') },
+    )
     const socket = await inner.connect()
     await sendConnect(socket, 'origin.example:443')
     const tls = await tlsOver(socket, 'origin.example', ORIGIN_CERTIFICATE.cert)

@@ -8,6 +8,7 @@ import { compilePolicy, type PolicyOptions } from '../policy/egress-rules.ts'
 import { ByteCounter } from './byte-counter.ts'
 import { EgressConnection } from './egress-connection.ts'
 import type { EgressContext, EgressLimits } from './egress-context.ts'
+import type { Upstream } from './upstream-from.ts'
 
 export type EgressProxyOptions = PolicyOptions & {
   policy: EgressPolicy
@@ -15,7 +16,7 @@ export type EgressProxyOptions = PolicyOptions & {
   openTls: OpenTls
   onDecision: (decision: EgressDecision) => void
   /** The proxy that the agent itself has to go through. It resolves names, so their addresses are not checked. */
-  upstream?: URL
+  upstream?: Upstream | undefined
   resolve?: Resolve
   dial?: Dial
   ownAddresses?: () => ReadonlySet<string>

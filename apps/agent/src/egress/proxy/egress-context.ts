@@ -3,6 +3,7 @@ import type { Dial } from '../address/dial-addresses.ts'
 import type { Resolve } from '../address/resolve-host.ts'
 import type { EgressDecision, ForwardHttp, OpenTls } from '../egress-types.ts'
 import type { EgressRules } from '../policy/egress-rules.ts'
+import type { Upstream } from './upstream-from.ts'
 
 /** What all connections of one proxy have in common. */
 export type EgressContext = {
@@ -12,7 +13,7 @@ export type EgressContext = {
   dial: Dial
   ownAddresses: () => ReadonlySet<string>
   /** The proxy of the agent itself. */
-  upstream: URL | undefined
+  upstream: Upstream | undefined
   forwardHttp: ForwardHttp
   openTls: OpenTls
   onDecision: (decision: EgressDecision) => void

@@ -24,7 +24,8 @@ export async function routeTo(
   { privateAddresses }: EgressRules,
   context: EgressContext,
 ): Promise<OriginRoute> {
-  const { resolve, ownAddresses, upstream, limits } = context
+  const { resolve, ownAddresses, limits } = context
+  const upstream = context.upstream?.({ host: hostText(host), port })
   const isLeftToProxy = upstream !== undefined && host.address === undefined
   const addresses = isLeftToProxy
     ? []
