@@ -6,7 +6,15 @@ import { Registry } from 'prom-client'
 import { openBrokerTrust } from './broker-link/broker-trust.ts'
 import { createJournal } from './broker-link/journal.ts'
 import type { AgentConfig } from './config/config.ts'
-import { candidatesFrom, capacityFrom, installIdFrom, mirrorsFrom, mountPolicyFrom } from './config/from-config.ts'
+import {
+  agentProxyFrom,
+  authoritiesFrom,
+  candidatesFrom,
+  capacityFrom,
+  installIdFrom,
+  mirrorsFrom,
+  mountPolicyFrom,
+} from './config/from-config.ts'
 import type { AgentOverrides } from './config/overrides.ts'
 import { countEgress, countEnds, countSandboxes } from './control/agent-metrics.ts'
 import { connectBroker } from './control/connect-broker.ts'
@@ -102,6 +110,8 @@ const build = async (config: AgentConfig, overrides: AgentOverrides, teardown: A
     egress: {
       ...{ secretsOf: (sessionId, names) => brokerLink.secretsOf(sessionId, names), onDecision: countEgress(metrics) },
       mirrors: mirrorsFrom(config, log),
+      authorities: authoritiesFrom(config, log),
+      upstream: agentProxyFrom(config, log),
       ...overrides.egress,
     },
     journal: countEnds(metrics, journal),

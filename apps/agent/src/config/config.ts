@@ -90,6 +90,12 @@ export const AgentConfig = z
       .boolean()
       .default(true)
       .describe('hands the package mirrors that this machine is configured with to sandboxes that go out through the proxy'),
+    egressProxy: z
+      .union([z.literal('none'), httpUrl])
+      .optional()
+      .describe(
+        'URL of the proxy that what leaves sandboxes goes through, which then resolves names, or none; default: HTTPS_PROXY, without the hosts of NO_PROXY',
+      ),
     defaultImage: z.string().min(1).default('boxoffice/sandbox:latest').describe('image of profiles that name none'),
     supervisorPath: z.string().optional().describe('supervisor binary; default: the one that ships with the agent'),
     /** [2-113] */

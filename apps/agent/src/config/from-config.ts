@@ -5,7 +5,11 @@ import { nodeInstallId } from '@boxoffice/node-http'
 import type { Logger } from 'pino'
 import { type Capacity, createCapacity } from '../capacity/capacity.ts'
 import { openMachine } from '../capacity/machine.ts'
+import type { ClientSettingsOptions } from '../egress/mirrors/client-settings.ts'
+import { readHostAuthorities } from '../egress/mirrors/host-authorities.ts'
 import { type HostMirror, readHostMirrors } from '../egress/mirrors/host-mirrors.ts'
+import { type Upstream, upstreamFrom } from '../egress/proxy/upstream-from.ts'
+import { systemAuthorities } from '../egress/tls/open-tls.ts'
 import type { DiskFloor } from '../host/disk-floor.ts'
 import { createMountPolicy, type MountPolicy } from '../mounts/policy.ts'
 import { providerCandidates } from '../providers/candidates.ts'
@@ -33,12 +37,33 @@ export const candidatesFrom = (config: AgentConfig, exposed: boolean, where: Whe
 export const installIdFrom = ({ kubernetes: { enrollTokenFile, nodeName } }: AgentConfig): string | undefined =>
   enrollTokenFile === undefined || nodeName === undefined ? undefined : nodeInstallId(nodeName)
 
+const THIS_MACHINE: ClientSettingsOptions = { env: process.env, home: homedir(), execPath: process.execPath }
+
 /** The package mirrors of this machine, for sandboxes. */
 export const mirrorsFrom = ({ hostMirrors }: AgentConfig, log: Logger): HostMirror[] => {
   if (!hostMirrors) return []
   const onLeftOut = (client: string, why: string): void =>
     log.warn({ client }, `sandboxes are not told of the mirror of a package client: ${why}`)
-  return readHostMirrors({ env: process.env, home: homedir(), execPath: process.execPath, onLeftOut })
+  return readHostMirrors({ ...THIS_MACHINE, onLeftOut })
+}
+
+/** The authorities that the package clients of this machine are told to trust, beside its own. */
+export const authoritiesFrom = ({ hostMirrors }: AgentConfig, log: Logger): string[] => {
+  if (!hostMirrors) return []
+  const onLeftOut = (file: string): void =>
+    log.warn({ file }, 'a file of authorities of a package client cannot be read, or has something else')
+  return readHostAuthorities({ ...THIS_MACHINE, known: systemAuthorities(), onLeftOut })
+}
+
+/** The proxy that this machine has to go through itself. */
+export const agentProxyFrom = ({ egressProxy }: AgentConfig, log: Logger): Upstream | undefined => {
+  const setting = egressProxy === undefined || egressProxy === 'none' ? egressProxy : new URL(egressProxy)
+  const upstream = upstreamFrom(setting, () =>
+    log.warn('HTTPS_PROXY is no http: or https: URL; what leaves sandboxes does not go through it'),
+  )
+  if (upstream !== undefined)
+    log.info('what leaves sandboxes goes through the proxy of this machine, which resolves names: their addresses are not checked')
+  return upstream
 }
 
 /** The room for sandboxes: of the machine, less what they leave free, and up to their number. `count`: of those that there are. */

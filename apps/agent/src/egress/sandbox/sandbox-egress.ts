@@ -88,7 +88,8 @@ export class SandboxEgress {
     })
     const { certificate } = await this.#authority()
     // Without it only hosts with rules cannot be reached.
-    await writeTrustBundle(this.#parts.linkDirectory, certificate).catch((error: unknown) =>
+    const { linkDirectory, settings } = this.#parts
+    await writeTrustBundle(linkDirectory, certificate, settings.authorities).catch((error: unknown) =>
       this.#warn(error, 'what programs of a sandbox trust could not be written'),
     )
   }

@@ -17,6 +17,7 @@ const read = async (env: Record<string, string>, files: Record<string, string> =
     env,
     home,
     execPath: join(home, 'bin/node'),
+    etc: join(home, 'all-users'),
     onLeftOut: (client, why) => leftOut.push(`${client}: ${why}`),
   })
   return { mirrors, leftOut }
