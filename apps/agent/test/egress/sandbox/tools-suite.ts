@@ -1,0 +1,78 @@
+import { mkdtempSync, rmSync } from 'node:fs'
+import { createServer } from 'node:https'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { EgressPolicy } from '@boxoffice/protocol'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { LiveSandbox } from '../../../src/sandboxes/live/live-sandbox.ts'
+import { start } from '../../host/support/exec.ts'
+import { Host, type OpenProvider, silent } from '../../host/support/host.ts'
+import { HostDirectories, requestFor } from '../../mounts/support.ts'
+import { type Listening, listening } from '../../support/listening.ts'
+import { selfSigned } from '../support/certificates.ts'
+import { packageTools } from '../support/package-tools.ts'
+import { makeToolbox } from '../support/toolbox.ts'
+import { type ToyRegistries, toyRegistries } from '../support/toy-registries.ts'
+
+const CERTIFICATE = selfSigned('origin.test')
+const TOOLS = '/opt/tools'
+const MINUTES = 5 * 60_000
+
+/** Real package tools work in a sandbox by what it is told, with their TLS carried as it is and opened, whatever the provider is. */
+export const toolsSuite = (open: OpenProvider): void => {
+  const packages = mkdtempSync(join(tmpdir(), 'toys-'))
+  let [host, mounted]: [Host?, HostDirectories?] = []
+  let server: Listening<ReturnType<typeof createServer>>
+  let registries: ToyRegistries
+  let toolbox: ReturnType<typeof makeToolbox>
+  beforeAll(async () => {
+    server = await listening(createServer(CERTIFICATE))
+    registries = toyRegistries(packages, `https://origin.test:${server.port}`)
+    server.server.on('request', registries.serve).on('upgrade', registries.upgrade)
+    mounted = await HostDirectories.make()
+    toolbox = makeToolbox(mounted.base, TOOLS)
+    host = await Host.start(open, undefined, silent, {
+      resolve: async () => ['127.0.0.1'],
+      exceptions: [{ host: 'origin.test', port: server.port }],
+      authorities: [CERTIFICATE.cert],
+    })
+  }, MINUTES)
+  afterAll(async () => {
+    await host?.close()
+    await mounted?.[Symbol.asyncDispose]()
+    await server?.[Symbol.asyncDispose]()
+    rmSync(packages, { recursive: true, force: true })
+  }, MINUTES)
+
+  describe.each([
+    ['carried as it is', false],
+    ['opened', true],
+  ])('TLS that is %s', (_, isOpened) => {
+    let sandbox: LiveSandbox
+    beforeAll(async () => {
+      if (host === undefined || mounted === undefined) return expect.fail('no host')
+      const policy = isOpened ? { rules: [{ host: `origin.test:${server.port}` }] } : {}
+      const request = requestFor({
+        profile: { network: 'proxy', egress: EgressPolicy.parse(policy), memory_mb: 2048, pids_limit: 512 },
+        mounts: [{ host_path: mounted.base, mount_path: TOOLS, mode: 'ro' }],
+      })
+      sandbox = host.find((await host.manager.ensureForSession(`tools-${isOpened}`, request)).sandbox_id)
+    }, MINUTES)
+
+    test.each(packageTools('ORIGIN', 'LIBRARIES').map(({ name }) => name))(
+      '%s',
+      async (name) => {
+        const tool = packageTools(`https://origin.test:${server.port}`, toolbox.libraries).find((one) => one.name === name)
+        const command = `PATH=${toolbox.path}:$PATH; mkdir -p '${name}' && cd '${name}' || exit 1\n${tool?.script}`
+        const { ended } = await start(sandbox.link, command, { env: sandbox.environment ?? {} })
+        const { code, stdout, stderr } = await ended
+        expect({ code, says: stdout.trim().split('\n').at(-1), ...(code === 0 ? {} : { stderr }) }).toEqual({ code: 0, says: tool?.says })
+      },
+      MINUTES,
+    )
+  })
+
+  test('what was pushed has arrived', () => {
+    expect(registries.pushed()).toBe('first\nfirst\n')
+  })
+}
