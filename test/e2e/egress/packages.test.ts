@@ -42,7 +42,7 @@ test(
 test(
   'and so does npm install, with programs on the path',
   async () => {
-    await run('npm install --global --no-fund --no-audit vite@6')
+    await run('npm install --global --no-fund --no-audit vite@6.4.1')
     expect(await run('vite --version')).toMatch(/^vite\/6\./)
     expect(mirror.asked).toContain('/npm/vite')
   },
@@ -52,7 +52,7 @@ test(
 test(
   'uv installs by the mirror, too, and requests and httpx read through the proxy',
   async () => {
-    await run('python3 -m pip install --no-color --progress-bar off uv')
+    await run('python3 -m pip install --no-color --progress-bar off uv==0.9.9')
     await run('uv pip install --quiet --target libraries requests httpx')
     const script = (library: string) => `import ${library}; print(${library}.get('${mirror.origin}/pypi/six/').status_code)`
     for (const library of ['requests', 'httpx'])

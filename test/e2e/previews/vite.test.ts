@@ -31,7 +31,7 @@ const startVite = async (stack: Stack): Promise<Session> => {
   })
   await session.files.upload('app/index.html', PAGE)
   await session.files.upload('app/main.js', moduleThatSays('first'))
-  const { exitCode, stderr } = await session.exec('npm init -y && npm install --no-fund --no-audit vite@6', {
+  const { exitCode, stderr } = await session.exec('npm init -y && npm install --no-fund --no-audit vite@6.4.1', {
     cwd: 'app',
     timeoutSeconds: 240,
   })
@@ -43,7 +43,7 @@ const startVite = async (stack: Stack): Promise<Session> => {
 }
 
 test.each(MODES)(
-  '[sandbox-sdk#917] an app of Vite is shown as it is, and changes without being loaded anew (%s)',
+  '[sandbox-sdk#917, Daytona#3899] an app of Vite is shown as it is, and changes without being loaded anew (%s)',
   async (mode) => {
     await using stack = await startStack({ provider: 'local', mode, agentVariables: mirrorVariables(mirror) })
     const session = await startVite(stack)
@@ -61,6 +61,9 @@ test.each(MODES)(
     await session.files.upload('app/main.js', moduleThatSays('second'))
     await page.waitForSelector('#says >> text=second', { timeout: GUARD_MS })
     expect(await page.evaluate('globalThis.isTheSamePage')).toBe(true)
+    const reloaded = await page.reload({ timeout: GUARD_MS })
+    expect(reloaded?.status()).toBe(200)
+    await page.waitForSelector('#says >> text=second', { timeout: GUARD_MS })
     await page.context().close()
     await session.release()
   },

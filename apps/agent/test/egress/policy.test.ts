@@ -119,7 +119,7 @@ describe('a host with rules', () => {
     return answer.allowed ? answer.headers : answer.denial.code
   }
 
-  test('is granted by them alone, and opened', () => {
+  test('[E2B#1286] is granted by them alone, and opened', () => {
     expect(outcome({ rules }, 'api.example', 443)).toBe('opened')
   })
 

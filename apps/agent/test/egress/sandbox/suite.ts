@@ -1,5 +1,7 @@
 import { createServer, type RequestListener } from 'node:http'
 import { createServer as createTlsServer } from 'node:https'
+import type { Socket } from 'node:net'
+import { setTimeout as delay } from 'node:timers/promises'
 import { EgressPolicy } from '@boxoffice/protocol'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { WebSocketServer } from 'ws'
@@ -7,6 +9,7 @@ import type { EgressSettings } from '../../../src/egress/sandbox/sandbox-egress.
 import type { LiveSandbox } from '../../../src/sandboxes/live/live-sandbox.ts'
 import { type Ran, start } from '../../host/support/exec.ts'
 import { Host, type OpenProvider, silent } from '../../host/support/host.ts'
+import { collect } from '../../support/collect.ts'
 import { eventually } from '../../support/eventually.ts'
 import { type Listening, listening, tcp } from '../../support/listening.ts'
 import { selfSigned } from '../support/certificates.ts'
@@ -24,6 +27,7 @@ export const egressSuite = (open: OpenProvider): void => {
   let secret = 'canary-1'
   let plain: Listening<ReturnType<typeof createServer>>
   let secure: Listening<ReturnType<typeof createTlsServer>>
+  let flood: Awaited<ReturnType<typeof tcp>>
   beforeAll(async () => {
     const answer =
       (scheme: string): RequestListener =>
@@ -32,13 +36,14 @@ export const egressSuite = (open: OpenProvider): void => {
         response.end(`${scheme} ${url} ${headers.authorization ?? 'nobody'}`)
       }
     plain = await listening(createServer(answer('http')))
+    flood = await tcp(() => {})
     secure = await listening(createTlsServer(CERTIFICATE, answer('https')))
     const sockets = new WebSocketServer({ server: secure.server })
     sockets.on('connection', (socket) => socket.on('message', (text) => socket.send(`echo ${String(text)}`)))
     // The origins of tests are on the loopback, which no policy opens.
     const settings: EgressSettings = {
       resolve: async () => ['127.0.0.1'],
-      exceptions: [plain.port, secure.port].map((port) => ({ host: 'origin.test', port })),
+      exceptions: [plain.port, secure.port, flood.port].map((port) => ({ host: 'origin.test', port })),
       authorities: [CERTIFICATE.cert],
       secretsOf: async (_, names) =>
         Object.fromEntries(names.flatMap((name) => (name === 'token' ? [[name, { value: secret, version: 1 }]] : []))),
@@ -49,6 +54,7 @@ export const egressSuite = (open: OpenProvider): void => {
     await host.close()
     await plain[Symbol.asyncDispose]()
     await secure[Symbol.asyncDispose]()
+    await flood[Symbol.asyncDispose]()
   })
 
   const make = (name: string, egress: Policy | null, network: 'off' | 'proxy' | 'on' = 'proxy'): Promise<LiveSandbox> =>
@@ -169,6 +175,57 @@ print(u.build_opener(u.ProxyHandler(), u.HTTPSHandler(context=c)).open("${url}/v
     expect((await run(sandbox, bearer(`http://origin.test:${plain.port}/v1`))).stdout).toBe(`http /v1 Bearer ${sentinel}`)
     expect((await run(sandbox, 'env; cat /proc/*/environ /.boxoffice/link/* 2>/dev/null')).stdout).not.toContain('canary-3')
     expect(JSON.stringify(host.journal.batch())).not.toContain('canary-3')
+  })
+
+  test('200 connections at once all get out', async () => {
+    const sandbox = await make('crowd', {})
+    const script = `import socket
+all = []
+for n in range(200):
+  s = socket.create_connection(("127.0.0.1", 3128)); s.sendall(b"GET http://origin.test:${plain.port}/ HTTP/1.1\\r\\nHost: origin.test:${plain.port}\\r\\n\\r\\n"); all.append(s)
+print(sum(s.recv(12) == b"HTTP/1.1 200" for s in all))`
+    expect(await run(sandbox, `python3 -c '${script}'`)).toMatchObject({ stdout: '200\n', stderr: '' })
+  })
+
+  test('connections of which nobody reads hold back their origins, and cost the agent less than 1 MiB each', async () => {
+    const COUNT = 64
+    const piece = Buffer.alloc(64 * 1024, 'flood')
+    const open = new Set<Socket>()
+    let sent = 0
+    const pour = (socket: Socket): void => {
+      if (socket.destroyed) return
+      do sent += piece.length
+      while (socket.write(piece))
+    }
+    flood.server.on('connection', (socket) => {
+      open.add(socket.on('error', () => {}).on('drain', () => pour(socket)))
+      socket.once('close', () => open.delete(socket)).resume()
+      pour(socket)
+    })
+    collect()
+    const before = process.memoryUsage().arrayBuffers
+    const flooded = `origin.test:${flood.port}`
+    const sandbox = await make('flood', {})
+    const script = `import socket, sys
+for n in range(${COUNT}):
+  s = socket.create_connection(("127.0.0.1", 3128)); s.sendall(b"CONNECT ${flooded} HTTP/1.1\\r\\nHost: ${flooded}\\r\\n\\r\\n")
+  globals()[f"s{n}"] = s
+print("open", flush=True); sys.stdin.read()`
+    const held = await start(sandbox.link, `python3 -c '${script}'`, { env: sandbox.environment ?? {}, stdin: 'open' })
+    await held.outputMatches(/open/)
+    await eventually(async () => expect(open.size).toBe(COUNT))
+    await eventually(async () => {
+      const sentBefore = sent
+      await delay(500)
+      expect(sent).toBe(sentBefore)
+    })
+    collect()
+    expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(COUNT * 1024 ** 2)
+    // The others go on.
+    const other = await make('beside-flood', {})
+    expect((await run(other, curl(`http://origin.test:${plain.port}/beside`))).stdout).toBe('http /beside nobody')
+    await host.manager.destroy(sandbox.id, 'released')
+    await eventually(async () => expect(open.size).toBe(0))
   })
 
   test('a policy that changes counts at once', async () => {
