@@ -72,5 +72,8 @@ const nextPhase = ({ name }: Life, event: Exclude<LifeEvent, { type: 'ending' }>
 /** Whether its supervisor is there and awake. */
 export const isAwake = ({ name }: Life): boolean => name === 'running' || name === 'stopping'
 
+/** Whether it was suspended, and `resume` wakes it. */
+export const isAsleep = (life: Life): life is Life & { name: 'frozen' | 'stopped' } => life.name === 'frozen' || life.name === 'stopped'
+
 /** As reports show it: a sandbox that stops runs until its processes have ended. */
 export const reportedState = ({ name }: Life): Exclude<Life['name'], 'stopping'> => (name === 'stopping' ? 'running' : name)

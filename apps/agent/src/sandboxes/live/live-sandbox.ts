@@ -18,7 +18,7 @@ import type { Inside, Provider, SandboxHandle } from '../../sandbox/provider.ts'
 import type { Sandbox } from '../../sandbox/sandbox.ts'
 import type { SupervisorLink } from '../../supervisor/link.ts'
 import { abortOf, firstDial } from './first-dial.ts'
-import { afterEvent, isAwake, type Life, type LifeEvent, reportedState, STARTING } from './life.ts'
+import { afterEvent, isAsleep, isAwake, type Life, type LifeEvent, reportedState, STARTING } from './life.ts'
 import { Orders, type SuspendOrder } from './orders.ts'
 import { SandboxLink } from './sandbox-link.ts'
 
@@ -99,7 +99,7 @@ export class LiveSandbox implements Sandbox {
     return reportedState(this.#life)
   }
   get isSuspended(): boolean {
-    return this.state === 'frozen' || this.state === 'stopped'
+    return isAsleep(this.#life)
   }
   get provider(): Provider['name'] {
     return this.#parts.provider.name
@@ -247,7 +247,7 @@ export class LiveSandbox implements Sandbox {
     if (this.#life.name === 'running') return Promise.resolve()
     return this.#queue.run(async () => {
       if (this.#life.name === 'lost') throw this.#lostError()
-      if (this.#life.name === 'frozen' || this.#life.name === 'stopped') await this.#wake(this.#life.name)
+      if (isAsleep(this.#life)) await this.#wake(this.#life.name)
     })
   }
 
