@@ -47,18 +47,23 @@ export const mirrorsFrom = ({ hostMirrors }: AgentConfig, log: Logger): HostMirr
   return readHostMirrors({ ...THIS_MACHINE, onLeftOut })
 }
 
-/** The authorities that the package clients of this machine are told to trust, beside its own. */
-export const authoritiesFrom = ({ hostMirrors }: AgentConfig, log: Logger): string[] => {
-  if (!hostMirrors) return []
+/**
+ * The authorities that the package clients of this machine are told to trust, beside its own. Read when they are first asked for: it takes
+ * 80 ms, and an agent without egress needs none.
+ */
+export const authoritiesFrom = ({ hostMirrors }: AgentConfig, log: Logger): (() => readonly string[]) => {
+  let found: readonly string[] | undefined = hostMirrors ? undefined : []
   const onLeftOut = (file: string): void =>
     log.warn({ file }, 'a file of authorities of a package client cannot be read, or has something else')
-  return readHostAuthorities({ ...THIS_MACHINE, known: systemAuthorities(), onLeftOut })
+  return () => {
+    found ??= readHostAuthorities({ ...THIS_MACHINE, known: systemAuthorities(), onLeftOut })
+    return found
+  }
 }
 
 /** The proxy that this machine has to go through itself. */
 export const agentProxyFrom = ({ egressProxy }: AgentConfig, log: Logger): Upstream | undefined => {
-  const setting = egressProxy === undefined || egressProxy === 'none' ? egressProxy : new URL(egressProxy)
-  const upstream = upstreamFrom(setting, () =>
+  const upstream = upstreamFrom(egressProxy, () =>
     log.warn('HTTPS_PROXY is no http: or https: URL; what leaves sandboxes does not go through it'),
   )
   if (upstream !== undefined)

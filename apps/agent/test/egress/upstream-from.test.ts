@@ -42,6 +42,6 @@ test.each(['socks5://proxy.example:1080', 'http://', 'http://a b'])('%s is told 
 
 test('the setting comes before the environment', () => {
   const environment = { HTTPS_PROXY: 'http://other.example', NO_PROXY: 'a.example' }
-  expect(proxyBy(environment, new URL('http://proxy.example:3128')).of('a.example')).toBe('http://proxy.example:3128/')
+  expect(proxyBy(environment, 'http://proxy.example:3128').of('a.example')).toBe('http://proxy.example:3128/')
   expect(proxyBy(environment, 'none').of('b.example')).toBeUndefined()
 })

@@ -12,34 +12,27 @@ export type ClientSettingsOptions = {
   etc?: string
 }
 
-const ETC = '/etc'
-
 /** Settings of one package client of this machine, by their names in lower case with hyphens. */
 export type ClientSettings = Readonly<Record<string, string>>
 
-export const pipSettings = ({ env, home, etc = ETC }: ClientSettingsOptions): ClientSettings => ({
-  ...{ ...pipFiles(home, etc), ...fromEnv(env, 'PIP_') },
-})
+const ETC = '/etc'
 
-export const npmSettings = ({ env, home, execPath, etc = ETC }: ClientSettingsOptions): ClientSettings => ({
-  ...{ ...npmFiles(home, execPath, etc), ...fromEnv(env, 'NPM_CONFIG_'), ...fromEnv(env, 'npm_config_') },
-})
+/** The later files count, as with pip itself; `install` is the command that is meant. */
+export const pipSettings = ({ env, home, etc = ETC }: ClientSettingsOptions): ClientSettings => {
+  const files = [join(etc, 'pip.conf'), join(home, '.pip/pip.conf'), join(home, '.config/pip/pip.conf')].map(read)
+  return Object.assign({}, ...files.flatMap(({ global, install }) => [settingsIn(global), settingsIn(install)]), fromEnv(env, 'PIP_'))
+}
+
+export const npmSettings = ({ env, home, execPath, etc = ETC }: ClientSettingsOptions): ClientSettings => {
+  const files = [join(dirname(dirname(execPath)), 'etc/npmrc'), join(etc, 'npmrc'), join(home, '.npmrc')].map(read)
+  return Object.assign({}, ...files.map(settingsIn), fromEnv(env, 'NPM_CONFIG_'), fromEnv(env, 'npm_config_'))
+}
 
 /** By the names of the variables, which are those of the file. */
 export const goSettings = ({ env, home }: ClientSettingsOptions): Readonly<Record<string, string | undefined>> => ({
-  ...{ ...Object.fromEntries(texts(read(join(home, '.config/go/env')))), ...env },
+  ...Object.fromEntries(texts(read(join(home, '.config/go/env')))),
+  ...env,
 })
-
-/** The later ones count, as with pip itself; `install` is the command that is meant. */
-const pipFiles = (home: string, etc: string): ClientSettings => {
-  const files = [join(etc, 'pip.conf'), join(home, '.pip/pip.conf'), join(home, '.config/pip/pip.conf')].map(read)
-  return Object.assign({}, ...files.flatMap(({ global, install }) => [settingsIn(global), settingsIn(install)]))
-}
-
-const npmFiles = (home: string, execPath: string, etc: string): ClientSettings => {
-  const files = [join(dirname(dirname(execPath)), 'etc/npmrc'), join(etc, 'npmrc'), join(home, '.npmrc')].map(read)
-  return Object.assign({}, ...files.map(settingsIn))
-}
 
 const settingsIn = (section: unknown): ClientSettings => settingsOf(texts(section))
 

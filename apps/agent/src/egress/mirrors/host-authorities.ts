@@ -9,18 +9,16 @@ export type HostAuthoritiesOptions = ClientSettingsOptions & {
   onLeftOut: (file: string) => void
 }
 
-/** Variables that name a file of authorities to a package client. */
-const VARIABLES = [
-  ...['PIP_CERT', 'REQUESTS_CA_BUNDLE', 'CURL_CA_BUNDLE', 'SSL_CERT_FILE', 'NODE_EXTRA_CA_CERTS', 'GIT_SSL_CAINFO', 'CARGO_HTTP_CAINFO'],
-]
+/** Variables that name a file of authorities to a package client, beside those of pip's and npm's settings. */
+const VARIABLES = ['REQUESTS_CA_BUNDLE', 'CURL_CA_BUNDLE', 'SSL_CERT_FILE', 'NODE_EXTRA_CA_CERTS', 'GIT_SSL_CAINFO', 'CARGO_HTTP_CAINFO']
 const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g
 
 /**
- * The authorities that package clients of this machine are told to trust, by their variables and files, beside those that are known: a
- * mirror has often one of its own. PEM, each once.
+ * Authorities that package clients of this machine trust by their variables and files, without those that are known. PEM, each once. A
+ * mirror often has an authority of its own.
  */
 export const readHostAuthorities = ({ known, onLeftOut, ...options }: HostAuthoritiesOptions): string[] => {
-  const named = [...VARIABLES.map((name) => options.env[name]), pipSettings(options).cert, npmSettings(options).cafile]
+  const named = [pipSettings(options).cert, npmSettings(options).cafile, ...VARIABLES.map((name) => options.env[name])]
   const found = new Set<string>()
   for (const file of new Set(named)) {
     if (!file) continue

@@ -3,17 +3,17 @@ import { getProxyForUrl } from 'proxy-from-env'
 /** The proxy of the agent itself for a host, whose IPv6 address is in brackets; undefined where the agent dials it. */
 export type Upstream = (target: { host: string; port: number }) => URL | undefined
 
-/** What `egress_proxy` is where it is given: a URL, or no proxy whatever the environment says. */
-export type UpstreamSetting = URL | 'none' | undefined
-
 /**
- * The proxy by the setting, for all hosts; without a setting by `HTTPS_PROXY` of the environment, `ALL_PROXY` where that is not there, and
+ * The proxy by the setting, for all hosts: its URL, or `none` whatever the environment says. Without a setting by `HTTPS_PROXY` of the environment, `ALL_PROXY` where that is not there, and
  * not for the hosts of `NO_PROXY`. Undefined for none. `onUnusable` hears of one in the environment that does not speak HTTP CONNECT,
  * without its URL, which may have a password.
  */
-export function upstreamFrom(setting: UpstreamSetting, onUnusable: () => void): Upstream | undefined {
+export function upstreamFrom(setting: string | undefined, onUnusable: () => void): Upstream | undefined {
   if (setting === 'none') return undefined
-  if (setting !== undefined) return () => setting
+  if (setting !== undefined) {
+    const url = new URL(setting)
+    return () => url
+  }
   const { HTTPS_PROXY, ALL_PROXY, https_proxy = HTTPS_PROXY, all_proxy = ALL_PROXY } = process.env
   const named = https_proxy || all_proxy
   if (!named) return undefined

@@ -11,22 +11,23 @@ import { compilePolicy } from '../policy/egress-rules.ts'
 import { createEgressProxy, type EgressProxy, type EgressProxyOptions } from '../proxy/create-egress-proxy.ts'
 import { sentinelOf } from '../secrets/placeholder.ts'
 import { createSessionSecrets, type SessionSecrets } from '../secrets/session-secrets.ts'
-import { createTlsOpener, type TlsOpenerOptions } from '../tls/open-tls.ts'
+import { createTlsOpener } from '../tls/open-tls.ts'
 import { createSandboxCa, type SandboxCa } from '../tls/sandbox-ca.ts'
 import { createDecisionJournal } from './decision-journal.ts'
 import { egressEnvironment, HOME_DIRECTORIES, homeEnvironment } from './environment.ts'
 import { writeTrustBundle } from './trust-bundle.ts'
 
 /** What all sandboxes of an agent have in common on their way out. */
-export type EgressSettings = Pick<EgressProxyOptions, 'resolve' | 'exceptions' | 'upstream'> &
-  Pick<TlsOpenerOptions, 'authorities'> & {
-    /** What package clients of this machine are configured with; sandboxes are told of those that their policy leads to. */
-    mirrors?: readonly HostMirror[]
-    /** Hears of each decision of each sandbox. */
-    onDecision?: (decision: EgressDecision) => void
-    /** Asks the broker for values of secrets of a session; without it there are none. */
-    secretsOf?: (sessionId: string, names: readonly string[]) => Promise<SessionSecretsResponse['secrets']>
-  }
+export type EgressSettings = Pick<EgressProxyOptions, 'resolve' | 'exceptions' | 'upstream'> & {
+  /** Authorities that origins may have beside those of the machine, PEM; asked for when there is a sandbox with egress. */
+  authorities?: () => readonly string[]
+  /** What package clients of this machine are configured with; sandboxes are told of those that their policy leads to. */
+  mirrors?: readonly HostMirror[]
+  /** Hears of each decision of each sandbox. */
+  onDecision?: (decision: EgressDecision) => void
+  /** Asks the broker for values of secrets of a session; without it there are none. */
+  secretsOf?: (sessionId: string, names: readonly string[]) => Promise<SessionSecretsResponse['secrets']>
+}
 
 export type SandboxEgressParts = {
   sandbox: Sandbox
@@ -89,7 +90,7 @@ export class SandboxEgress {
     const { certificate } = await this.#authority()
     // Without it only hosts with rules cannot be reached.
     const { linkDirectory, settings } = this.#parts
-    await writeTrustBundle(linkDirectory, certificate, settings.authorities).catch((error: unknown) =>
+    await writeTrustBundle(linkDirectory, certificate, settings.authorities?.()).catch((error: unknown) =>
       this.#warn(error, 'what programs of a sandbox trust could not be written'),
     )
   }
@@ -127,7 +128,7 @@ export class SandboxEgress {
         secrets: (name) => this.#secrets.get(name),
         sentinelOf: (env) => sentinelOf(this.#parts.sandbox.id, env),
         forwardHttp,
-        openTls: createTlsOpener({ ca, forwardHttp, ...(authorities === undefined ? {} : { authorities }) }),
+        openTls: createTlsOpener({ ca, forwardHttp, ...(authorities && { authorities: authorities() }) }),
         onDecision: (decision) => {
           onDecision?.(decision)
           const { at: __, hint: ___, ...told } = decision

@@ -44,7 +44,7 @@ export const egressSuite = (open: OpenProvider): void => {
     const settings: EgressSettings = {
       resolve: async () => ['127.0.0.1'],
       exceptions: [plain.port, secure.port, flood.port].map((port) => ({ host: 'origin.test', port })),
-      authorities: [CERTIFICATE.cert],
+      authorities: () => [CERTIFICATE.cert],
       secretsOf: async (_, names) =>
         Object.fromEntries(names.flatMap((name) => (name === 'token' ? [[name, { value: secret, version: 1 }]] : []))),
     }
