@@ -1,31 +1,22 @@
-import { once } from 'node:events'
-import { createServer, type Server } from 'node:http'
-import { type AddressInfo, connect as dial } from 'node:net'
+import { createServer } from 'node:http'
+import { connect as dial } from 'node:net'
 import { connect } from '@boxoffice/client'
-import { expect, onTestFinished, test } from 'vitest'
+import { expect, test } from 'vitest'
+import { listening } from '../../../apps/agent/test/support/listening.ts'
 import { API_KEY, startStack } from '../support/stack.ts'
 
-const listen = async (server: Server): Promise<number> => {
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  onTestFinished(() => {
-    server.closeAllConnections()
-    server.close()
-  })
-  return (server.address() as AddressInfo).port
-}
-
 test('an agent behind a proxy sends what leaves sandboxes through it, as its variables say', async () => {
-  const origin = await listen(createServer(({ headers, url }, response) => response.end(`${headers.host} ${url}`)))
+  await using origin = await listening(createServer(({ headers, url }, response) => response.end(`${headers.host} ${url}`)))
   const asked: string[] = []
-  const proxy = createServer().on('connect', ({ url = '', headers }, client) => {
+  const tunnels = createServer().on('connect', ({ url = '', headers }, client) => {
     asked.push(`${url} ${headers['proxy-authorization']}`)
-    const onward = dial(origin, '127.0.0.1', () => client.write('HTTP/1.1 200 OK\r\n\r\n'))
+    const onward = dial(origin.port, '127.0.0.1', () => client.write('HTTP/1.1 200 OK\r\n\r\n'))
     onward.pipe(client).pipe(onward)
     for (const [one, other] of [[client, onward] as const, [onward, client] as const]) one.on('error', () => other.destroy())
   })
+  await using proxy = await listening(tunnels)
   const credentials = `Basic ${Buffer.from('user:pass').toString('base64')}`
-  const agentVariables = { HTTPS_PROXY: `http://user:pass@127.0.0.1:${await listen(proxy)}`, NO_PROXY: 'near.example' }
+  const agentVariables = { HTTPS_PROXY: `http://user:pass@127.0.0.1:${proxy.port}`, NO_PROXY: 'near.example' }
   await using stack = await startStack({ provider: 'local', agentVariables })
   await using session = await connect(stack.brokerUrl, { apiKey: API_KEY }).session('behind', { profile: 'network_basic' })
   const read = async (url: string) => (await session.exec(`curl -sS ${url}`)).stdout

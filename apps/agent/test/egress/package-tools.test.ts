@@ -6,10 +6,10 @@ import { beforeEach, describe, expect, onTestFinished, test } from 'vitest'
 import { egressEnvironment, PROXY } from '../../src/egress/sandbox/environment.ts'
 import { TRUST_BUNDLE } from '../../src/egress/sandbox/trust-bundle.ts'
 import { listening } from '../support/listening.ts'
-import { packageTools } from './support/package-tools.ts'
+import { PACKAGE_TOOLS } from './support/package-tools.ts'
 import { ORIGIN_CERTIFICATE, PROXY_CERTIFICATE, proxies } from './support/proxy.ts'
 import { runTool } from './support/run-tool.ts'
-import { pythonLibraries, UV } from './support/toolbox.ts'
+import { npmProgram, pythonLibraries, UV } from './support/toolbox.ts'
 import { toyRegistries } from './support/toy-registries.ts'
 
 const start = proxies()
@@ -21,7 +21,7 @@ beforeEach(() => {
   onTestFinished(() => rmSync(home, { recursive: true, force: true }))
   writeFileSync(join(home, 'ca.pem'), ORIGIN_CERTIFICATE.cert + PROXY_CERTIFICATE.cert)
   for (const directory of ['toys', 'work', 'bin']) mkdirSync(join(home, directory))
-  const programs = { node: process.execPath, npm: '/usr/bin/npm', python3: '/usr/bin/python3', uv: UV }
+  const programs = { node: process.execPath, npm: npmProgram(), python3: '/usr/bin/python3', uv: UV }
   for (const [name, path] of Object.entries(programs)) symlinkSync(path, join(home, 'bin', name))
 })
 
@@ -37,7 +37,7 @@ describe.each([
   ['carried as it is', false],
   ['opened', true],
 ])('by TLS that is %s', (_, opened) => {
-  test.each(packageTools(ORIGIN, pythonLibraries()))('$name', async ({ name, script, says }) => {
+  test.each(PACKAGE_TOOLS)('$name', async ({ name, script, says }) => {
     const registries = toyRegistries(join(home, 'toys'), ORIGIN)
     const server = await listening(createServer(ORIGIN_CERTIFICATE, registries.serve).on('upgrade', registries.upgrade))
     onTestFinished(() => server[Symbol.asyncDispose]())
@@ -48,7 +48,7 @@ describe.each([
       variable,
       value.replace(PROXY, url).replace(TRUST_BUNDLE, join(home, 'ca.pem')),
     ])
-    const env = { ...Object.fromEntries(told), ...ownVariables() }
+    const env = { ...Object.fromEntries(told), ...ownVariables(), ORIGIN, LIBRARIES: pythonLibraries() }
     const { status, stdout, stderr } = await runTool('sh', ['-c', script], { home, env, cwd: join(home, 'work') })
     expect(status, stderr).toBe(0)
     expect(stdout.trim().split('\n').at(-1)).toBe(says)

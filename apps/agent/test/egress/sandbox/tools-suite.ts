@@ -10,7 +10,7 @@ import { Host, type OpenProvider, silent } from '../../host/support/host.ts'
 import { HostDirectories, requestFor } from '../../mounts/support.ts'
 import { type Listening, listening } from '../../support/listening.ts'
 import { selfSigned } from '../support/certificates.ts'
-import { packageTools } from '../support/package-tools.ts'
+import { PACKAGE_TOOLS } from '../support/package-tools.ts'
 import { makeToolbox } from '../support/toolbox.ts'
 import { type ToyRegistries, toyRegistries } from '../support/toy-registries.ts'
 
@@ -34,7 +34,7 @@ export const toolsSuite = (open: OpenProvider): void => {
     host = await Host.start(open, undefined, silent, {
       resolve: async () => ['127.0.0.1'],
       exceptions: [{ host: 'origin.test', port: server.port }],
-      authorities: [CERTIFICATE.cert],
+      authorities: () => [CERTIFICATE.cert],
     })
   }, MINUTES)
   afterAll(async () => {
@@ -59,14 +59,13 @@ export const toolsSuite = (open: OpenProvider): void => {
       sandbox = host.find((await host.manager.ensureForSession(`tools-${isOpened}`, request)).sandbox_id)
     }, MINUTES)
 
-    test.each(packageTools('ORIGIN', 'LIBRARIES').map(({ name }) => name))(
-      '%s',
-      async (name) => {
-        const tool = packageTools(`https://origin.test:${server.port}`, toolbox.libraries).find((one) => one.name === name)
-        const command = `PATH=${toolbox.path}:$PATH; mkdir -p '${name}' && cd '${name}' || exit 1\n${tool?.script}`
-        const { ended } = await start(sandbox.link, command, { env: sandbox.environment ?? {} })
-        const { code, stdout, stderr } = await ended
-        expect({ code, says: stdout.trim().split('\n').at(-1), ...(code === 0 ? {} : { stderr }) }).toEqual({ code: 0, says: tool?.says })
+    test.each(PACKAGE_TOOLS)(
+      '$name',
+      async ({ name, script, says }) => {
+        const command = `PATH=${toolbox.path}:$PATH; mkdir -p '${name}' && cd '${name}' || exit 1\n${script}`
+        const env = { ...sandbox.environment, ORIGIN: `https://origin.test:${server.port}`, LIBRARIES: toolbox.libraries }
+        const { code, stdout, stderr } = await (await start(sandbox.link, command, { env })).ended
+        expect({ code, says: stdout.trim().split('\n').at(-1), ...(code === 0 ? {} : { stderr }) }).toEqual({ code: 0, says })
       },
       MINUTES,
     )

@@ -13,14 +13,14 @@ const output = (command: string, ...args: string[]): string => execFileSync(comm
 /** Where this machine keeps libraries of Python that tests run with. */
 export const pythonLibraries = (): string => output(join(PYTHON, 'bin/python'), '-c', 'import site; print(site.getsitepackages()[0])')
 
-/** Of the npm on the path; another Node than its own would say another place. */
-const npmDirectory = (): string => dirname(dirname(realpathSync(output('sh', '-c', 'command -v npm'))))
+/** The npm on the path: a script beside what it needs. Another Node than its own would say another place. */
+export const npmProgram = (): string => realpathSync(output('sh', '-c', 'command -v npm'))
 
 export const UV = join(PYTHON, 'bin/uv')
 
 /** In a toolbox, and what of this machine is there. Programs that are not on the path of a sandbox. */
 const parts = (): (readonly [place: string, from: string])[] => {
-  const [rust, npm, libraries] = [output('rustc', '--print', 'sysroot'), npmDirectory(), pythonLibraries()]
+  const [rust, npm, libraries] = [output('rustc', '--print', 'sysroot'), dirname(dirname(npmProgram())), pythonLibraries()]
   return [
     ['bin/node', process.execPath],
     ['bin/uv', UV],
