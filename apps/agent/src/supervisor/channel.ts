@@ -138,7 +138,7 @@ class Lease implements Channel {
     this.#socket.write(encodeFrame(type, payload))
   }
 
-  write(data: Uint8Array): boolean {
+  write(data: Uint8Array, aheadBytes = BUFFER_BYTES): boolean {
     if (this.ended) return true
     if (data.length === 0) this.bodyOpen = false
     this.#socket.cork()
@@ -148,7 +148,7 @@ class Lease implements Channel {
       if (part.length > 0) this.#socket.write(part)
     }
     this.#socket.uncork()
-    return this.#socket.writableLength < BUFFER_BYTES
+    return this.#socket.writableLength < aheadBytes
   }
 
   get canSplice(): boolean {

@@ -34,8 +34,11 @@ export interface Channel {
   readonly number: number
   /** Sends a JSON frame. */
   send(type: number, payload: object): void
-  /** Sends stdin or an upload's body; false when the kernel's buffer is full: then wait for `drained`. An empty one is the end. */
-  write(data: Uint8Array): boolean
+  /**
+   * Sends stdin or an upload's body; false when more than `aheadBytes` wait for the kernel to take them (default: 512 KiB): then wait for
+   * `drained`. An empty one is the end.
+   */
+  write(data: Uint8Array, aheadBytes?: number): boolean
   /** Everything that was written has been taken by the kernel, and another `splice` can begin. */
   readonly canSplice: boolean
   /**

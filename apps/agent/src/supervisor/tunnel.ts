@@ -8,6 +8,8 @@ import { FRAME, WireViolation } from './wire.ts'
 
 /** Bytes of the sandbox that wait for a reader; above it the channel is not read. */
 const READ_AHEAD_BYTES = 256 * 1024
+/** Bytes that wait for the sandbox to read them. Half of what other operations have, as a sandbox has hundreds of tunnels. */
+const WRITE_AHEAD_BYTES = 256 * 1024
 const END = new Uint8Array(0)
 
 /** A connection to a port of the sandbox. Each way ends by itself; an error is that of the connection or of the sandbox. */
@@ -140,7 +142,7 @@ class ChannelTunnel extends Duplex {
     const channel = this.#channel
     if (channel === undefined || this.#isOver) return done()
     hintRead(chunk.length)
-    if (channel.write(chunk)) done()
+    if (channel.write(chunk, WRITE_AHEAD_BYTES)) done()
     else channel.drained().then(() => done(), done)
   }
 

@@ -1,5 +1,4 @@
 import type { ClientRequest, IncomingMessage, ServerResponse } from 'node:http'
-import { pipeline } from 'node:stream'
 import { hasBody, hasUnread } from '../bodies/unread-body.ts'
 
 export type PassedRequest = {
@@ -60,12 +59,7 @@ const exchanged = (upstream: ClientRequest, { incoming, outgoing, headersOf }: P
         upstream.destroy()
         return reject(error)
       }
-      // An event stream that has yet to say something has begun all the same.
-      outgoing.flushHeaders()
-      pipeline(response, outgoing, (error) => {
-        if (error) outgoing.destroy()
-        resolve()
-      })
+      resolve(passBody(response, outgoing))
     })
     upstream.on('upgrade', (_, stream) => {
       stream.destroy()
@@ -78,4 +72,27 @@ const exchanged = (upstream: ClientRequest, { incoming, outgoing, headersOf }: P
     })
     if (hasBody(incoming)) incoming.pipe(upstream)
     else upstream.end()
+  })
+
+/**
+ * The head and what has come of the body with it leave in one write, which is one record of TLS. The head never waits for more: an event stream
+ * that has yet to say something has begun all the same. Resolves where either side has ended; what breaks off cuts the client's connection.
+ */
+const passBody = (response: IncomingMessage, outgoing: ServerResponse): Promise<void> =>
+  new Promise((resolve) => {
+    outgoing.once('finish', resolve)
+    outgoing.once('close', resolve)
+    const { socket } = outgoing
+    response.on('error', () => {})
+    response.once('close', () => {
+      if (response.complete) return
+      socket?.uncork()
+      outgoing.destroy()
+    })
+    // Not of the response: what is chunked would follow its own end.
+    socket?.cork()
+    outgoing.flushHeaders()
+    response.pipe(outgoing)
+    // Its end uncorks by itself, and the socket may already be of the next response.
+    setImmediate(() => outgoing.writableEnded || socket?.uncork())
   })
