@@ -46,9 +46,9 @@ export default defineConfig({
       },
       {
         test: {
-          // The agent's dataplane suites once more, unchanged, through the broker's relay [4-150].
+          // The agent's suites of dataplane and previews once more, unchanged, through the broker's relay [4-150].
           name: 'relay',
-          include: [DATAPLANE],
+          include: [DATAPLANE, 'apps/agent/test/preview/**/*.test.ts'],
           // No routes: the token check, and what the agent itself notes of who comes to its own door.
           exclude: ['**/auth/tokens.test.ts', '**/http/journal.test.ts', '**/*.docker.test.ts', WAITS, '**/node_modules/**'],
           setupFiles: [THROUGH_RELAY],

@@ -57,8 +57,6 @@ test.each(['GET', 'DELETE', 'POST'])('the body of a %s keeps its length, whateve
 })
 
 test.each([
-  ['another protocol than WebSocket', 'Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AA\r\n\r\n'],
-  ['WebSocket beside another protocol', 'Connection: Upgrade\r\nUpgrade: websocket, h2c\r\n\r\n'],
   ['WebSocket with a length', 'Connection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: 5\r\n\r\nGET /'],
   ['WebSocket with chunks', 'Connection: Upgrade\r\nUpgrade: websocket\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n'],
 ])('an upgrade to %s is refused and reaches no origin', async (_, rest) => {
@@ -74,6 +72,26 @@ test.each([
   expect(response).toMatch(/^HTTP\/1\.1 400 Bad Request\r\n/)
   expect(reached).toEqual([])
   expect(forwarder.decisions).toMatchObject([{ allowed: false, code: 'bad_request', path: '/' }])
+})
+
+test.each([
+  ['h2c', 'Connection: Upgrade, HTTP2-Settings, close\r\nUpgrade: h2c\r\nHTTP2-Settings: AA'],
+  ['WebSocket and h2c', 'Connection: Upgrade, close\r\nUpgrade: websocket, h2c'],
+])('an offer of %s is left out, and the request is one of HTTP/1.1', async (_, offer) => {
+  const seen: string[] = []
+  await using origin = await listening(
+    createServer((request, response) => {
+      seen.push(...request.rawHeaders.map((text) => text.toLowerCase()))
+      response.end(`${request.method} ${request.url}`)
+    }),
+  )
+  await using forwarder = await startForwarder(origin.port)
+  const response = await forwarder.ask(`GET /a HTTP/1.1\r\nHost: ${HOST}\r\n${offer}\r\n\r\nGET /b HTTP/1.1\r\nHost: ${HOST}\r\n\r\n`)
+  expect(response).toMatch(/^HTTP\/1\.1 200 OK\r\n/)
+  expect(response).toContain('GET /a')
+  expect(seen).not.toContain('upgrade')
+  expect(seen).not.toContain('http2-settings')
+  expect(forwarder.decisions.map(({ path }) => path)).toEqual(['/a'])
 })
 
 test("the client's own copies of a header that is set are removed", async () => {

@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { createServer, type IncomingMessage, type RequestOptions, request, type Server } from 'node:http'
 import { type AddressInfo, connect, type Socket } from 'node:net'
 import { text } from 'node:stream/consumers'
-import { keyThumbprint } from '@boxoffice/node-http'
+import { keyThumbprint, SERVER_OPTIONS } from '@boxoffice/node-http'
 import { BoxofficeError, type PreviewRoute, previewAudience, type SessionTokenClaims } from '@boxoffice/protocol'
 import { Registry } from 'prom-client'
 import { createAuthenticator } from '../../src/auth/auth.ts'
@@ -23,8 +23,14 @@ const labelOf = (count: number): string => `${'abcdefghijklmnopqrst'.slice(0, 18
 
 type TestPreviewsOptions = Partial<Pick<PreviewHostsOptions, 'trustedProxies' | 'answerWithinMs'>>
 
+/** What requests come through, in the place of the agent's own port. */
+export type PreviewFront = { port: number; close(): Promise<void> }
+
 /** Previews of one sandbox on a free port: a real supervisor and real connections; what the broker says is in maps of the test. */
 export class TestPreviews {
+  /** Set where a suite runs through something before the agent. */
+  static front: ((previews: TestPreviews, trustedProxies: readonly string[]) => Promise<PreviewFront>) | undefined
+
   readonly sandbox: TestSandbox
   readonly issuer: TestIssuer
   readonly revocations: RevocationStore
@@ -36,6 +42,7 @@ export class TestPreviews {
   readonly codes = new Map<string, string>()
   readonly #hosts: PreviewHosts
   readonly #server: Server
+  #front: PreviewFront | undefined
   #labels = 0
 
   private constructor(sandbox: TestSandbox, { trustedProxies = [], ...limits }: TestPreviewsOptions) {
@@ -64,7 +71,7 @@ export class TestPreviews {
         return { token: await this.cookieToken(hostname), max_age_seconds: 600 }
       },
     })
-    this.#server = createServer({ requestTimeout: 0 }, (incoming, outgoing) => {
+    this.#server = createServer({ ...SERVER_OPTIONS, requestTimeout: 0 }, (incoming, outgoing) => {
       if (!this.#hosts.handle(incoming, outgoing)) outgoing.writeHead(421).end()
     })
     this.#server.on('upgrade', (incoming, socket, head) => {
@@ -76,11 +83,21 @@ export class TestPreviews {
     const previews = new TestPreviews(await TestSandbox.start(), options)
     previews.#server.listen(0, '127.0.0.1')
     await once(previews.#server, 'listening')
+    previews.#front = await TestPreviews.front?.(previews, options.trustedProxies ?? [])
     return previews
   }
 
-  get port(): number {
+  get agentOrigin(): string {
+    return `http://127.0.0.1:${this.#agentPort}`
+  }
+
+  get #agentPort(): number {
     return (this.#server.address() as AddressInfo).port
+  }
+
+  /** That of previews. */
+  get port(): number {
+    return this.#front?.port ?? this.#agentPort
   }
 
   /** Exposes a port, as the broker tells the agent; gives its host, without the port of the listener. */
@@ -142,6 +159,7 @@ export class TestPreviews {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
+    await this.#front?.close()
     this.#hosts.close()
     this.#server.closeAllConnections()
     await new Promise((resolve) => this.#server.close(resolve))

@@ -127,15 +127,10 @@ function limitArrival(request: IncomingMessage): void {
 }
 
 function createServer(listener: RequestListener, tls: ListenOptions['tls']): Server {
-  const options = {
-    ...SERVER_OPTIONS,
-    // Others that offer another protocol, as some clients do with each request, are answered in this one.
-    shouldUpgradeCallback: (request: IncomingMessage) => request.headers.upgrade?.toLowerCase() === 'websocket',
-  }
-  if (tls === undefined) return createHttpServer(options, listener)
+  if (tls === undefined) return createHttpServer(SERVER_OPTIONS, listener)
   const pems = { cert: readPem(tls.cert, 'cert'), key: readPem(tls.key, 'key') }
   try {
-    return createHttpsServer({ ...options, ...pems }, listener)
+    return createHttpsServer({ ...SERVER_OPTIONS, ...pems }, listener)
   } catch (thrown) {
     throw notPem(thrown)
   }

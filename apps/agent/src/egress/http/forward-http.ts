@@ -1,5 +1,5 @@
 import { Agent, type ClientRequest, createServer, type IncomingMessage, request } from 'node:http'
-import { endToEndHeaders, framingOf, hasBody, passRequest, passUpgrade } from '@boxoffice/node-http'
+import { asksForWebSocket, endToEndHeaders, framingOf, hasBody, passRequest, passUpgrade } from '@boxoffice/node-http'
 import { EgressRefusal } from '../address/egress-refusal.ts'
 import type { EgressDenial, ForwardHttp } from '../egress-types.ts'
 import { denyRequest, httpDenial } from './http-denial.ts'
@@ -31,7 +31,8 @@ export const forwardHttp: ForwardHttp = (options) => {
   const decide = (incoming: IncomingMessage, isUpgrade: boolean): Passed | EgressDenial => {
     const path = pathOf(incoming, options)
     if (typeof path !== 'string') return tell(incoming, undefined, path)
-    if (isUpgrade && !isWebSocket(incoming)) return tell(incoming, path, { code: 'bad_request', host, hint: UPGRADE_HINT })
+    if (isUpgrade && hasBody(incoming))
+      return tell(incoming, path, { code: 'bad_request', host, hint: 'a request becomes a WebSocket without a body' })
     const method = incoming.method ?? ''
     const verdict = gate({ method, path })
     if (!verdict.allowed) return tell(incoming, path, verdict.denial)
@@ -57,7 +58,8 @@ export const forwardHttp: ForwardHttp = (options) => {
     return request({ agent, host, port, method: incoming.method, path, setHost: false, headers })
   }
 
-  const server = createServer({ maxHeaderSize: MAX_HEAD_BYTES, requestTimeout: 0, headersTimeout: 0, keepAliveTimeout: IDLE_MS })
+  const limits = { maxHeaderSize: MAX_HEAD_BYTES, requestTimeout: 0, headersTimeout: 0, keepAliveTimeout: IDLE_MS }
+  const server = createServer({ ...limits, shouldUpgradeCallback: asksForWebSocket })
   server.on('request', (incoming, outgoing) => {
     const passed = decide(incoming, false)
     if ('code' in passed) return denyRequest(outgoing, passed)
@@ -96,11 +98,6 @@ const passedHeaders = ({ rawHeaders, headers }: IncomingMessage, keeps: (lower: 
     if (keeps(lower) && !lower.startsWith('proxy-')) passed.push(name, swap(value))
   return passed
 }
-
-/** After any other upgrade, to HTTP/2 for one, requests would pass that the gate does not see. */
-const isWebSocket = (incoming: IncomingMessage): boolean => incoming.headers.upgrade?.toLowerCase() === 'websocket' && !hasBody(incoming)
-
-const UPGRADE_HINT = 'a request may become a WebSocket, without a body, and nothing else'
 
 /** The path of a request, or why it is none of this origin's. */
 const pathOf = (incoming: IncomingMessage, { scheme, host, port, gate }: Options): string | EgressDenial => {
