@@ -105,41 +105,6 @@ test('an agent that was killed serves what was exposed before', async () => {
   await expect.poll(look).toBe(200)
 })
 
-/** A session with an exposed application, in a sandbox that is frozen when nobody uses it; waits until it is. */
-const startFrozen = async (stack: Stack, profile: string) => {
-  const session = await connect(stack.brokerUrl, { apiKey: API_KEY }).session(profile, {
-    ...{ profile, capabilities: ['ports', 'exec', 'fs_write'] },
-  })
-  await session.files.upload('app.py', await readFile(join(import.meta.dirname, 'app.py')))
-  // A managed process would keep the sandbox in use.
-  await session.exec(`python3 app.py ${PORT} > /dev/null 2>&1 &`)
-  await expect.poll(async () => (await session.ports.list()).map(({ port }) => port)).toContain(PORT)
-  const api = brokerApi(stack.brokerUrl)
-  const { token } = await api.ensure(profile, { requested_capabilities: ['ports'] })
-  const { host } = new URL((await session.ports.expose(PORT)).url)
-  const state = async () =>
-    ((await api.get(`/v1/sandbox/sessions/${session.id}?token=false`)).body as { binding: { state: string } }).binding.state
-  await expect.poll(state, { timeout: GUARD_MS }).toBe('suspended')
-  return { session, state, headers: { host, 'x-boxoffice-preview-token': token } }
-}
-
-test.each(MODES)('a look at a preview wakes its sandbox, in which the program goes on (%s)', async (mode) => {
-  await using stack = await startStack({ provider: 'local', mode, config: { profiles: [{ name: 'freezes', idle_timeout_seconds: 2 }] } })
-  const { headers, state } = await startFrozen(stack, 'freezes')
-  expect(await get('/', headers)).toBe(200)
-  await expect.poll(state, { timeout: GUARD_MS }).toBe('active')
-})
-
-test.each(MODES)('where the profile says so no look wakes it, and a command does (%s)', async (mode) => {
-  const profile = { name: 'sleeps', idle_timeout_seconds: 2, previews_wake: false }
-  await using stack = await startStack({ provider: 'local', mode, config: { profiles: [profile] } })
-  const { session, headers, state } = await startFrozen(stack, 'sleeps')
-  for (let looks = 0; looks < 3; looks++) expect(await get('/', headers)).toBe(409)
-  expect(await state()).toBe('suspended')
-  await session.exec('true')
-  expect(await get('/', headers)).toBe(200)
-})
-
 test('the command line exposes a port, makes a link, and takes the host away', async () => {
   await using stack = await startStack({ provider: 'local' })
   await startApp(stack, 'commands')

@@ -1,0 +1,3 @@
+import { wakesSuite } from './wakes.ts'
+
+wakesSuite('local')
