@@ -21,7 +21,11 @@ export const readHostMirrors = ({ onLeftOut, ...options }: HostMirrorsOptions): 
     if (text === undefined || text === '') return
     // The text is handed on as a whole, so all of it has to be known: nothing that could hold a name and password, or a token of a query.
     if (/[@?;"']/.test(text)) return onLeftOut(client, HIDES)
-    const found = text.split(/[\s,|]+/).filter((part) => /^https?:\/\//i.test(part))
+    // An index of uv may have a name before it.
+    const found = text
+      .split(/[\s,|]+/)
+      .map((part) => part.replace(/^[\w.-]+=/, ''))
+      .filter((part) => /^https?:\/\//i.test(part))
     const places: EgressException[] = []
     for (const part of found) {
       const place = placeOf(part)
@@ -36,8 +40,10 @@ export const readHostMirrors = ({ onLeftOut, ...options }: HostMirrorsOptions): 
   take('pip', pip['index-url'], { PIP_INDEX_URL: pip['index-url'] ?? '', ...trusted })
   take('pip', pip['extra-index-url'], { PIP_EXTRA_INDEX_URL: pip['extra-index-url'] ?? '', ...trusted })
 
-  const uv = env.UV_DEFAULT_INDEX ?? env.UV_INDEX_URL ?? pip['index-url']
+  const uv = env.UV_DEFAULT_INDEX || env.UV_INDEX_URL || pip['index-url']
   take('uv', uv, { UV_DEFAULT_INDEX: uv ?? '' })
+  const more = env.UV_INDEX || env.UV_EXTRA_INDEX_URL
+  take('uv', more, { UV_INDEX: more ?? '' })
 
   const npm = npmSettings(options)
   take('npm', npm.registry, { NPM_CONFIG_REGISTRY: npm.registry ?? '' })

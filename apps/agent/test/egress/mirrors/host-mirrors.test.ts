@@ -63,6 +63,65 @@ test('and from files, of which the later ones count', async () => {
   expect(mirrors[0]?.variables).toEqual({ PIP_INDEX_URL: 'http://192.0.2.7:3141/root/simple', PIP_TRUSTED_HOST: '192.0.2.7' })
 })
 
+test('a value of pip goes on in the lines that begin further in', async () => {
+  const conf = `[global]
+  # the company's
+  index-url = https://first.example/simple
+  extra-index-url =
+      https://a.example/simple
+      # not this one: https://no.example/simple
+      https://b.example:8443/simple
+  timeout = 60
+[install]
+trusted-host :
+  a.example
+`
+  const { mirrors } = await read({}, { '.config/pip/pip.conf': conf })
+  expect(mirrors.map(({ host, port }) => `${host}:${port}`)).toEqual([
+    'first.example:443',
+    'a.example:443',
+    'b.example:8443',
+    'first.example:443',
+  ])
+  expect(mirrors[1]?.variables).toEqual({
+    PIP_EXTRA_INDEX_URL: 'https://a.example/simple https://b.example:8443/simple',
+    PIP_TRUSTED_HOST: 'a.example',
+  })
+})
+
+test('a setting that is empty is none, and hides no other', async () => {
+  const empty = { PIP_INDEX_URL: '', UV_DEFAULT_INDEX: '', NPM_CONFIG_REGISTRY: '', GOPROXY: '' }
+  const { mirrors } = await read(empty, {
+    '.config/pip/pip.conf': '[global]\nindex-url = https://pip.example/simple\n',
+    '.npmrc': 'registry=https://npm.example/\n',
+    '.config/go/env': 'GOPROXY=https://go.example\n',
+  })
+  expect(mirrors.map(({ host }) => host)).toEqual(['pip.example', 'pip.example', 'npm.example', 'go.example'])
+})
+
+test('further indexes of uv may have names', async () => {
+  const { mirrors } = await read({ UV_INDEX: 'torch=https://torch.example/whl https://more.example:8443/simple' })
+  expect(mirrors.map(({ host, port, variables }) => [`${host}:${port}`, Object.keys(variables)])).toEqual([
+    ['torch.example:443', ['UV_INDEX']],
+    ['more.example:8443', ['UV_INDEX']],
+  ])
+})
+
+test('a file of settings that a variable names takes the place of the user’s, and the null device that of all', async () => {
+  const directory = await mkdtemp(join(tmpdir(), 'mirrors-'))
+  onTestFinished(() => rm(directory, { recursive: true }))
+  const named = join(directory, 'pip.conf')
+  await writeFile(named, '[global]\nindex-url = https://named.example/simple\n')
+  const files = {
+    '.config/pip/pip.conf': '[global]\nindex-url = https://user.example/simple\nextra-index-url = https://extra.example/simple\n',
+    'all-users/pip.conf': '[global]\ntrusted-host = all.example\n',
+  }
+  const hosts = async (path: string) => (await read({ PIP_CONFIG_FILE: path }, files)).mirrors.map(({ host }) => host)
+  expect(await hosts(named)).toEqual(['named.example', 'named.example'])
+  expect(await hosts(join(directory, 'none'))).toEqual(['user.example', 'extra.example', 'user.example'])
+  expect(await hosts('/dev/null')).toEqual([])
+})
+
 test.each([
   'https://ok.example/simple "https://u:hunter2@b.example/simple"',
   'https://ok.example/simple;https://u:hunter2@b.example/simple',
