@@ -12,7 +12,7 @@ import { type Listening, listening } from '../../support/listening.ts'
 import { selfSigned } from '../support/certificates.ts'
 import { PACKAGE_TOOLS } from '../support/package-tools.ts'
 import { makeToolbox } from '../support/toolbox.ts'
-import { type ToyRegistries, toyRegistries } from '../support/toy-registries.ts'
+import { GIT_TOKEN, type ToyRegistries, toyRegistries } from '../support/toy-registries.ts'
 
 const CERTIFICATE = selfSigned('origin.test')
 const TOOLS = '/opt/tools'
@@ -35,6 +35,7 @@ export const toolsSuite = (open: OpenProvider): void => {
       resolve: async () => ['127.0.0.1'],
       exceptions: [{ host: 'origin.test', port: server.port }],
       authorities: () => [CERTIFICATE.cert],
+      secretsOf: async (_, names) => Object.fromEntries(names.map((name) => [name, { value: GIT_TOKEN, version: 1 }])),
     })
   }, MINUTES)
   afterAll(async () => {
@@ -74,4 +75,22 @@ export const toolsSuite = (open: OpenProvider): void => {
   test('what was pushed has arrived', () => {
     expect(registries.pushed()).toBe('first\nfirst\n')
   })
+
+  test(
+    'the recipe of git with a token: it clones and pushes, and the sandbox never has the token',
+    async () => {
+      if (host === undefined) return expect.fail('no host')
+      const placeholders = [{ env: 'GH_TOKEN', secret: 'gh_token', hosts: [`origin.test:${server.port}`] }]
+      const sandbox = await host.ensure('recipe-of-git', { network: 'proxy', egress: EgressPolicy.parse({ placeholders }) })
+      const script = `set -e; git clone --quiet https://x-access-token:$GH_TOKEN@origin.test:${server.port}/private/app.git work; cd work
+git config user.name a; git config user.email a@example.com; echo b > b; git add .; git commit --quiet -m 'with the token'; git push --quiet
+env; cat .git/config`
+      const { code, stdout, stderr } = await (await start(sandbox.link, script, { env: sandbox.environment ?? {} })).ended
+      expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+      expect(registries.pushed()).toContain('with the token\n')
+      expect(stdout).toMatch(/^GH_TOKEN=[0-9a-f]{40}$/m)
+      expect(stdout).not.toContain(GIT_TOKEN)
+    },
+    MINUTES,
+  )
 }

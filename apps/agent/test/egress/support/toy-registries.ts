@@ -13,6 +13,10 @@ z = zipfile.ZipFile('toy-1.0-py3-none-any.whl', 'w'); info = 'toy-1.0.dist-info'
 z.writestr('toy.py', 'says = 42'); z.writestr(info + '/METADATA', 'Metadata-Version: 2.1\\nName: toy\\nVersion: 1.0\\n')
 z.writestr(info + '/WHEEL', 'Wheel-Version: 1.0\\nGenerator: test\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n'); z.writestr(info + '/RECORD', '')`
 
+/** What `/private/app.git` wants, the same repository, as the password of `x-access-token`. */
+export const GIT_TOKEN = 'canary-of-git'
+const AUTHORIZATION = `Basic ${Buffer.from(`x-access-token:${GIT_TOKEN}`).toString('base64')}`
+
 /** Registries that package tools ask, below one origin, each with one package that is a toy. */
 export type ToyRegistries = {
   serve: RequestListener
@@ -63,6 +67,12 @@ export const toyRegistries = (directory: string, origin: string): ToyRegistries 
     serve: (incoming, response) => {
       const { url = '' } = incoming
       if (url.startsWith('/app.git/')) return repositories(incoming, response)
+      if (url.startsWith('/private/')) {
+        if (incoming.headers.authorization !== AUTHORIZATION)
+          return void response.writeHead(401, { 'www-authenticate': 'Basic realm="private"' }).end()
+        incoming.url = url.slice('/private'.length)
+        return repositories(incoming, response)
+      }
       const content = files[decodeURIComponent(url.split('?')[0] ?? '')]
       response.writeHead(content === undefined ? 404 : 200, {
         'content-type': url.endsWith('/') ? 'text/html' : 'application/octet-stream',
