@@ -10,6 +10,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { brokerApi } from '../support/api.ts'
 import { findChromium } from '../support/chromium.ts'
 import { BOXOFFICE } from '../support/program.ts'
+import { reservePort } from '../support/reserve-port.ts'
 import { API_KEY, MODES, type Stack, startStack } from '../support/stack.ts'
 
 const GUARD_MS = 120_000
@@ -103,6 +104,23 @@ test('an agent that was killed serves what was exposed before', async () => {
   await stack.agent().kill('SIGKILL')
   await stack.startAgent()
   await expect.poll(look).toBe(200)
+})
+
+test('previews of an agent that has a domain of its own lead to it, whatever that of the broker is', async () => {
+  const port = await reservePort()
+  await using stack = await startStack({
+    provider: 'local',
+    brokerArgs: ['--preview-domain', 'preview.example.com'],
+    agentArgs: ['--port', String(port), '--dataplane-url', `http://127.0.0.1:${port}`, '--preview-domain', `localhost:${port}`],
+  })
+  stack.proxy.setTarget(port)
+  const session = await startApp(stack, 'own-domain')
+  const exposed = await session.ports.expose(PORT)
+  expect(exposed.url).toMatch(new RegExp(`^http://${PORT}-[a-z2-7]{20}\\.localhost:${port}$`))
+  const page = await (await browser.newContext()).newPage()
+  await page.goto((await session.ports.link(PORT)).url, { timeout: GUARD_MS })
+  expect(await shown(page)).toMatchObject({ host: `localhost:${PORT}`, heard: 'hello' })
+  await page.context().close()
 })
 
 test('the command line exposes a port, makes a link, and takes the host away', async () => {

@@ -2,7 +2,7 @@ import { isAbsolute } from 'node:path'
 import { isLoopback } from '@boxoffice/kit/is-loopback'
 import { parseListenAddress } from '@boxoffice/kit/listen-address'
 import { FastIo, Rate } from '@boxoffice/node-http'
-import { RelayPreference } from '@boxoffice/protocol'
+import { PreviewDomain, RelayPreference } from '@boxoffice/protocol'
 import { z } from 'zod'
 import { PROVIDERS, type ProviderName } from '../providers/candidates.ts'
 
@@ -43,6 +43,9 @@ export const AgentConfig = z
       .url({ protocol: /^(?:https?|unix)$/, error: 'must be an http://, https:// or unix: URL' })
       .optional()
       .describe('URL at which brokers reach the agent to relay; default: the one of clients'),
+    previewDomain: PreviewDomain.optional().describe(
+      'domain below which exposed ports have hosts that lead to this agent, by https; default: that of the broker',
+    ),
     provider: z
       .enum(['auto', ...(Object.keys(PROVIDERS) as ProviderName[])])
       .default('auto')

@@ -14,7 +14,7 @@ import type { Recovery } from '../sandboxes/recovery.ts'
 type BrokerExchange = Pick<BrokerLinkOptions, 'inventory' | 'count' | 'heartbeat' | 'onAnswered' | 'onRegistered' | 'onInstructions'>
 
 export type ConnectBrokerOptions = Pick<BrokerLinkOptions, 'journal' | 'onRefused' | 'log'> & {
-  config: Pick<AgentConfig, 'publicUrl' | 'controlUrl' | 'dataplaneUrl' | 'relay'>
+  config: Pick<AgentConfig, 'publicUrl' | 'controlUrl' | 'dataplaneUrl' | 'relay' | 'previewDomain'>
   instance: AgentInstance
   /** Where the agent listens; asked for when it registers. */
   listening: () => { url: string; controlUrl: string }
@@ -81,6 +81,7 @@ const exchangeOf = (options: ConnectBrokerOptions): BrokerExchange => {
         public_url: config.publicUrl ?? url,
         control_url: config.controlUrl ?? controlUrl,
         ...(dataplaneUrl === undefined ? {} : { dataplane_url: dataplaneUrl }),
+        ...(config.previewDomain === undefined ? {} : { preview_domain: config.previewDomain }),
         relay: config.relay,
         provider: providerReport(),
         capacity: capacityReport(),

@@ -45,6 +45,7 @@ describe('configuration', () => {
     ['dataplaneListen', { dataplaneListen: 'unix:/run/agent.sock' }, /--relay always/],
     ['dataplaneListen', { dataplaneListen: '/run/agent.sock', relay: 'always' }, /must be unix:/],
     ['dataplaneUrl', { dataplaneUrl: 'ftp://host' }, /http/],
+    ['previewDomain', { previewDomain: 'https://previews.example.com' }, /domain in lower case/],
     ['tlsKey', { tlsCert: '/cert.pem' }, /belong together/],
   ])('names %s and the fix', (path, fields, message) => {
     const issue = AgentConfig.safeParse({ ...least, ...fields }).error?.issues[0]

@@ -1,7 +1,7 @@
 import { isLoopback } from '@boxoffice/kit/is-loopback'
 import { withoutSlash } from '@boxoffice/kit/without-slash'
 import { FastIo, Rate } from '@boxoffice/node-http'
-import { BUILT_IN_PROFILES, describeIssue, EgressLists, fromUnknown, Profile } from '@boxoffice/protocol'
+import { BUILT_IN_PROFILES, describeIssue, EgressLists, fromUnknown, PreviewDomain, Profile } from '@boxoffice/protocol'
 import { z } from 'zod'
 import { resolveLists } from '../domain/egress-lists.ts'
 import { StartError } from '../host/start-error.ts'
@@ -138,11 +138,9 @@ export const BrokerConfig = z.object({
     .describe('port that serves the Box surface with the RPC at its root, 0 chooses a free one; default: none'),
   mcpServers: z.array(McpServerConfig).default([]).describe('MCP servers that the broker runs in sandboxes from its start'),
   mcp: McpSettings.prefault({}).describe('settings of all MCP servers'),
-  previewDomain: z
-    .string()
-    .regex(/^(?:[a-z0-9-]{1,63}\.)*[a-z0-9-]{1,63}(?::\d{1,5})?$/, 'must be a domain in lower case, with a port or without')
-    .optional()
-    .describe('domain below which each exposed port has a host, by https; default: localhost, for who is on the same machine'),
+  previewDomain: PreviewDomain.optional().describe(
+    'domain below which each exposed port has a host, by https; default: localhost, for who is on the same machine',
+  ),
   corsOrigins: z.array(z.string()).default([]).describe('web origins that may call, separated by commas'),
   trustedProxies: z.array(z.string()).default([]).describe('addresses whose X-Forwarded-For counts, separated by commas'),
   maxConnections: z.coerce.number().int().min(16).default(8192).describe('connections of each listener at most'),

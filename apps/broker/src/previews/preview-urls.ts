@@ -8,7 +8,10 @@ import type { AgentRecord } from '../store/store.ts'
 export type PreviewUrlOptions = {
   /** Where this broker is reached. */
   brokerUrl: string
-  /** Below it each exposed port has a host, with a port of the listener or without; undefined: `localhost`, where who serves is local. */
+  /**
+   * Below it each exposed port has a host, with a port of the listener or without, unless its agent has a domain of its own; undefined:
+   * `localhost`, where who serves is local.
+   */
   domain: string | undefined
 }
 
@@ -23,13 +26,14 @@ export const previewUrls =
   ({ brokerUrl, domain }: PreviewUrlOptions): PreviewUrlOf =>
   ({ port, label }, session, agent) => {
     const name = `${port}-${label}`
-    if (domain !== undefined) return new URL(`${/(^|\.)localhost(:|$)/.test(domain) ? 'http' : 'https'}://${name}.${domain}`).origin
     const mode = modeOf(session.relay, agent.relay) ?? (agent.relay === 'always' ? 'relay' : 'direct')
+    const below = (mode === 'direct' ? agent.previewDomain : null) ?? domain
+    if (below !== undefined) return new URL(`${/(^|\.)localhost(:|$)/.test(below) ? 'http' : 'https'}://${name}.${below}`).origin
     const base = new URL(mode === 'relay' ? brokerUrl : agent.publicUrl)
     if (base.hostname !== 'localhost' && !isLoopback(base.hostname))
       throw new BoxofficeError(
         'UNSUPPORTED',
-        'previews need a domain of their own here; set preview_domain (--preview-domain) of the broker',
+        'previews need a domain of their own here; set preview_domain (--preview-domain) of the broker or of the agent',
       )
     return new URL(`${base.protocol}//${name}.localhost:${base.port}`).origin
   }

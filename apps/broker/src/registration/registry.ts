@@ -115,6 +115,7 @@ export class AgentRegistry {
       publicUrl: withoutSlash(request.public_url),
       controlUrl: withoutSlash(request.control_url),
       dataplaneUrl: withoutSlash(request.dataplane_url ?? request.public_url),
+      previewDomain: request.preview_domain ?? null,
       relay: this.#relayOf(request),
       provider: request.provider,
       capacity: request.capacity ?? null,

@@ -78,6 +78,8 @@ export type AgentRecord = {
   controlUrl: string
   /** Where brokers reach the dataplane: `http(s)://…` or `unix:/path`. */
   dataplaneUrl: string
+  /** The domain of its previews, where it has one of its own. */
+  previewDomain: string | null
   relay: RelayPreference
   provider: ProviderReport
   /** What it has, as it said last; null for an agent of before. */

@@ -196,6 +196,21 @@ test('another agent learns nothing of a host', async () => {
   expect(wrong.status).toBe(401)
 })
 
+test('an agent may have a domain of its own, for sessions that are not relayed', async () => {
+  const own = await startTestBroker({ previewDomain: 'preview.example.com' })
+  try {
+    await (await own.startAgent()).register({ preview_domain: 'host-1.example.net:8443' })
+    const urlOf = async (relay: 'auto' | 'always') => {
+      const { session_id: id } = await own.ensure(fresh(), { relay })
+      return (await expose(own, id)).body.url
+    }
+    expect(await urlOf('auto')).toMatch(/^https:\/\/5173-[a-z2-7]{20}\.host-1\.example\.net:8443$/)
+    expect(await urlOf('always')).toMatch(/^https:\/\/5173-[a-z2-7]{20}\.preview\.example\.com$/)
+  } finally {
+    await own.stop()
+  }
+})
+
 test('with a domain of their own previews are https there', async () => {
   const own = await startTestBroker({ previewDomain: 'preview.example.com' })
   try {

@@ -93,6 +93,7 @@ export const AGENT_FLAGS: readonly Flag[] = [
   agent('--host <address>'),
   agent('--port <port>'),
   agent('--public-url <url>'),
+  agent('--preview-domain <domain>'),
   ...TLS_FLAGS,
   agent('--cors-origins <origins>'),
   agent('--trusted-proxies <addresses>'),

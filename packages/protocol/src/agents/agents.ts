@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { KnownCapabilities } from '../base/capabilities.ts'
+import { PreviewDomain } from '../sessions/previews.ts'
 import { SentProfile } from '../sessions/profiles.ts'
 import { RelayPreference } from '../sessions/sessions.ts'
 import { Jwks } from '../sessions/token.ts'
@@ -101,6 +102,8 @@ export const RegisterAgentRequest = z.object({
   public_url: z.url(),
   /** Where brokers reach the dataplane to relay: `http(s)://…`, or `unix:/path` on their own machine. Default: `public_url`. */
   dataplane_url: z.url({ protocol: /^(?:https?|unix)$/ }).optional(),
+  /** Below it exposed ports have their hosts where browsers reach this agent; default: that of the brokers. */
+  preview_domain: PreviewDomain.optional(),
   /** `http(s)://…`, where the broker reaches the control API. */
   control_url: z.url(),
   relay: RelayPreference,
@@ -120,7 +123,7 @@ export const RegisterAgentRequest = z.object({
 })
 export type RegisterAgentRequest = z.infer<typeof RegisterAgentRequest>
 
-type Stated = Pick<RegisterAgentRequest, 'install_id' | 'instance_id' | 'public_url' | 'control_url' | 'dataplane_url'>
+type Stated = Pick<RegisterAgentRequest, 'install_id' | 'instance_id' | 'public_url' | 'control_url' | 'dataplane_url' | 'preview_domain'>
 
 /** The text that an agent signs: who it is, to whom it says so, and where it is to be reached. */
 export const registrationStatement = (issuer: string, request: Stated, proof: Pick<AgentProof, 'public_key' | 'nonce'>): string =>
@@ -134,6 +137,8 @@ export const registrationStatement = (issuer: string, request: Stated, proof: Pi
     request.control_url,
     request.dataplane_url ?? null,
     proof.nonce,
+    // Agents of before have none.
+    ...(request.preview_domain === undefined ? [] : [request.preview_domain]),
   ])
 
 /** What the broker decides about a sandbox that the agent reported. */

@@ -11,6 +11,11 @@ export type PreviewAccess = z.infer<typeof PreviewAccess>
 export const PreviewHostMode = z.enum(['localhost', 'preserve'])
 export type PreviewHostMode = z.infer<typeof PreviewHostMode>
 
+/** Below it each exposed port has a host: a domain, with the port of its listener or without. */
+export const PreviewDomain = z
+  .string()
+  .regex(/^(?:[a-z0-9-]{1,63}\.)*[a-z0-9-]{1,63}(?::\d{1,5})?$/, 'must be a domain in lower case, with a port or without')
+
 export const PREVIEW_LIMITS = {
   /** Exposed ports of one session at once. */
   ports: 64,

@@ -13,6 +13,7 @@ export type AgentRow = {
   public_url: string
   control_url: string
   dataplane_url: string
+  preview_domain: string | null
   relay: RelayPreference
   /** JSON. */
   provider: string
@@ -43,6 +44,7 @@ export const toAgentRow = (agent: AgentRecord): Omit<AgentRow, 'whole_wanted_at'
   public_url: agent.publicUrl,
   control_url: agent.controlUrl,
   dataplane_url: agent.dataplaneUrl,
+  preview_domain: agent.previewDomain,
   relay: agent.relay,
   provider: JSON.stringify(agent.provider),
   capacity: capacityColumn(agent.capacity),
@@ -62,6 +64,7 @@ export const toAgent = (row: AgentRow): AgentRecord => ({
   publicUrl: row.public_url,
   controlUrl: row.control_url,
   dataplaneUrl: row.dataplane_url,
+  previewDomain: row.preview_domain,
   relay: row.relay,
   provider: toReport(row.provider),
   capacity: row.capacity === null ? null : (JSON.parse(row.capacity) as AgentCapacity),

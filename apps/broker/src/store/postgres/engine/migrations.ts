@@ -422,4 +422,8 @@ export const MIGRATIONS: readonly string[] = [
   ALTER TABLE sessions ADD COLUMN egress text;
   ALTER TABLE sessions ADD COLUMN network text;
   `,
+  `
+  -- Of previews of an agent that has one of its own.
+  ALTER TABLE agents ADD COLUMN preview_domain text;
+  `,
 ]

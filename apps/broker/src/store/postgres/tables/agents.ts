@@ -85,14 +85,14 @@ async function spendFor(
 
 const PUT = `INSERT INTO agents
     (id, install_id, public_key, enroll_token_id, instance_id, token_hash, public_url, control_url, dataplane_url, relay, provider, version,
-     clock_drift_ms, registered_at, last_seen_at, capacity)
-  VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
+     clock_drift_ms, registered_at, last_seen_at, capacity, preview_domain)
+  VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
   ON CONFLICT (install_id) DO UPDATE SET
     public_key = excluded.public_key, enroll_token_id = excluded.enroll_token_id, instance_id = excluded.instance_id,
     token_hash = excluded.token_hash, public_url = excluded.public_url, control_url = excluded.control_url,
     dataplane_url = excluded.dataplane_url, relay = excluded.relay, provider = excluded.provider, version = excluded.version,
     clock_drift_ms = excluded.clock_drift_ms, registered_at = excluded.registered_at, last_seen_at = excluded.last_seen_at,
-    capacity = excluded.capacity`
+    capacity = excluded.capacity, preview_domain = excluded.preview_domain`
 
 /** In the order of `PUT`. */
 function valuesOf(agent: AgentRecord): unknown[] {
@@ -100,5 +100,6 @@ function valuesOf(agent: AgentRecord): unknown[] {
   return [
     ...[row.id, row.install_id, row.public_key, row.enroll_token_id, row.instance_id, row.token_hash, row.public_url, row.control_url],
     ...[row.dataplane_url, row.relay, row.provider, row.version, row.clock_drift_ms, row.registered_at, row.last_seen_at, row.capacity],
+    row.preview_domain,
   ]
 }

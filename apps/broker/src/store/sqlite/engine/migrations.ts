@@ -424,4 +424,8 @@ export const MIGRATIONS: readonly string[] = [
   ALTER TABLE sessions ADD COLUMN egress TEXT;
   ALTER TABLE sessions ADD COLUMN network TEXT;
   `,
+  `
+  -- Of previews of an agent that has one of its own.
+  ALTER TABLE agents ADD COLUMN preview_domain TEXT;
+  `,
 ]

@@ -12,10 +12,10 @@ type Parts = { audit: AppendAudit; enrollTokens: SqliteEnrollTokens }
 export function sqliteAgents(db: Db, write: Write, { audit: appendAudit, enrollTokens }: Parts): AgentStore {
   const byInstall = db.prepare<[string], AgentRow>('SELECT * FROM agents WHERE install_id = ?')
   const put = db.prepare(
-    `INSERT INTO agents (id, install_id, public_key, enroll_token_id, instance_id, token_hash, public_url, control_url, dataplane_url, relay, provider, capacity, version, clock_drift_ms, registered_at, last_seen_at)
-       VALUES (@id, @install_id, @public_key, @enroll_token_id, @instance_id, @token_hash, @public_url, @control_url, @dataplane_url, @relay, @provider, @capacity, @version, @clock_drift_ms, @registered_at, @last_seen_at)
+    `INSERT INTO agents (id, install_id, public_key, enroll_token_id, instance_id, token_hash, public_url, control_url, dataplane_url, preview_domain, relay, provider, capacity, version, clock_drift_ms, registered_at, last_seen_at)
+       VALUES (@id, @install_id, @public_key, @enroll_token_id, @instance_id, @token_hash, @public_url, @control_url, @dataplane_url, @preview_domain, @relay, @provider, @capacity, @version, @clock_drift_ms, @registered_at, @last_seen_at)
        ON CONFLICT (install_id) DO UPDATE SET public_key = excluded.public_key, enroll_token_id = excluded.enroll_token_id, instance_id = excluded.instance_id, token_hash = excluded.token_hash,
-         public_url = excluded.public_url, control_url = excluded.control_url, dataplane_url = excluded.dataplane_url, relay = excluded.relay, provider = excluded.provider, capacity = excluded.capacity,
+         public_url = excluded.public_url, control_url = excluded.control_url, dataplane_url = excluded.dataplane_url, preview_domain = excluded.preview_domain, relay = excluded.relay, provider = excluded.provider, capacity = excluded.capacity,
          version = excluded.version, clock_drift_ms = excluded.clock_drift_ms, registered_at = excluded.registered_at,
          last_seen_at = excluded.last_seen_at`,
   )

@@ -29,6 +29,7 @@ const newAgent = (fields: Partial<AgentRecord> = {}): AgentRecord => ({
   publicUrl: 'http://public',
   controlUrl: 'http://control',
   dataplaneUrl: 'unix:/run/x',
+  previewDomain: 'previews.example.com',
   relay: 'auto',
   provider,
   capacity: null,

@@ -23,7 +23,7 @@ const enrollToken = () => ({
 })
 const agent = (fields: Partial<AgentRecord> = {}): AgentRecord => ({
   ...{ id: fresh('agt'), installId: fresh('install'), publicKey: 'k', enrollTokenId: null, instanceId: 'i', tokenHash: 'h', publicUrl: '' },
-  ...{ controlUrl: '', dataplaneUrl: '', relay: 'auto', version: '', clockDriftMs: 0, registeredAt: 1, lastSeenAt: 1 },
+  ...{ controlUrl: '', dataplaneUrl: '', previewDomain: null, relay: 'auto', version: '', clockDriftMs: 0, registeredAt: 1, lastSeenAt: 1 },
   provider: { name: null, isolation: null, available: false, reason: null, suspend: [] },
   capacity: null,
   ...fields,
