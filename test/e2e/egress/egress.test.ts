@@ -18,7 +18,7 @@ describe.each(MODES)('%s', (mode) => {
   const open = (thread: string, profile: string): Promise<Session> =>
     connect(stack.brokerUrl, { apiKey: API_KEY }).session(thread, { profile })
 
-  test('a program is told why it does not get out, and so is whoever follows its session', async () => {
+  test('[sbx-releases#611] a program is told why it does not get out, and so is whoever follows its session', async () => {
     await using session = await open('followed', 'proxied')
     const events = session.events()
     const refused = await session.exec('curl -sS http://www.evil.example/a')
@@ -52,7 +52,7 @@ describe.each(MODES)('%s', (mode) => {
   const codeOf = async ({ exec }: Session, host: string): Promise<string> =>
     JSON.parse((await exec(`curl -sS http://${host}:80/`)).stdout).code
 
-  test('a session replaces its policy while it runs, which a restart of its agent keeps, and takes it back', async () => {
+  test('[sandbox-sdk#844] a session replaces its policy while it runs, which a restart of its agent keeps, and takes it back', async () => {
     await using session = await open('changing', 'proxied')
     expect(await codeOf(session, 'a.example')).toBe('not_allowed')
     expect(await session.egress.get()).toMatchObject({

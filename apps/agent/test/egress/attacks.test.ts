@@ -75,7 +75,7 @@ describe('addresses that are not public', () => {
   })
 })
 
-describe('TLS that shows another name', () => {
+describe('[benchflow#1122] TLS that shows another name', () => {
   test.each([
     ['another name', 'other.example'],
     ['no name', undefined],

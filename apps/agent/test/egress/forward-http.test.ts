@@ -101,7 +101,7 @@ test("the client's own copies of a header that is set are removed", async () => 
   expect(response).toContain('GET / [] ["ours"]')
 })
 
-test('each request of a connection is held to the gate and to its host', async () => {
+test('[benchflow#1122] each request of a connection is held to the gate and to its host', async () => {
   await using origin = await echo()
   const gate: RequestGate = ({ path }) =>
     path === '/a' ? { allowed: true, headers: [] } : { allowed: false, denial: { code: 'path_not_allowed', host: HOST, hint: 'no' } }

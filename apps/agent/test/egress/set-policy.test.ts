@@ -16,7 +16,7 @@ const isAlive = async (socket: Socket): Promise<boolean> => {
 }
 
 describe('a policy that changes while connections are open', () => {
-  test('cuts those that it does not allow; the others go on', async () => {
+  test('[sandbox-sdk#844] cuts those that it does not allow; the others go on', async () => {
     await using origin = await echo()
     const { connect, setPolicy, decisions } = await start({ allow: ['a.example:9000', 'b.example:9000'] }, { ports: { 9000: origin.port } })
     const [a, b] = [await connect(), await connect()]

@@ -62,7 +62,7 @@ describe('CONNECT', () => {
     expect(proxy.bytes.sent).toBeGreaterThan(sent.length)
   })
 
-  test('refuses another host with 403, code, host and hint, and does not resolve it', async () => {
+  test('[sbx-releases#611] refuses another host with 403, code, host and hint, and does not resolve it', async () => {
     const { connect, decisions, dialled } = await start({ allow: ['origin.example'], deny: ['*.evil.example'] })
     const socket = await connect()
     socket.write('CONNECT a.evil.example:443 HTTP/1.1\r\n\r\n')

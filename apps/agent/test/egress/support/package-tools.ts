@@ -54,7 +54,7 @@ git push --quiet origin HEAD:main; git ls-remote --heads origin | cut -f 2`,
   },
   { name: 'curl reads', script: `curl -fsS $ORIGIN/a`, says: 'read' },
   {
-    name: 'fetch of Node 24 reads',
+    name: '[claude-agent-sdk-typescript#396] fetch of Node 24 reads',
     script: `node -e "fetch('$ORIGIN/a').then((answer) => answer.text()).then(console.log)"`,
     says: 'read',
   },
