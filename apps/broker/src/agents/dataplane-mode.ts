@@ -38,10 +38,11 @@ export type DataplaneOf = (reachable: Reachable) => DataplaneUrls
 export const dataplaneAt =
   (brokerUrl: string): DataplaneOf =>
   ({ session, agent, relay }) => {
-    const mode = relay === null ? (modeOf(session.relay, agent.relay) ?? imposed(agent)) : requireMode(relay, agent)
+    const mode = relay === null ? modeNow(session, agent) : requireMode(relay, agent)
     const http = mode === 'relay' ? brokerUrl + relayPath(session.id) : agent.publicUrl + sandboxBase(session.sandboxId)
     return { http_base_url: http, ws_base_url: `ws${http.slice(4)}`, mode }
   }
 
-/** The agent's setting has changed since the session was made as it was wished. */
-const imposed = ({ relay }: AgentRecord): DataplaneMode => (relay === 'always' ? 'relay' : 'direct')
+/** As the session has it, unless the agent's setting has changed since it was made as it was wished. */
+export const modeNow = (session: Pick<PlacedSession, 'relay'>, agent: Pick<AgentRecord, 'relay'>): DataplaneMode =>
+  modeOf(session.relay, agent.relay) ?? (agent.relay === 'always' ? 'relay' : 'direct')

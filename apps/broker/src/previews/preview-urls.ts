@@ -1,6 +1,6 @@
 import { isLoopback } from '@boxoffice/kit/is-loopback'
 import { BoxofficeError } from '@boxoffice/protocol'
-import { modeOf } from '../agents/dataplane-mode.ts'
+import { modeNow } from '../agents/dataplane-mode.ts'
 import type { PlacedSession } from '../domain/session.ts'
 import type { ExposedPortRecord } from '../store/preview-store.ts'
 import type { AgentRecord } from '../store/store.ts'
@@ -26,7 +26,7 @@ export const previewUrls =
   ({ brokerUrl, domain }: PreviewUrlOptions): PreviewUrlOf =>
   ({ port, label }, session, agent) => {
     const name = `${port}-${label}`
-    const mode = modeOf(session.relay, agent.relay) ?? (agent.relay === 'always' ? 'relay' : 'direct')
+    const mode = modeNow(session, agent)
     const below = (mode === 'direct' ? agent.previewDomain : null) ?? domain
     if (below !== undefined) return new URL(`${/(^|\.)localhost(:|$)/.test(below) ? 'http' : 'https'}://${name}.${below}`).origin
     const base = new URL(mode === 'relay' ? brokerUrl : agent.publicUrl)

@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http'
 import { BoxofficeError } from '@boxoffice/protocol'
 import { hasBody } from '../bodies/unread-body.ts'
-import { asksForWebSocket } from '../refusals/refuse.ts'
+import { namesWebSocket } from '../refusals/names-websocket.ts'
 
 /** Throws for what the next hop could take for another host or request than this server does. */
 export const requireForwardable = ({ method, url = '' }: IncomingMessage): void => {
@@ -12,6 +12,6 @@ export const requireForwardable = ({ method, url = '' }: IncomingMessage): void 
 /** The same for an upgrade. */
 export const requireForwardableUpgrade = (incoming: IncomingMessage): void => {
   requireForwardable(incoming)
-  if (incoming.method !== 'GET' || hasBody(incoming) || !asksForWebSocket(incoming))
+  if (incoming.method !== 'GET' || hasBody(incoming) || !namesWebSocket(incoming))
     throw new BoxofficeError('INVALID_REQUEST', 'Upgrade: only websocket is passed on, by a GET without a body')
 }

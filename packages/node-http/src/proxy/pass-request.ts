@@ -67,7 +67,7 @@ const exchanged = (upstream: ClientRequest, { incoming, outgoing, headersOf }: P
     })
     upstream.on('error', (error) => {
       if (!outgoing.headersSent) return reject(error)
-      outgoing.destroy()
+      cut(outgoing)
       resolve()
     })
     if (hasBody(incoming)) incoming.pipe(upstream)
@@ -85,9 +85,7 @@ const passBody = (response: IncomingMessage, outgoing: ServerResponse): Promise<
     const { socket } = outgoing
     response.on('error', () => {})
     response.once('close', () => {
-      if (response.complete) return
-      socket?.uncork()
-      outgoing.destroy()
+      if (!response.complete) cut(outgoing)
     })
     // Not of the response: what is chunked would follow its own end.
     socket?.cork()
@@ -96,3 +94,9 @@ const passBody = (response: IncomingMessage, outgoing: ServerResponse): Promise<
     // Its end uncorks by itself, and the socket may already be of the next response.
     setImmediate(() => outgoing.writableEnded || socket?.uncork())
   })
+
+/** Breaks the client's connection off; what is corked goes before. */
+const cut = (outgoing: ServerResponse): void => {
+  outgoing.socket?.uncork()
+  outgoing.destroy()
+}

@@ -1,6 +1,7 @@
 import { type ClientRequest, type IncomingMessage, STATUS_CODES } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { BoxofficeError } from '@boxoffice/protocol'
+import { namesWebSocket } from '../refusals/names-websocket.ts'
 
 /** A client that asks for a WebSocket, with what it has sent after its request, and its request upstream, which has not been ended. */
 export type PassedUpgrade = {
@@ -25,7 +26,7 @@ export const passUpgrade = async ({ socket, head, upstream, headersOf }: PassedU
     await new Promise<void>((resolve, reject) => {
       upstream.on('upgrade', (response, stream: Duplex, first) => {
         // A switch to anything else was not asked for.
-        if (String(response.headers.upgrade).toLowerCase() !== 'websocket') {
+        if (!namesWebSocket(response)) {
           stream.destroy()
           return reject(new BoxofficeError('CONNECTION_RESET', 'The program behind this port switched to another protocol than WebSocket'))
         }

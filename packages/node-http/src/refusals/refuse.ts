@@ -2,6 +2,7 @@ import type { IncomingMessage, RequestListener, Server, ServerResponse } from 'n
 import type { Duplex } from 'node:stream'
 import { BoxofficeError, fromUnknown, newRequestId, requestIdFrom } from '@boxoffice/protocol'
 import { requireSingleHeaders } from './doubled-header.ts'
+import { namesWebSocket } from './names-websocket.ts'
 import { rawResponse } from './raw-response.ts'
 
 /** How long TLS and the headers of a request may take. */
@@ -12,16 +13,14 @@ const BEGIN_WITHIN_MS = 10_000
  * not come to the end of a request's headers is cut.
  */
 export const SERVER_OPTIONS = {
-  shouldUpgradeCallback: (request: IncomingMessage) => asksForWebSocket(request),
+  /** Another protocol that is offered, as some clients offer h2c with each request, is left aside: what comes is answered as HTTP/1.1. */
+  shouldUpgradeCallback: namesWebSocket,
   requireHostHeader: false,
   headersTimeout: BEGIN_WITHIN_MS,
   handshakeTimeout: BEGIN_WITHIN_MS,
   /** How often Node looks for those that are late. */
   connectionsCheckingInterval: 2000,
 } as const
-
-/** Another protocol that is offered, as some clients offer h2c with each request, is left aside: what comes is answered as HTTP/1.1. */
-export const asksForWebSocket = ({ headers }: IncomingMessage): boolean => headers.upgrade?.toLowerCase() === 'websocket'
 
 const EXPECTATION_FAILED = 417
 

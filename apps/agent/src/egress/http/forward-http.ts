@@ -1,5 +1,5 @@
 import { Agent, type ClientRequest, createServer, type IncomingMessage, request } from 'node:http'
-import { asksForWebSocket, endToEndHeaders, framingOf, hasBody, passRequest, passUpgrade } from '@boxoffice/node-http'
+import { endToEndHeaders, framingOf, hasBody, namesWebSocket, passRequest, passUpgrade } from '@boxoffice/node-http'
 import { EgressRefusal } from '../address/egress-refusal.ts'
 import type { EgressDenial, ForwardHttp } from '../egress-types.ts'
 import { denyRequest, httpDenial } from './http-denial.ts'
@@ -59,7 +59,7 @@ export const forwardHttp: ForwardHttp = (options) => {
   }
 
   const limits = { maxHeaderSize: MAX_HEAD_BYTES, requestTimeout: 0, headersTimeout: 0, keepAliveTimeout: IDLE_MS }
-  const server = createServer({ ...limits, shouldUpgradeCallback: asksForWebSocket })
+  const server = createServer({ ...limits, shouldUpgradeCallback: namesWebSocket })
   server.on('request', (incoming, outgoing) => {
     const passed = decide(incoming, false)
     if ('code' in passed) return denyRequest(outgoing, passed)

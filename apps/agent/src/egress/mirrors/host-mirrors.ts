@@ -17,8 +17,8 @@ export type HostMirrorsOptions = ClientSettingsOptions & {
 export const readHostMirrors = ({ onLeftOut, ...options }: HostMirrorsOptions): HostMirror[] => {
   const { env } = options
   const mirrors: HostMirror[] = []
-  const take = (client: string, text: string | undefined, variables: Record<string, string>): void => {
-    if (text === undefined || text === '') return
+  const take = (client: string, variable: string, text: string | undefined, more: Record<string, string> = {}): void => {
+    if (text === undefined) return
     // The text is handed on as a whole, so all of it has to be known: nothing that could hold a name and password, or a token of a query.
     if (/[@?;"']/.test(text)) return onLeftOut(client, HIDES)
     // An index of uv may have a name before it.
@@ -32,25 +32,22 @@ export const readHostMirrors = ({ onLeftOut, ...options }: HostMirrorsOptions): 
       if (typeof place === 'string') return onLeftOut(client, place)
       places.push(place)
     }
-    for (const place of places) mirrors.push({ ...place, variables })
+    for (const place of places) mirrors.push({ ...place, variables: { [variable]: text, ...more } })
   }
 
   const pip = pipSettings(options)
   const trusted: ClientSettings = pip['trusted-host'] === undefined ? {} : { PIP_TRUSTED_HOST: pip['trusted-host'] }
-  take('pip', pip['index-url'], { PIP_INDEX_URL: pip['index-url'] ?? '', ...trusted })
-  take('pip', pip['extra-index-url'], { PIP_EXTRA_INDEX_URL: pip['extra-index-url'] ?? '', ...trusted })
+  take('pip', 'PIP_INDEX_URL', pip['index-url'], trusted)
+  take('pip', 'PIP_EXTRA_INDEX_URL', pip['extra-index-url'], trusted)
 
-  const uv = env.UV_DEFAULT_INDEX || env.UV_INDEX_URL || pip['index-url']
-  take('uv', uv, { UV_DEFAULT_INDEX: uv ?? '' })
-  const more = env.UV_INDEX || env.UV_EXTRA_INDEX_URL
-  take('uv', more, { UV_INDEX: more ?? '' })
+  take('uv', 'UV_DEFAULT_INDEX', env.UV_DEFAULT_INDEX || env.UV_INDEX_URL || pip['index-url'])
+  take('uv', 'UV_INDEX', env.UV_INDEX || env.UV_EXTRA_INDEX_URL || undefined)
 
-  const npm = npmSettings(options)
-  take('npm', npm.registry, { NPM_CONFIG_REGISTRY: npm.registry ?? '' })
+  take('npm', 'NPM_CONFIG_REGISTRY', npmSettings(options).registry)
 
   const go = goSettings(options)
   const sums = Object.fromEntries(['GOSUMDB', 'GONOSUMDB'].flatMap((name) => (go[name] === undefined ? [] : [[name, go[name]]])))
-  take('go', go.GOPROXY, { GOPROXY: go.GOPROXY ?? '', ...sums })
+  take('go', 'GOPROXY', go.GOPROXY, sums)
   return mirrors
 }
 
