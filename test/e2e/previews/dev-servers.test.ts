@@ -3,7 +3,7 @@ import { type Browser, chromium, type Page } from 'playwright-core'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { findChromium } from '../support/chromium.ts'
 import { mirrorVariables, type PackageMirror, startPackageMirror } from '../support/package-mirror.ts'
-import { API_KEY, MODES, startStack } from '../support/stack.ts'
+import { API_KEY, MODES, type Mode, type Stack, startStack } from '../support/stack.ts'
 
 const GUARD_MS = 240_000
 
@@ -58,11 +58,11 @@ afterAll(async () => {
   await mirror?.[Symbol.asyncDispose]()
 })
 
+const startApps = (mode: Mode): Promise<Stack> =>
+  startStack({ provider: 'local', mode, config: { profiles: [PROFILE] }, agentVariables: mirrorVariables(mirror) })
+
 /** Installs the app in a sandbox, starts its server, and shows it in a browser that has entered by a link. */
-const show = async (
-  url: string,
-  { packages, files, port, start }: App,
-): Promise<{ session: Session; page: Page; loaded: Promise<unknown> }> => {
+const show = async (url: string, { packages, files, port, start }: App): Promise<{ session: Session; page: Page }> => {
   const session = await connect(url, { apiKey: API_KEY }).session('app', {
     ...{ profile: PROFILE.name, capabilities: ['ports', 'exec', 'fs_read', 'fs_write'] },
   })
@@ -80,7 +80,9 @@ const show = async (
   })
   await page.goto(link.url, { timeout: GUARD_MS })
   await says(page, 'first')
-  return { session, page, loaded }
+  // Changes are told to who listens for them.
+  await loaded
+  return { session, page }
 }
 
 const says = async (page: Page, text: string): Promise<void> => {
@@ -90,11 +92,8 @@ const says = async (page: Page, text: string): Promise<void> => {
 test.each(MODES)(
   '[sandbox-sdk#917, Daytona#3899] an app of Vite is shown as it is, and changes without being loaded anew (%s)',
   async (mode) => {
-    await using stack = await startStack({
-      ...{ provider: 'local', mode, config: { profiles: [PROFILE] }, agentVariables: mirrorVariables(mirror) },
-    })
-    const { session, page, loaded } = await show(stack.brokerUrl, VITE)
-    await loaded
+    await using stack = await startApps(mode)
+    const { session, page } = await show(stack.brokerUrl, VITE)
     await page.evaluate('globalThis.isTheSamePage = true')
     await session.files.upload('app/main.js', viteModule('second'))
     await says(page, 'second')
@@ -111,11 +110,8 @@ test.each(MODES)(
 test.each(MODES)(
   '[Daytona#3899] an app of Next is shown as it is, and keeps the state of its components when they change (%s)',
   async (mode) => {
-    await using stack = await startStack({
-      ...{ provider: 'local', mode, config: { profiles: [PROFILE] }, agentVariables: mirrorVariables(mirror) },
-    })
-    const { session, page, loaded } = await show(stack.brokerUrl, NEXT)
-    await loaded
+    await using stack = await startApps(mode)
+    const { session, page } = await show(stack.brokerUrl, NEXT)
     // A button that has not been hydrated does nothing.
     await expect
       .poll(async () => {

@@ -1,7 +1,5 @@
 import { execFile } from 'node:child_process'
-import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
-import { type IncomingMessage, request } from 'node:http'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { connect, type Session } from '@boxoffice/client'
@@ -12,6 +10,7 @@ import { findChromium } from '../support/chromium.ts'
 import { BOXOFFICE } from '../support/program.ts'
 import { reservePort } from '../support/reserve-port.ts'
 import { API_KEY, MODES, type Stack, startStack } from '../support/stack.ts'
+import { getPreview } from './get-preview.ts'
 
 const GUARD_MS = 120_000
 const PORT = 8123
@@ -29,14 +28,6 @@ const startApp = async (stack: Stack, thread: string): Promise<Session> => {
   await session.processes.start('python3', { args: ['app.py', String(PORT)], restart: 'always' })
   await expect.poll(async () => (await session.ports.list()).map(({ port }) => port)).toContain(PORT)
   return session
-}
-
-/** Names below localhost are for browsers: others connect to the listener, and say the name. */
-const get = async (path: string, headers: { host: string } & Record<string, string>): Promise<number> => {
-  const sent = request({ host: '127.0.0.1', port: headers.host.split(':')[1], path, headers }).end()
-  const [response] = (await once(sent, 'response')) as [IncomingMessage]
-  response.resume()
-  return response.statusCode ?? 0
 }
 
 const shown = async (page: Page): Promise<Record<string, string>> => {
@@ -60,7 +51,7 @@ test.each(MODES)('a person opens a preview by a link, and when the session has e
 
   // What unfurls links fetches them, and takes nothing.
   const { host, pathname } = new URL(linked.url)
-  expect(await get(pathname, { host })).toBe(200)
+  expect(await getPreview(pathname, { host })).toBe(200)
   const context = await browser.newContext()
   const page = await context.newPage()
   await page.goto(linked.url, { timeout: GUARD_MS })
@@ -99,7 +90,7 @@ test('an agent that was killed serves what was exposed before', async () => {
   const session = await startApp(stack, 'killed')
   const { token } = await brokerApi(stack.brokerUrl).ensure('killed', { requested_capabilities: ['ports'] })
   const { host } = new URL((await session.ports.expose(PORT)).url)
-  const look = () => get('/', { host, 'x-boxoffice-preview-token': token })
+  const look = () => getPreview('/', { host, 'x-boxoffice-preview-token': token })
   expect(await look()).toBe(200)
   await stack.agent().kill('SIGKILL')
   await stack.startAgent()
@@ -138,5 +129,5 @@ test('the command line exposes a port, makes a link, and takes the host away', a
   expect(link.startsWith(url)).toBe(true)
   await boxoffice('rm', 'commands', String(PORT))
   expect(await boxoffice('ls', 'commands')).not.toContain(url)
-  expect(await get('/', { host: new URL(url).host })).toBe(410)
+  expect(await getPreview('/', { host: new URL(url).host })).toBe(410)
 })

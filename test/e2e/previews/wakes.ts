@@ -1,12 +1,12 @@
 import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
-import { type IncomingMessage, request } from 'node:http'
 import { join } from 'node:path'
 import { connect, type Session } from '@boxoffice/client'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { WebSocket } from 'ws'
 import { brokerApi } from '../support/api.ts'
 import { API_KEY, MODES, type ProviderName, type Stack, startStack } from '../support/stack.ts'
+import { getPreview } from './get-preview.ts'
 
 const GUARD_MS = 120_000
 const PORT = 8123
@@ -27,8 +27,6 @@ export const wakesSuite = (provider: ProviderName): void => {
     })
     afterAll(() => stack?.[Symbol.asyncDispose]())
 
-    const stateOf = async ({ id }: Session) =>
-      ((await api.get(`/v1/sandbox/sessions/${id}?token=false`)).body as { binding: { state: string } }).binding.state
     const stopped = async (session: Session): Promise<void> => {
       for await (const event of session.events()) if (event.type === 'state' && event.mode === 'stop') return
     }
@@ -47,14 +45,14 @@ export const wakesSuite = (provider: ProviderName): void => {
       await startApp(session)
       const { token } = await api.ensure(thread, { requested_capabilities: ['ports'] })
       const { host } = new URL((await session.ports.expose(PORT)).url)
-      await expect.poll(() => stateOf(session), { timeout: GUARD_MS }).toBe('suspended')
+      await expect.poll(() => api.stateOf(session.id), { timeout: GUARD_MS }).toBe('suspended')
       return { session, headers: { host, 'x-boxoffice-preview-token': token } }
     }
 
     test('is frozen; a request wakes it, and the program goes on', async () => {
       const { session, headers } = await suspended('freezes', 'requests')
-      expect(await get('/', headers)).toBe(200)
-      await expect.poll(() => stateOf(session), { timeout: GUARD_MS }).toBe('active')
+      expect(await getPreview('/', headers)).toBe(200)
+      await expect.poll(() => api.stateOf(session.id), { timeout: GUARD_MS }).toBe('active')
     })
 
     test('is frozen; a WebSocket wakes it, and keeps it awake', async () => {
@@ -63,36 +61,28 @@ export const wakesSuite = (provider: ProviderName): void => {
       await once(socket, 'open')
       socket.send('hello')
       expect(String((await once(socket, 'message'))[0])).toBe('hello')
-      await expect.poll(() => stateOf(session), { timeout: GUARD_MS }).toBe('active')
+      await expect.poll(() => api.stateOf(session.id), { timeout: GUARD_MS }).toBe('active')
       socket.terminate()
-      await expect.poll(() => stateOf(session), { timeout: GUARD_MS }).toBe('suspended')
+      await expect.poll(() => api.stateOf(session.id), { timeout: GUARD_MS }).toBe('suspended')
     })
 
     test('is stopped; a request starts it, and says that the program is gone until somebody starts it', async () => {
       const { session, headers } = await suspended('stops', 'stopped')
       await stopped(session)
-      expect(await get('/', headers)).toBe(502)
-      await expect.poll(() => stateOf(session), { timeout: GUARD_MS }).toBe('active')
+      expect(await getPreview('/', headers)).toBe(502)
+      await expect.poll(() => api.stateOf(session.id), { timeout: GUARD_MS }).toBe('active')
       await startApp(session)
-      expect(await get('/', headers)).toBe(200)
+      expect(await getPreview('/', headers)).toBe(200)
     })
 
     test('is woken by no look where its profile says so, and by a command', async () => {
       const { session, headers } = await suspended('sleeps', 'asleep')
       // The broker says so as it gives the order: a look that is faster than the agent is served, and counts as use.
-      await expect.poll(() => get('/', headers), { timeout: GUARD_MS, interval: 4000 }).toBe(409)
-      for (let looks = 0; looks < 3; looks++) expect(await get('/', headers)).toBe(409)
-      expect(await stateOf(session)).toBe('suspended')
+      await expect.poll(() => getPreview('/', headers), { timeout: GUARD_MS, interval: 4000 }).toBe(409)
+      for (let looks = 0; looks < 3; looks++) expect(await getPreview('/', headers)).toBe(409)
+      expect(await api.stateOf(session.id)).toBe('suspended')
       await session.exec('true')
-      expect(await get('/', headers)).toBe(200)
+      expect(await getPreview('/', headers)).toBe(200)
     })
   })
-}
-
-/** Names below localhost are for browsers: others connect to the listener, and say the name. */
-const get = async (path: string, headers: { host: string } & Record<string, string>): Promise<number> => {
-  const sent = request({ host: '127.0.0.1', port: headers.host.split(':')[1], path, headers }).end()
-  const [response] = (await once(sent, 'response')) as [IncomingMessage]
-  response.resume()
-  return response.statusCode ?? 0
 }

@@ -22,8 +22,7 @@ export const suspendSuite = (provider: ProviderName): void => {
     })
     afterAll(() => stack?.[Symbol.asyncDispose]())
 
-    const sessionState = async ({ session_id }: Grant) =>
-      ((await broker.get(`/v1/sandbox/sessions/${session_id}?token=false`)).body as { binding: { state: string } }).binding.state
+    const sessionState = ({ session_id }: Grant) => broker.stateOf(session_id)
     const suspensions = async () => (await broker.get('/v1/audit?event=sandbox.session.suspend')).text
     const content = async (grant: Grant) => (await dataplane(grant, 'GET', '/files/download?path=count')).text
 

@@ -28,6 +28,7 @@ const json = (body: unknown): string => JSON.stringify(body)
 /** The broker's routes, raw: for tests that look at the wire and not at the SDK. */
 export const brokerApi = (url: string, key = API_KEY) => {
   const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json' }
+  const get = (path: string) => request(`${url}${path}`, { headers: { authorization: headers.authorization } })
   return {
     negotiate: (body: unknown, extra: Record<string, string> = {}) =>
       request(`${url}/v1/sandbox/sessions`, { method: 'POST', headers: { ...headers, prefer: 'wait=60', ...extra }, body: json(body) }),
@@ -42,7 +43,10 @@ export const brokerApi = (url: string, key = API_KEY) => {
     },
     release: (sessionId: string) =>
       request(`${url}/v1/sandbox/sessions/${sessionId}`, { method: 'DELETE', headers: { authorization: headers.authorization } }),
-    get: (path: string) => request(`${url}${path}`, { headers: { authorization: headers.authorization } }),
+    get,
+    /** State of a session, as the broker says it. */
+    stateOf: async (sessionId: string): Promise<string> =>
+      ((await get(`/v1/sandbox/sessions/${sessionId}?token=false`)).body as { binding: { state: string } }).binding.state,
   }
 }
 
