@@ -5,7 +5,7 @@ import { connect } from '@boxoffice/client'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type BoxApi, boxOf, openSocket } from '../support/box.ts'
 import { API_KEY, type Stack, startStack } from '../support/stack.ts'
-import { eventually, processesWith, supervisorOf } from '../support/traces.ts'
+import { eventually, processWith, supervisorOf } from '../support/traces.ts'
 
 type Refusal = { error: { code: string; message: string } }
 const refusalOf = (reply: { status: number; body: unknown }) => [reply.status, (reply.body as Refusal).error?.code]
@@ -61,8 +61,7 @@ describe('local: Box sessions with a TTL of 2 s', () => {
     await box.create('dies')
     await box.start('dies', { command: 'sh', args: ['-c', `${mark}; true`] })
     const before = (await box.get('dies')).body as { backend_session_id: string }
-    await eventually('the process is there', () => processesWith(mark).length > 0)
-    process.kill(supervisorOf(processesWith(mark)[0] ?? 0), 'SIGKILL')
+    process.kill(supervisorOf(await processWith(mark)), 'SIGKILL')
     await eventually('a command runs again', async () => (await box.exec('dies', 'echo new')).status === 200)
     expect((await box.get('dies')).body).not.toMatchObject({ backend_session_id: before.backend_session_id })
   })

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { brokerApi } from '../support/api.ts'
 import { loseSandbox } from '../support/places/lose-sandbox.ts'
 import { API_KEY, MODES, type ProviderName, type Stack, startStack } from '../support/stack.ts'
-import { eventually, processesWith } from '../support/traces.ts'
+import { eventually, processesWith, processWith } from '../support/traces.ts'
 
 const numbers = (count: number): string => Array.from({ length: count }, (_, i) => `${i + 1}\n`).join('')
 /** A number that no other process on this machine has on its command line. */
@@ -64,8 +64,7 @@ export const complaintsSuite = (provider: ProviderName): void => {
         (result) => ({ result }),
         (thrown: unknown) => ({ thrown }),
       )
-      await eventually('it runs', () => processesWith(`sleep ${seconds}`).length > 0)
-      loseSandbox(provider, session.sandboxId, processesWith(`sleep ${seconds}`)[0] ?? 0)
+      loseSandbox(provider, session.sandboxId, await processWith(`sleep ${seconds}`))
       expect(await outcome).toMatchObject({ thrown: { code: 'SANDBOX_LOST' } })
       // Nor is a true end ever turned into another one.
       const other = await client.session('truthful')
@@ -100,8 +99,7 @@ export const complaintsSuite = (provider: ProviderName): void => {
       const session = await client.session('dead')
       const seconds = mark()
       await session.exec.start(`exec sleep ${seconds}`, { detach: true })
-      await eventually('it runs', () => processesWith(`sleep ${seconds}`).length > 0)
-      loseSandbox(provider, session.sandboxId, processesWith(`sleep ${seconds}`)[0] ?? 0)
+      loseSandbox(provider, session.sandboxId, await processWith(`sleep ${seconds}`))
       // Whoever asks next gets one that works, whether or not anybody has noticed yet.
       await eventually('ensure gives another one', async () => (await client.session('dead')).id !== session.id)
       expect((await (await client.session('dead')).exec('echo alive')).stdout).toBe('alive\n')

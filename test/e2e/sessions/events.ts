@@ -2,7 +2,7 @@ import { connect, type Session, type SessionEvent } from '@boxoffice/client'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { brokerApi, dataplane, type Grant, request } from '../support/api.ts'
 import { API_KEY, type ProviderName, type Stack, startStack } from '../support/stack.ts'
-import { eventually, isFrozen, processesWith } from '../support/traces.ts'
+import { eventually, isFrozen, processWith } from '../support/traces.ts'
 
 type Entry = Record<string, unknown> & { data: Record<string, unknown> | null }
 
@@ -98,7 +98,7 @@ export const eventsSuite = (provider: ProviderName): void => {
       const session = await open('wakes', { profile: 'freezes' })
       const seconds = 1_000_000 + Math.floor(Math.random() * 1_000_000)
       await session.exec(`sleep ${seconds} > /dev/null 2>&1 &`)
-      const [pid = 0] = processesWith(`sleep ${seconds}`)
+      const pid = await processWith(`sleep ${seconds}`)
       const follower = follow(session)
       await eventually('it is suspended', () => types(follower.events).includes('state suspended'))
       // The session is suspended before its agent has been asked to freeze: a request in between has nothing to wake.

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { brokerApi, dataplane, type Grant } from '../support/api.ts'
 import { loseSandbox } from '../support/places/lose-sandbox.ts'
 import { MODES, type ProviderName, type Stack, startStack } from '../support/stack.ts'
-import { eventually, processesWith } from '../support/traces.ts'
+import { eventually, processesWith, processWith } from '../support/traces.ts'
 
 /** What the field's users complain about most: hanging execs, processes that outlive their kill, fabricated exits. */
 export const truthSuite = (provider: ProviderName): void => {
@@ -67,9 +67,7 @@ export const truthSuite = (provider: ProviderName): void => {
       const doomed = await broker.ensure('doomed')
       const seconds = 1_000_000 + Math.floor(Math.random() * 1_000_000)
       const running = dataplane(doomed, 'POST', '/exec', { command: `sleep ${seconds}`, timeout_seconds: 600 })
-      await eventually('it runs', () => processesWith(`sleep ${seconds}`).length > 0)
-      const [pid = 0] = processesWith(`sleep ${seconds}`)
-      loseSandbox(provider, doomed.sandbox.id, pid)
+      loseSandbox(provider, doomed.sandbox.id, await processWith(`sleep ${seconds}`))
       const reply = await running
       expect(reply.status).toBe(503)
       expect(reply.body).toMatchObject({ error: { code: 'SANDBOX_LOST' } })

@@ -15,6 +15,16 @@ export const processesWith = (text: string): number[] =>
       }
     })
 
+/** The id of the first process with `text` in its command line, once there is one: the line of one that is in the middle of an exec reads as empty. */
+export const processWith = async (text: string): Promise<number> => {
+  let pid: number | undefined
+  await eventually(`a process runs with ${text}`, () => {
+    pid = processesWith(text)[0]
+    return pid !== undefined
+  })
+  return pid ?? 0
+}
+
 /** Whether `ancestor` started a process, or one above it. */
 export const isBelow = (pid: number, ancestor: number): boolean => {
   const parent = parentOf(pid)
