@@ -72,6 +72,21 @@ test('[4-90] a sandbox whose wake failed is adopted as stopped by the next run o
   expect(await run(host.find(id), 'cat file')).toMatchObject({ stdout: 'kept\n' })
 })
 
+test('[4-90] a sandbox whose wake the agent did not live to undo is adopted as stopped', async () => {
+  const { host: before, id, mend } = await stoppedHost()
+  await mend()
+  // The engine's part of a wake, and the end of what it started: the record still says that the sandbox is stopped.
+  const handle = { id, engineId: '', state: 'stopped', profileHash: '' } as const
+  await before.provider.sandboxes.resume(handle)
+  const { supervisor } = (await before.provider.host.inside?.(handle)) ?? expect.unreachable('its supervisor runs')
+  process.kill(supervisor, 'SIGKILL')
+  await expect.poll(() => before.provider.sandboxes.inspect(handle)).toMatchObject({ state: 'lost' })
+  await using host = await before.restart()
+  expect(host.find(id).state).toBe('stopped')
+  await host.find(id).ready(MINUTE())
+  expect(await run(host.find(id), 'cat file')).toMatchObject({ stdout: 'kept\n' })
+})
+
 test('an end beside a failing wake is the end', async () => {
   const { host, id, uid } = await stoppedHost()
   await using _ = host

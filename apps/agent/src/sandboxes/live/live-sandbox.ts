@@ -163,9 +163,13 @@ export class LiveSandbox implements Sandbox {
   }
 
   /** Takes over what an earlier run of the agent left. A frozen one cannot dial, and is waited for at its wake. */
-  async adopt(handle: SandboxHandle | undefined, asConfigured: boolean): Promise<void> {
-    this.#handle = handle
+  async adopt(found: SandboxHandle | undefined, asConfigured: boolean): Promise<void> {
+    this.#handle = found
     if (!asConfigured) return this.#lose('config_drift')
+    // The agent was killed in a wake that failed.
+    const failedWake = this.file.stopped && found?.state === 'lost' && (await this.#stopAgain(found))
+    const handle: SandboxHandle | undefined = failedWake ? { ...found, state: 'stopped' } : found
+    this.#handle = handle
     if (handle === undefined || handle.state === 'lost' || (handle.state === 'stopped' && !this.file.stopped))
       return this.#lose(lossOf(handle) ?? 'the sandbox ended while the agent was away')
     const as = handle.state === 'starting' ? 'running' : handle.state
@@ -173,7 +177,7 @@ export class LiveSandbox implements Sandbox {
     // Else the broker takes the restart for a use of each, and wakes them all.
     if (as !== 'running') this.activity.slept()
     if (handle.state === 'stopped') return
-    // The agent was killed in its wake.
+    // The agent was killed in a wake that did not fail.
     if (this.file.stopped) await this.#save({ stopped: false })
     await this.#listen({ adopted: true })
     this.processes.adopt()
@@ -340,11 +344,20 @@ export class LiveSandbox implements Sandbox {
       await this.#save({ stopped: false })
     } catch (error) {
       this.#refuseIfEnding()
-      await sandboxes.suspend(this.#known(), 'stop').catch((err: unknown) => {
-        this.#parts.log.warn({ err, sandbox_id: this.id }, 'a sandbox whose wake failed could not be stopped again')
-      })
+      await this.#stopAgain(this.#known())
       await this.#link.drop()
       throw this.#whyNot(error)
+    }
+  }
+
+  /** After a wake that failed: its workspace is whole, and the next wake finds it. False where the engine does not do it. */
+  async #stopAgain(handle: SandboxHandle): Promise<boolean> {
+    try {
+      await this.#parts.provider.sandboxes.suspend(handle, 'stop')
+      return true
+    } catch (err) {
+      this.#parts.log.warn({ err, sandbox_id: this.id }, 'a sandbox whose wake failed could not be stopped again')
+      return false
     }
   }
 
