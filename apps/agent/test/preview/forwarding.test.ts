@@ -366,6 +366,6 @@ test('the body of a GET stays one request to the program', async () => {
     `Content-Length: ${smuggled.length}\r\nConnection: close, content-length\r\n\r\n${smuggled}`,
     `Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n${smuggled.length.toString(16)}\r\n${smuggled}\r\n0\r\n\r\n`,
   ])
-    await previews.raw(`GET /outer HTTP/1.1\r\nHost: ${hostname}\r\n${framing}`)
+    expect(await previews.raw(`GET /outer HTTP/1.1\r\nHost: ${hostname}\r\n${framing}`)).toMatch(/^HTTP\/1\.1 200 /)
   expect(seen).toEqual([`GET /outer ${smuggled}`, `GET /outer ${smuggled}`])
 })

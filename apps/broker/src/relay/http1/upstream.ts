@@ -8,8 +8,6 @@ import { failSlowConnect } from '../../agents/slow-connect.ts'
 import type { AgentRecord } from '../../store/store.ts'
 import type { AgentTls } from './agent-tls.ts'
 
-/** Where an agent's dataplane is, as `node:http` wants it. */
-
 /** The broker's own requests to agents, over kept connections. What it passes for clients goes by `connections.ts`. */
 export interface Upstream {
   /** Begins one request and says when it has a connection; nothing of a body may be written before. */
