@@ -12,7 +12,7 @@ import { createEgressProxy, type EgressProxy, type EgressProxyOptions } from '..
 import { sentinelOf } from '../secrets/placeholder.ts'
 import { createSessionSecrets, type SessionSecrets } from '../secrets/session-secrets.ts'
 import { createTlsOpener } from '../tls/open-tls.ts'
-import { createSandboxCa, type SandboxCa } from '../tls/sandbox-ca.ts'
+import type { SandboxCa } from '../tls/sandbox-ca.ts'
 import { createDecisionJournal } from './decision-journal.ts'
 import { egressEnvironment, HOME_DIRECTORIES, homeEnvironment } from './environment.ts'
 import { writeTrustBundle } from './trust-bundle.ts'
@@ -114,7 +114,8 @@ export class SandboxEgress {
   }
 
   #authority(): Promise<SandboxCa> {
-    this.#ca ??= createSandboxCa(this.#parts.sandbox.id)
+    // What makes certificates is a tenth of an agent's start, and most agents have no sandbox that needs it yet.
+    this.#ca ??= import('../tls/sandbox-ca.ts').then(({ createSandboxCa }) => createSandboxCa(this.#parts.sandbox.id))
     return this.#ca
   }
 

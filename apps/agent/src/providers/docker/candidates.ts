@@ -1,5 +1,6 @@
 import { existsSync } from 'node:fs'
-import Docker from 'dockerode'
+import type Docker from 'dockerode'
+import type { DockerOptions } from 'dockerode'
 import type { Logger } from 'pino'
 import type { Candidate, ProviderCapabilities } from '../../sandbox/provider.ts'
 import type { Maker } from './create-options.ts'
@@ -29,7 +30,7 @@ const candidate = (name: string, address: string, { installId, instanceId, log }
   name,
   address,
   open: async () => {
-    const docker = engineAt(address)
+    const docker = await engineAt(address)
     try {
       const info: EngineInfo = await inTime(docker.info())
       // An engine that is reached by a network has its directory on another machine.
@@ -43,16 +44,23 @@ const candidate = (name: string, address: string, { installId, instanceId, log }
   },
 })
 
-const socketEngine = (path: string): Docker => {
+const socketOf = (path: string): DockerOptions => {
   if (!existsSync(path)) throw new Error('no such socket; start it, or name another')
-  return new Docker({ socketPath: path })
+  return { socketPath: path }
 }
 
-const engineAt = (host: string): Docker => {
+const optionsFor = (host: string): DockerOptions => {
   if (!URL.canParse(host)) throw new Error('is not an address; use unix:///path, tcp://host:port or https://host:port')
   const url = new URL(host)
-  if (url.protocol === 'unix:') return socketEngine(url.pathname)
-  return new Docker({ protocol: url.protocol === 'https:' ? 'https' : 'http', host: url.hostname, port: url.port || 2375 })
+  if (url.protocol === 'unix:') return socketOf(url.pathname)
+  return { protocol: url.protocol === 'https:' ? 'https' : 'http', host: url.hostname, port: url.port || 2375 }
+}
+
+/** Its library is a tenth of an agent's start, and loaded where there is an engine to speak to. */
+const engineAt = async (host: string): Promise<Docker> => {
+  const options = optionsFor(host)
+  const { default: Engine } = await import('dockerode')
+  return new Engine(options)
 }
 
 type EngineInfo = {
