@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { interleave } from './run.ts'
 
 /** More for a long night: `BOXOFFICE_MODEL_RUNS=20000`. */
-const RUNS = Number(process.env.BOXOFFICE_MODEL_RUNS ?? 600)
+const RUNS = Number(process.env.BOXOFFICE_MODEL_RUNS ?? 300)
 
 test('several clients and reapers at once, on two brokers: no second session, no lost sandbox, no ended session that comes back', async () => {
   const { done, conditions } = await interleave(RUNS, {
