@@ -55,8 +55,7 @@ export const diskGuardSuite = (provider: ProviderName): void => {
     }
     /** What a hold refuses at once: a command that began just before one would wait for its end. */
     const wake = (grant: Grant, id: string) => dataplane(grant, 'POST', `/execs/${id}/signal`, { signal: 'CONT' })
-    const held = (grant: Grant, id: string): Promise<void> =>
-      eventually('the writer is held', async () => (await wake(grant, id)).status === 507)
+    const held = (grant: Grant, id: string) => eventually('the writer is held', async () => (await wake(grant, id)).status === 507)
     const kill = async (grant: Grant, id: string): Promise<void> => {
       await dataplane(grant, 'POST', `/execs/${id}/signal`, { signal: 'KILL' })
       await eventually('the writer has ended', async () => (await dataplane(grant, 'GET', `/execs/${id}`)).text.includes('"exited"'))

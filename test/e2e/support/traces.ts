@@ -15,15 +15,8 @@ export const processesWith = (text: string): number[] =>
       }
     })
 
-/** The id of the first process with `text` in its command line, once there is one: the line of one that is in the middle of an exec reads as empty. */
-export const processWith = async (text: string): Promise<number> => {
-  let pid: number | undefined
-  await eventually(`a process runs with ${text}`, () => {
-    pid = processesWith(text)[0]
-    return pid !== undefined
-  })
-  return pid ?? 0
-}
+/** The first process with `text` in its command line, once there is one. A second look may miss it: in the middle of an exec that line is empty. */
+export const processWith = (text: string): Promise<number> => eventually(`a process runs with ${text}`, () => processesWith(text)[0])
 
 /** Whether `ancestor` started a process, or one above it. */
 export const isBelow = (pid: number, ancestor: number): boolean => {
@@ -52,10 +45,14 @@ export const isFrozen = (pid: number): boolean => {
 /** Every path below a directory, relative and sorted. */
 export const filesBelow = async (directory: string): Promise<string[]> => (await readdir(directory, { recursive: true })).toSorted()
 
-/** Polls until `holds`; for what the product does in the background and tells nobody. The limit is a hang guard. */
-export const eventually = async (what: string, holds: () => boolean | Promise<boolean>, limitMs = 60_000): Promise<void> => {
+type Look<T> = T | false | undefined
+
+/** Polls until `look` sees something, and gives it; for what the product does in the background and tells nobody. The limit is a hang guard. */
+export const eventually = async <T>(what: string, look: () => Look<T> | Promise<Look<T>>, limitMs = 60_000): Promise<T> => {
   const end = performance.now() + limitMs
-  while (!(await holds())) {
+  for (;;) {
+    const seen = await look()
+    if (seen !== false && seen !== undefined) return seen
     if (performance.now() > end) throw new Error(`not within ${limitMs} ms: ${what}`)
     await new Promise((resolve) => setTimeout(resolve, 25))
   }
