@@ -1,6 +1,5 @@
 import { existsSync } from 'node:fs'
 import type Docker from 'dockerode'
-import type { DockerOptions } from 'dockerode'
 import type { Logger } from 'pino'
 import type { Candidate, ProviderCapabilities } from '../../sandbox/provider.ts'
 import type { Maker } from './create-options.ts'
@@ -44,12 +43,12 @@ const candidate = (name: string, address: string, { installId, instanceId, log }
   },
 })
 
-const socketOf = (path: string): DockerOptions => {
+const socketOf = (path: string): Docker.DockerOptions => {
   if (!existsSync(path)) throw new Error('no such socket; start it, or name another')
   return { socketPath: path }
 }
 
-const optionsFor = (host: string): DockerOptions => {
+const optionsFor = (host: string): Docker.DockerOptions => {
   if (!URL.canParse(host)) throw new Error('is not an address; use unix:///path, tcp://host:port or https://host:port')
   const url = new URL(host)
   if (url.protocol === 'unix:') return socketOf(url.pathname)

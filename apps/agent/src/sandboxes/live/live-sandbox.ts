@@ -167,9 +167,7 @@ export class LiveSandbox implements Sandbox {
     this.#handle = found
     if (!asConfigured) return this.#lose('config_drift')
     // The agent was killed in a wake that failed.
-    const failedWake = this.file.stopped && found?.state === 'lost' && (await this.#stopAgain(found))
-    const handle: SandboxHandle | undefined = failedWake ? { ...found, state: 'stopped' } : found
-    this.#handle = handle
+    const handle = found?.state === 'lost' && this.file.stopped ? await this.#stopAgain(found) : found
     if (handle === undefined || handle.state === 'lost' || (handle.state === 'stopped' && !this.file.stopped))
       return this.#lose(lossOf(handle) ?? 'the sandbox ended while the agent was away')
     const as = handle.state === 'starting' ? 'running' : handle.state
@@ -350,14 +348,14 @@ export class LiveSandbox implements Sandbox {
     }
   }
 
-  /** After a wake that failed: its workspace is whole, and the next wake finds it. False where the engine does not do it. */
-  async #stopAgain(handle: SandboxHandle): Promise<boolean> {
+  /** After a wake that failed: its workspace is whole, and the next wake finds it. Gives what there is now, as it was where the engine refuses. */
+  async #stopAgain(handle: SandboxHandle): Promise<SandboxHandle> {
     try {
       await this.#parts.provider.sandboxes.suspend(handle, 'stop')
-      return true
+      return { ...handle, state: 'stopped' }
     } catch (err) {
       this.#parts.log.warn({ err, sandbox_id: this.id }, 'a sandbox whose wake failed could not be stopped again')
-      return false
+      return handle
     }
   }
 
