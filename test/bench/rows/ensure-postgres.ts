@@ -14,21 +14,23 @@ const PER_BLOCK = 1000
 /** Of each broker: where a broker has less to do at once, it sleeps and wakes more often for the same work. */
 const CLIENTS = 8
 const LOAD_MS = 3000
+/** Of each broker before it is measured: V8 goes on compiling its code over thousands of requests. */
+const WARM_UP = 5000
 
 /**
  * `ensure` of live sessions on PostgreSQL against SQLite, in turn, and what it costs each of two brokers. Neither database syncs a
  * commit to the disk: SQLite does not in WAL mode, and the server of the tests has `fsync` off.
  */
 export async function* run(): AsyncIterable<Row> {
-  await using sqlite = await startStack({ provider: 'local', database: 'sqlite', brokers: 1 })
   await using stack = await startStack({ provider: 'local', database: 'postgres', brokers: 2 })
-  yield await latency(sqlite, stack)
+  yield await latency(stack)
   yield* await load(stack)
 }
 
-async function latency(sqlite: Stack, postgres: Stack): Promise<Row> {
-  const [ours, theirs] = await Promise.all([postgres, sqlite].map((stack) => p50Of(stack.brokerUrls[0] ?? '')))
-  if (ours === undefined || theirs === undefined) throw new Error('a broker is missing')
+async function latency(postgres: Stack): Promise<Row> {
+  await using sqlite = await startStack({ provider: 'local', database: 'sqlite', brokers: 1 })
+  const ours = await p50Of(postgres.brokerUrls[0] ?? '')
+  const theirs = await p50Of(sqlite.brokerUrl)
   const { ours: onPostgres, theirs: onSqlite, ratio } = await inTurn(ours, theirs)
   return {
     row: 'ensure of a live session on PostgreSQL, p50',
@@ -44,45 +46,40 @@ async function latency(sqlite: Stack, postgres: Stack): Promise<Row> {
 /** Gives what measures the p50 of a block, at a broker that is warm. */
 async function p50Of(brokerUrl: string): Promise<() => Promise<number>> {
   const broker = brokerClient(brokerUrl, API_KEY)
-  const block = () => timeEach(PER_BLOCK, () => broker.ensure('bench-live'))
-  await block()
-  return async () => median(await block())
+  const block = (count: number) => timeEach(count, () => broker.ensure('bench-live'))
+  await block(WARM_UP)
+  return async () => median(await block(PER_BLOCK))
 }
 
+/** A broker under load. */
+type Loaded = { client: ReturnType<typeof brokerClient>; pid: number }
+
 /** The processor time of the brokers for each `ensure` of many clients with sessions of their own, and how often one waits for a lock. */
-async function load({ brokerUrls, broker, postgres }: Stack): Promise<Row[]> {
+async function load(stack: Stack): Promise<Row[]> {
+  const { postgres } = stack
   if (postgres === undefined) throw new Error('the stack has no PostgreSQL')
-  const clients = brokerUrls.map((url) => brokerClient(url, API_KEY))
-  const costOf = async (used: typeof clients): Promise<{ perEnsure: number; perSecond: number }> => {
-    const before = processorMs(broker(0).ready.pid) + processorMs(broker(1).ready.pid)
-    const start = performance.now()
-    let done = 0
-    await Promise.all(
-      Array.from({ length: CLIENTS * used.length }, async (_, i) => {
-        const client = used[i % used.length]
-        for (; client !== undefined && performance.now() - start < LOAD_MS; done++) await client.ensure(`bench-load-${i}`)
-      }),
-    )
-    const spent = processorMs(broker(0).ready.pid) + processorMs(broker(1).ready.pid) - before
-    return { perEnsure: spent / done, perSecond: (done / (performance.now() - start)) * 1000 }
-  }
-  // The sessions are made, and both brokers are warm.
-  await costOf(clients.slice(0, 1))
-  await costOf(clients)
+  const both = loaded(stack)
+  await warmUp(both)
   const rates: number[] = []
+  let turns = 0
   const {
     ours: two,
     theirs: one,
     ratio,
   } = await inTurn(
     async () => {
-      const { perEnsure, perSecond } = await costOf(clients)
+      const { perEnsure, perSecond } = await costOf(both)
       rates.push(perSecond)
       return perEnsure
     },
-    async () => (await costOf(clients.slice(0, 1))).perEnsure,
+    // Each in turn: the one that is measured alone would be warmer than the other.
+    async () => {
+      const alone = both.filter((_, i) => i === turns % both.length)
+      turns++
+      return (await costOf(alone)).perEnsure
+    },
   )
-  const waits = await lockWaits(postgres, () => costOf(clients))
+  const waits = await lockWaits(postgres, () => costOf(both))
   return [
     {
       row: 'processor time of two brokers for each ensure, PostgreSQL',
@@ -103,6 +100,34 @@ async function load({ brokerUrls, broker, postgres }: Stack): Promise<Row[]> {
       figures: { share: waits.share, samples: waits.samples },
     },
   ]
+}
+
+const loaded = ({ brokerUrls, broker }: Stack): Loaded[] =>
+  brokerUrls.map((url, i) => ({ client: brokerClient(url, API_KEY), pid: broker(i).ready.pid }))
+
+/** Makes the sessions, too. */
+async function warmUp(brokers: readonly Loaded[]): Promise<void> {
+  await Promise.all(
+    everyClient(brokers).map(async ({ client }, i) => {
+      for (let n = 0; n < WARM_UP / CLIENTS; n++) await client.ensure(`bench-load-${i}`)
+    }),
+  )
+}
+
+/** Each client keeps to a broker and to a session of its own. */
+const everyClient = (brokers: readonly Loaded[]): Loaded[] => Array.from({ length: CLIENTS }, () => brokers).flat()
+
+/** Of these brokers together: `perEnsure` in ms of processor time. */
+async function costOf(brokers: readonly Loaded[]): Promise<{ perEnsure: number; perSecond: number }> {
+  const spent = () => brokers.reduce((sum, { pid }) => sum + processorMs(pid), 0)
+  const [before, start] = [spent(), performance.now()]
+  let done = 0
+  await Promise.all(
+    everyClient(brokers).map(async ({ client }, i) => {
+      for (; performance.now() - start < LOAD_MS; done++) await client.ensure(`bench-load-${i}`)
+    }),
+  )
+  return { perEnsure: (spent() - before) / done, perSecond: (done / (performance.now() - start)) * 1000 }
 }
 
 /** Of the connections that do something, the share that waits for a lock, looked at again and again while `work` runs. */

@@ -21,12 +21,14 @@ import { listSessions } from './session-list.ts'
 import { forgetWorkspace } from './workspaces.ts'
 
 // With the row, whether grants must be looked up: nearly always not, and then `ensure` needs no further look-up.
-const COLUMNS = 's.*, EXISTS (SELECT 1 FROM grants WHERE session_id = s.id)::int AS has_grants'
+const HAS_GRANTS = 'EXISTS (SELECT 1 FROM grants WHERE session_id = s.id)::int AS has_grants'
+const COLUMNS = `s.*, ${HAS_GRANTS}`
 const select = (where: string): string => `SELECT ${COLUMNS} FROM sessions s WHERE ${where}`
 
 const OF_SCOPE = 'tenant = $1 AND scope_type = $2 AND scope_id = $3'
-// `ensure` of a live session asks this and writes once.
-const STATE = `SELECT ${OWNERSHIP}, to_json(a) AS agent, ${COLUMNS}
+// `ensure` of a live session asks this and writes once. Rows as JSON: the driver looks at each column of each answer anew, which took
+// 0.06 ms of the broker's processor time more.
+const STATE = `SELECT ${OWNERSHIP}, to_json(a) AS agent, to_json(s) AS session, ${HAS_GRANTS}
   FROM (SELECT) AS one
   LEFT JOIN scopes o ON o.tenant = $1 AND o.scope_type = $2 AND o.scope_id = $3
   LEFT JOIN sessions s ON s.tenant = $1 AND s.scope_type = $2 AND s.scope_id = $3 AND s.${LIVE}
@@ -45,8 +47,7 @@ const CATCH_UP = 'UPDATE sessions SET revision = $2 + 1 WHERE id = $1 AND revisi
 const PURGE = `DELETE FROM sessions WHERE id IN
   (SELECT id FROM sessions WHERE ended_at < $1 ORDER BY ended_at LIMIT $2 FOR UPDATE SKIP LOCKED)`
 
-/** Without a live session its columns are null. */
-type StateRow = SessionRow & OwnershipRow & { agent: AgentRow | null }
+type StateRow = OwnershipRow & { agent: AgentRow | null; session: SessionRow | null; has_grants: 0 | 1 }
 
 export function postgresSessions(database: Database): Pick<Store, 'sessions' | 'agentSessions' | 'ofScope'> {
   const { read, once, write } = database
@@ -90,7 +91,7 @@ export function postgresSessions(database: Database): Pick<Store, 'sessions' | '
   }
   const ofScope: Store['ofScope'] = async (tenant, scope) => {
     const [row] = await read.rows<StateRow>(STATE, [tenant, scope.type, scope.id])
-    const live = row === undefined || row.id === null ? undefined : (await toSessions([row])).find(isLive)
+    const live = row?.session ? (await toSessions([{ ...row.session, has_grants: row.has_grants }])).find(isLive) : undefined
     return { ownership: toOwnership(row), live, agent: row?.agent ? toAgent(row.agent) : undefined }
   }
   return { sessions, agentSessions, ofScope }
