@@ -74,6 +74,18 @@ export const podCases = (directory: string): PodCase[] => [
     name: 'with the network off and nothing that takes it',
     refused: (spec) => void delete spec.initContainers,
     says: /boxoffice.dev\/network/,
+    taken: (spec) => {
+      delete spec.initContainers
+      spec.containers[0].args.push('--no-inet')
+    },
+  },
+  {
+    name: 'with the network off and the argument for another program',
+    refused: (spec) => {
+      delete spec.initContainers
+      Object.assign(spec.containers[0], { command: ['sleep'], args: ['1', '--no-inet'] })
+    },
+    says: /boxoffice.dev\/network/,
   },
   {
     name: 'with a secret',

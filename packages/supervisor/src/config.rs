@@ -11,6 +11,8 @@ pub struct Config {
     pub workspace: PathBuf,
     pub home: PathBuf,
     pub seccomp: bool,
+    /// Whether programs may have sockets of the network, be it the loopback's.
+    pub inet: bool,
     pub oom_files: Vec<PathBuf>,
     /// How many processes and threads the sandbox may have, this one included, where no control group says so.
     pub max_processes: Option<u64>,
@@ -36,7 +38,7 @@ impl Config {
     pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Parsed {
         let mut arguments = arguments.into_iter();
         let (mut socket, mut workspace, mut home) = (None, None, None);
-        let mut seccomp = true;
+        let (mut seccomp, mut inet) = (true, true);
         let mut oom_files = Vec::new();
         let mut max_processes = None;
         while let Some(argument) = arguments.next() {
@@ -63,6 +65,7 @@ impl Config {
                     };
                 }
                 "--no-seccomp" => seccomp = false,
+                "--no-inet" => inet = false,
                 "--socket" => socket = path(),
                 "--workspace" => workspace = path(),
                 "--home" => home = path(),
@@ -76,7 +79,7 @@ impl Config {
         }
         match (socket, workspace, home) {
             (Some(socket), Some(workspace), Some(home)) => {
-                Parsed::Run(Config { socket, workspace, home, seccomp, oom_files, max_processes })
+                Parsed::Run(Config { socket, workspace, home, seccomp, inet, oom_files, max_processes })
             }
             _ => Parsed::Wrong("--socket, --workspace and --home are needed".into()),
         }
@@ -98,13 +101,17 @@ mod tests {
         else {
             panic!("refused");
         };
-        assert!(!config.seccomp);
+        assert!(!config.seccomp && config.inet);
         assert_eq!(config.oom_files, [PathBuf::from("/a"), PathBuf::from("/b")]);
         assert_eq!(config.max_processes, None);
         let Parsed::Run(config) = parse("--socket /s --workspace /w --home /h --max-processes 24") else {
             panic!("refused");
         };
         assert_eq!(config.max_processes, Some(24));
+        let Parsed::Run(config) = parse("--socket /s --workspace /w --home /h --no-inet") else {
+            panic!("refused");
+        };
+        assert!(config.seccomp && !config.inet);
         assert!(matches!(parse("--socket /s --workspace /w --home /h --max-processes many"), Parsed::Wrong(_)));
         assert!(matches!(parse("--socket /s --workspace /w --home /h --max-processes"), Parsed::Wrong(_)));
         assert!(matches!(parse("--version"), Parsed::Version));

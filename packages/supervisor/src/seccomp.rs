@@ -88,7 +88,9 @@ const REFUSED: &[libc::c_long] = &[
 ];
 
 /// Families of which every network namespace has its own, or which are bound to files. Others (VSOCK) are shared with the host.
-const FAMILIES: [i32; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+pub const OF_NAMESPACE: &[i32] = &[libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+/// For a sandbox without any network, whatever its namespace has.
+pub const UNIX_ALONE: &[i32] = &[libc::AF_UNIX];
 
 /// Calls with the process that they change or signal as their first argument.
 const AIMED: &[libc::c_long] = &[
@@ -141,8 +143,8 @@ fn spares(pid: u32, user: u32) -> [sock_filter; 7] {
 }
 
 /// `pid`: the supervisor's own number, as processes of the sandbox see it. `cookie`: what our own children pass as the sixth argument of prlimit64, which the kernel ignores. It exists in the
-/// memory of the untraceable supervisor only.
-pub fn program(cookie: u64, pid: u32) -> Vec<sock_filter> {
+/// memory of the untraceable supervisor only. `families`: of the sockets that are allowed.
+pub fn program(cookie: u64, pid: u32, families: &[i32]) -> Vec<sock_filter> {
     // Another architecture's call numbers (32-bit) would go around every rule below.
     let mut out = vec![load(ARCH), not_equal(ARCHITECTURE, 1), give(ENOSYS), load(NUMBER)];
     #[cfg(target_arch = "x86_64")]
@@ -208,7 +210,7 @@ pub fn program(cookie: u64, pid: u32) -> Vec<sock_filter> {
     );
     for call in [libc::SYS_socket, libc::SYS_socketpair] {
         let mut rules = vec![load(low(0))];
-        rules.extend(FAMILIES.iter().flat_map(|family| [equals(*family as u32, 1), give(ALLOW)]));
+        rules.extend(families.iter().flat_map(|family| [equals(*family as u32, 1), give(ALLOW)]));
         rules.push(give(EAFNOSUPPORT));
         on(&mut out, call, &rules);
     }

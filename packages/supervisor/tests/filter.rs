@@ -1,6 +1,6 @@
 //! The filter's verdicts, judged as the kernel would.
 
-use boxoffice_supervisor::seccomp::program;
+use boxoffice_supervisor::seccomp::{OF_NAMESPACE, UNIX_ALONE, program};
 use libc::{BPF_ABS, BPF_ALU, BPF_AND, BPF_JEQ, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W, c_long};
 
 const COOKIE: u64 = 0x1234_5678_9abc_def0;
@@ -16,12 +16,16 @@ fn verdict(call: c_long, arguments: &[u64]) -> u32 {
 }
 
 fn verdict_on(architecture: u32, call: c_long, arguments: &[u64]) -> u32 {
+    verdict_of(OF_NAMESPACE, architecture, call, arguments)
+}
+
+fn verdict_of(families: &[i32], architecture: u32, call: c_long, arguments: &[u64]) -> u32 {
     let mut data = vec![call as u32, architecture, 0, 0];
     for index in 0..6 {
         let argument = arguments.get(index).copied().unwrap_or(0);
         data.extend([argument as u32, (argument >> 32) as u32]);
     }
-    let program = program(COOKIE, SUPERVISOR as u32);
+    let program = program(COOKIE, SUPERVISOR as u32, families);
     let (mut at, mut value) = (0, 0);
     loop {
         let step = program[at];
@@ -50,6 +54,16 @@ fn only_families_that_a_namespace_holds() {
             let is_known = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK].contains(&family);
             let expected = if is_known { 0 } else { libc::EAFNOSUPPORT as u32 };
             assert_eq!(verdict(call, &[family as u64, 1, 0]), expected, "family {family}");
+        }
+    }
+}
+
+#[test]
+fn sockets_of_files_alone_without_inet() {
+    for call in [libc::SYS_socket, libc::SYS_socketpair] {
+        for family in 0..64 {
+            let expected = if family == libc::AF_UNIX { 0 } else { libc::EAFNOSUPPORT as u32 };
+            assert_eq!(verdict_of(UNIX_ALONE, ARCHITECTURE, call, &[family as u64, 1, 0]), expected, "family {family}");
         }
     }
 }

@@ -5,6 +5,7 @@ import { API_KEY, MODES, type Stack, startStack } from '../support/stack.ts'
 const PROFILES = [
   { name: 'proxied', network: 'proxy', egress: { allow: ['packages.example'], deny: ['*.evil.example'] } },
   { name: 'held', network: 'proxy', egress: { allow: ['@packages'] }, locked: ['egress'] },
+  { name: 'closed', network: 'none' },
 ]
 const LISTS = { packages: ['packages.example', '*.cdn.example'] }
 
@@ -46,6 +47,20 @@ describe.each(MODES)('%s', (mode) => {
     expect((await on.exec('curl -sS http://169.254.169.254/latest/')).stdout).toContain('not_allowed')
     await using off = await open('off', 'default')
     expect((await off.exec('echo "proxy:$HTTP_PROXY"; curl -sS --max-time 5 http://127.0.0.1:3128/')).stdout).toBe('proxy:\n')
+  })
+
+  test('a profile without any network has no loopback, no proxy and no ports, and works', async () => {
+    await using session = await connect(stack.brokerUrl, { apiKey: API_KEY }).session('closed', {
+      ...{ profile: 'closed', capabilities: ['exec', 'fs_read', 'fs_write', 'ports'] },
+    })
+    const tried = await session.exec('echo "proxy:$HTTP_PROXY"; bash -c "exec 3<>/dev/tcp/127.0.0.1/9" 2>&1 | grep -om1 "not supported"')
+    expect(tried.stdout).toBe('proxy:\nnot supported\n')
+    await session.files.upload('a.txt', 'a')
+    expect((await session.exec('cat a.txt')).stdout).toBe('a')
+    await expect(session.ports.list()).rejects.toMatchObject({ code: 'UNSUPPORTED' })
+    await expect(session.ports.connect(8000)).rejects.toMatchObject({ code: 'UNSUPPORTED' })
+    await expect(session.egress.set({ allow: ['*'] })).rejects.toMatchObject({ code: 'UNSUPPORTED' })
+    expect(await session.egress.get()).toMatchObject({ network: { requested: 'none', effective: 'none' } })
   })
 
   /** Why a program does not reach a host; names below `example` have no address. */

@@ -21,7 +21,7 @@ export type Tunnel = Duplex & {
 /**
  * Connects to a port of the sandbox's loopback. Rejects with PORT_NOT_LISTENING where nobody listens, with TIMEOUT where the connection
  * is not taken in time, with RATE_LIMITED above the number of connections that a sandbox has at most, and with UNSUPPORTED for a
- * supervisor of before.
+ * supervisor of before, and where the sandbox has no loopback.
  */
 export const dialPort = async (
   link: SupervisorLink,
@@ -47,7 +47,10 @@ export const listeningPorts = async (link: SupervisorLink): Promise<readonly num
 
 const requireDials = (link: SupervisorLink): void => {
   if (!link.dials)
-    throw new BoxofficeError('UNSUPPORTED', 'ports: this sandbox was started by an older release, which cannot connect; start a new one')
+    throw new BoxofficeError(
+      'UNSUPPORTED',
+      'ports: this sandbox has no loopback (its network is "none"), or an older release started it; start a new one with another profile',
+    )
 }
 
 /** A connection that a program of the sandbox has made to the agent, on a channel that is lent from the start. */

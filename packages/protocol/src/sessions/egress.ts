@@ -1,8 +1,11 @@
 import { z } from 'zod'
 import { SecretName } from '../secrets/secrets.ts'
 
-/** What `network` of a profile can be: no way out, one through the agent's proxy, or one of the provider's own. */
-export const NETWORKS = ['off', 'proxy', 'on'] as const
+/**
+ * What `network` of a profile can be: no socket but unix ones, and so not even a loopback; the loopback alone; a way out through the
+ * agent's proxy; or a network of the provider's own.
+ */
+export const NETWORKS = ['none', 'off', 'proxy', 'on'] as const
 export const Network = z.enum(NETWORKS)
 export type Network = z.infer<typeof Network>
 

@@ -10,7 +10,9 @@ export const Profile = z.object({
     .regex(/^[a-z0-9][a-z0-9_-]{0,63}$/)
     .describe('name by which a session asks for the profile'),
   image: z.string().nullable().default(null).describe("image; null: the agent's `default_image`. the local provider uses none"),
-  network: Network.default('off').describe('network of the sandbox: off, proxy (what `egress` allows, through the agent) or on'),
+  network: Network.default('off').describe(
+    'network of the sandbox: none (no loopback either, so no ports), off, proxy (what `egress` allows, through the agent) or on',
+  ),
   egress: EgressPolicy.nullable()
     .default(null)
     .describe(
@@ -91,6 +93,9 @@ export type Profile = z.infer<typeof Profile>
  */
 export const policyOf = ({ network, egress }: Pick<Profile, 'network' | 'egress'>): EgressPolicy =>
   egress ?? EgressPolicy.parse(network === 'on' ? { allow: ['*'] } : {})
+
+/** Whether programs of such a sandbox get out at all. */
+export const hasNetwork = ({ network }: Pick<Profile, 'network'>): boolean => network === 'proxy' || network === 'on'
 
 /** A profile as a broker sends it to an agent, which may be of an earlier release. */
 export const SentProfile = Profile.extend({ capabilities: KnownCapabilities.default([...CAPABILITIES]) })

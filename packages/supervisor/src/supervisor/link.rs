@@ -48,8 +48,9 @@ impl Supervisor {
         let boot = control.then_some(self.boot.as_str());
         let spares = control.then_some(true);
         let watches = control.then_some(true);
-        let dials = control.then_some(true);
-        let egress = control.then_some(true);
+        // Both need sockets of the loopback.
+        let dials = control.then_some(self.config.inet);
+        let egress = control.then_some(self.config.inet);
         push_json(
             &mut out,
             Kind::Hello,

@@ -105,7 +105,8 @@ impl Supervisor {
         rustix::rand::getrandom(&mut random[..], rustix::rand::GetRandomFlags::empty()).map_err(at("random"))?;
         let [a, b, c, _] = word_pair(&random);
         if config.seccomp {
-            setup::install_filter(&seccomp::program(a, std::process::id())).map_err(at("seccomp"))?;
+            let families = if config.inet { seccomp::OF_NAMESPACE } else { seccomp::UNIX_ALONE };
+            setup::install_filter(&seccomp::program(a, std::process::id(), families)).map_err(at("seccomp"))?;
         }
         let descriptors = setup::raise_descriptor_limit();
         config.max_processes.map_or(Ok(()), setup::limit_processes).map_err(at("number of processes"))?;

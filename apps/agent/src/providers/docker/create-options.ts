@@ -1,5 +1,6 @@
 import type Docker from 'dockerode'
 import { bindsOf, type SandboxSpec } from '../../sandbox/provider.ts'
+import { supervisorArguments } from '../../sandbox/supervisor-arguments.ts'
 
 export const LABEL = {
   managed: 'boxoffice.managed',
@@ -39,6 +40,7 @@ export const createOptions = (id: string, spec: SandboxSpec, maker: Maker): Dock
       ...['--socket', '/.boxoffice/link/link.sock', '--workspace', '/workspace', '--home', '/tmp/home'],
       // Of the container's own group, as both versions of control groups show it; the one that is not there is passed over.
       ...['--oom-file', '/sys/fs/cgroup/memory/memory.oom_control', '--oom-file', '/sys/fs/cgroup/memory.events'],
+      ...supervisorArguments(profile),
     ],
     Healthcheck: { Test: ['NONE'] },
     StopTimeout: 1,

@@ -1,5 +1,6 @@
 import { basename, dirname, join } from 'node:path'
 import { bindsOf, type SandboxSpec } from '../../sandbox/provider.ts'
+import { supervisorArguments } from '../../sandbox/supervisor-arguments.ts'
 
 export const LABEL = {
   managed: 'boxoffice.dev/managed',
@@ -51,6 +52,7 @@ export const podOf = (id: string, spec: SandboxSpec, options: PodOptions): PodMa
       ...['--oom-file', '/sys/fs/cgroup/memory/memory.oom_control', '--oom-file', '/sys/fs/cgroup/memory.events'],
       // A pod has no field for it. Each sandbox has a user of its own.
       ...['--max-processes', String(profile.pids_limit)],
+      ...supervisorArguments(profile),
     ],
     securityContext: { ...DROP_ALL, readOnlyRootFilesystem: profile.read_only_rootfs },
     // The kubelet mounts a file of the node there that everybody in the container may write without a limit.
@@ -64,7 +66,8 @@ export const podOf = (id: string, spec: SandboxSpec, options: PodOptions): PodMa
     ],
   }
   // Every pod gets a network device. The supervisor deletes it before the sandbox starts, so that this holds with any network
-  // plugin, and with any image: it is static, and nothing of the image runs.
+  // plugin, and with any image: it is static, and nothing of the image runs. Where nothing may have a socket of a network, the device
+  // stays, and the sandbox starts a second earlier.
   const offline = {
     ...common,
     name: 'offline',
@@ -106,7 +109,7 @@ export const podOf = (id: string, spec: SandboxSpec, options: PodOptions): PodMa
         ...{ runAsUser: spec.uid, runAsGroup: spec.gid, runAsNonRoot: true },
         seccompProfile: { type: 'RuntimeDefault' },
       },
-      ...(profile.network !== 'on' ? { initContainers: [offline] } : {}),
+      ...(profile.network === 'off' || profile.network === 'proxy' ? { initContainers: [offline] } : {}),
       containers: [sandbox],
       volumes: [
         ...volumes.all(),

@@ -4,6 +4,7 @@ import { mkdir, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
 import { bindsOf, type SandboxSpec } from '../../sandbox/provider.ts'
+import { supervisorArguments } from '../../sandbox/supervisor-arguments.ts'
 import { rlimitArguments } from './rlimits.ts'
 
 const run = promisify(execFile)
@@ -116,5 +117,8 @@ export const sandboxArguments = (paths: BubblewrapPaths, spec: SandboxSpec): str
 export const bubblewrapArguments = (paths: BubblewrapPaths, spec: SandboxSpec): string[] => [
   ...NAMESPACES,
   ...DEVICES,
-  ...around(paths, sandboxArguments(paths, spec), paths.byRlimit ? rlimitArguments(spec.profile) : []),
+  ...around(paths, sandboxArguments(paths, spec), [
+    ...(paths.byRlimit ? rlimitArguments(spec.profile) : []),
+    ...supervisorArguments(spec.profile),
+  ]),
 ]

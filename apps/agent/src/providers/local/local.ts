@@ -8,6 +8,7 @@ import { createPrefork, type PreforkedProcess } from '../../fast-io/prefork.ts'
 import { descendantsOf, pidsWithArgumentEnd, signalPid } from '../../host/process-table.ts'
 import { closedOnTheWay } from '../../mounts/ownership.ts'
 import type { PrewarmSpec, Provider, ProviderCapabilities, SandboxHandle, SandboxSpec } from '../../sandbox/provider.ts'
+import { supervisorArguments } from '../../sandbox/supervisor-arguments.ts'
 import { bubblewrapArguments, DEVICES, generateEtc, NAMESPACES, preforkArguments, SYSTEM_PATHS, sandboxArguments } from './bubblewrap.ts'
 import { openCgroups, removeInstallGroups } from './cgroups.ts'
 import { findBubblewrap } from './detect.ts'
@@ -110,7 +111,15 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
     const oom = paths.oomFile === undefined ? [] : ['--oom-file', paths.oomFile]
     return {
       file: paths.supervisor,
-      arguments: ['--socket', join(paths.link, 'link.sock'), '--workspace', workspace, ...home, ...oom],
+      arguments: [
+        '--socket',
+        join(paths.link, 'link.sock'),
+        '--workspace',
+        workspace,
+        ...home,
+        ...oom,
+        ...supervisorArguments(spec.profile),
+      ],
       directory: workspace,
       ...idsOf(spec),
     }
@@ -145,8 +154,12 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
     await prefork.make(id, spec.supervisorPath, { ...order, ...idsOf(spec), log: join(spec.directory, LOG_NAME) })
   }
 
-  /** The sandbox's, made now if there is none. It sees nothing of the host that only this sandbox mounts. */
+  /**
+   * The sandbox's, made now if there is none. It sees nothing of the host that only this sandbox mounts, and its supervisor has the
+   * arguments that most have.
+   */
   const preforkedFor = async (id: string, spec: SandboxSpec): Promise<PreforkedProcess | undefined> => {
+    if (supervisorArguments(spec.profile).length > 0) return undefined
     const own = `${dataDirectory}/`
     if (![spec.workspaceDirectory, ...spec.mounts.map(({ source }) => source)].every((path) => path.startsWith(own))) return undefined
     const ready = prefork?.take(id)

@@ -8,6 +8,7 @@ import type { Uids } from '../../data-dir/uids.ts'
 import { prepareMounts } from '../../mounts/plan.ts'
 import type { EndReason } from '../../sandbox/end.ts'
 import type { Provider } from '../../sandbox/provider.ts'
+import { supervisorArguments } from '../../sandbox/supervisor-arguments.ts'
 import type { LiveSandbox } from '../live/live-sandbox.ts'
 import { assertPossible, type Planner } from './planner.ts'
 import type { PrewarmedSandboxes } from './prewarmed.ts'
@@ -58,8 +59,9 @@ export const createProvision = (options: ProvisionOptions): ((plan: Plan) => Pro
     // A sandbox that is made anew takes the room of its earlier making.
     using admitted = previous === null ? options.capacity.admit() : null
     const hosted = plan.workspace !== null
-    // What is prewarmed has a workspace and a user of its own, and nothing of the host.
-    const plain = previous === null && workspace === null && !hosted && plan.mounts.length === 0 && asked.user === null
+    // What is prewarmed has a workspace and a user of its own, nothing of the host, and a supervisor whose arguments are settled.
+    const isOwn = previous === null && workspace === null && !hosted && plan.mounts.length === 0 && asked.user === null
+    const plain = isOwn && supervisorArguments(profile).length === 0
     const prewarmed = plain ? options.prewarmed.take() : undefined
     const id = previous?.file.sandbox_id ?? prewarmed?.id ?? newSandboxId()
     const managed = workspace ?? id

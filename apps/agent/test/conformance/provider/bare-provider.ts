@@ -7,13 +7,14 @@ import { BoxofficeError } from '@boxoffice/protocol'
 import { nameProcess, type ProcessName, pidsWithVariable, processState, signalPid, signalProcess } from '../../../src/host/process-table.ts'
 import type { Registration } from '../../../src/providers/candidates.ts'
 import type { Provider, SandboxHandle, SandboxSpec } from '../../../src/sandbox/provider.ts'
+import { supervisorArguments } from '../../../src/sandbox/supervisor-arguments.ts'
 
 /** All that it knows of a sandbox, in a file each: it must find them again after a restart. */
 type State = {
   id: string
   profileHash: string
   process: ProcessName | null
-  start: Pick<SandboxSpec, 'supervisorPath' | 'linkDirectory' | 'workspaceDirectory' | 'uid' | 'gid'>
+  start: Pick<SandboxSpec, 'supervisorPath' | 'linkDirectory' | 'workspaceDirectory' | 'uid' | 'gid' | 'profile'>
 }
 
 const MARK = 'BARE_SANDBOX'
@@ -46,11 +47,12 @@ const bareProvider = async (dataDirectory: string): Promise<Provider> => {
   }
 
   const start = async (state: State): Promise<SandboxHandle> => {
-    const { supervisorPath, linkDirectory, workspaceDirectory, uid, gid } = state.start
+    const { supervisorPath, linkDirectory, workspaceDirectory, uid, gid, profile } = state.start
     const home = join(dirname(linkDirectory), 'home')
     await mkdir(home, { recursive: true })
     if (asRoot) await chown(home, uid, gid)
-    const child = spawn(supervisorPath, ['--socket', join(linkDirectory, 'link.sock'), '--workspace', workspaceDirectory, '--home', home], {
+    const paths = ['--socket', join(linkDirectory, 'link.sock'), '--workspace', workspaceDirectory, '--home', home]
+    const child = spawn(supervisorPath, [...paths, ...supervisorArguments(profile)], {
       ...{ cwd: workspaceDirectory, env: { PATH: process.env.PATH, [MARK]: state.id }, detached: true, stdio: 'ignore' as const },
       ...(asRoot ? { uid, gid } : {}),
     })

@@ -102,6 +102,16 @@ describe('kubernetes provider', () => {
     expect((await podOf(sandbox)).spec).not.toHaveProperty('initContainers')
   })
 
+  test('where nothing may have a socket of a network, the device stays, and nothing waits for its end', async () => {
+    await using host = await Host.start(open)
+    const sandbox = await host.ensure('s1', { network: 'none' })
+    const pod = await podOf(sandbox)
+    expect(pod.spec).not.toHaveProperty('initContainers')
+    expect(pod.metadata.labels).toMatchObject({ 'boxoffice.dev/network': 'off' })
+    expect((await run(sandbox, 'cat /proc/net/dev')).stdout).toContain('eth0:')
+    expect((await run(sandbox, 'exec 3<>/dev/tcp/127.0.0.1/9')).stderr).toContain('not supported by protocol')
+  })
+
   test('without a network a sandbox reaches itself', async () => {
     await using host = await Host.start(open)
     const sandbox = await host.ensure('s1')

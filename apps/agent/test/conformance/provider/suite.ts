@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { afterEach, describe, expect, test } from 'vitest'
 import type { Provider, SandboxHandle } from '../../../src/sandbox/provider.ts'
 import type { LiveSandbox } from '../../../src/sandboxes/live/live-sandbox.ts'
+import { dialPort, listeningPorts } from '../../../src/supervisor/tunnel.ts'
 import { run, start } from '../../host/support/exec.ts'
 import { Host, type Kind, type OpenProvider, processesOf, request } from '../../host/support/host.ts'
 
@@ -129,6 +130,25 @@ export const providerSuite = ({ kind, open, cycles, accident, remains }: Exam): 
       expect(await told).toMatchObject({ lost: true })
       expect(performance.now() - from).toBeLessThan(30_000)
       await expect(sandbox.ready(AbortSignal.timeout(60_000))).rejects.toMatchObject({ code: 'SANDBOX_LOST' })
+    })
+
+    test('with the network "none" no socket but unix ones', async () => {
+      const { manager } = await begin()
+      const sandbox = await (host as Host).ensure('s1', { network: 'none' })
+      const families = ['AF_UNIX', 'AF_INET', 'AF_INET6', 'AF_NETLINK', 'AF_PACKET', 'AF_VSOCK']
+      const script = [
+        'use Socket; use Errno;',
+        `for (qw(${families.join(' ')})) { $f = $_ eq "AF_NETLINK" ? 16 : $_ eq "AF_PACKET" ? 17 : $_ eq "AF_VSOCK" ? 40 : Socket->can($_)->();`,
+        'print "$_ ", (socket(S, $f, $f == 16 || $f == 17 ? SOCK_RAW : SOCK_STREAM, 0) ? "open" : $!{EAFNOSUPPORT} ? "refused" : $!), "\n" }',
+      ].join(' ')
+      const expected = families.map((family) => `${family} ${family === 'AF_UNIX' ? 'open' : 'refused'}\n`).join('')
+      expect((await run(sandbox, `perl -e '${script}'`)).stdout).toBe(expected)
+      expect(sandbox.network).toBe('none')
+      await expect(dialPort(sandbox.link, 8000)).rejects.toMatchObject({ code: 'UNSUPPORTED', message: expect.stringContaining('none') })
+      await expect(listeningPorts(sandbox.link)).rejects.toMatchObject({ code: 'UNSUPPORTED' })
+      await manager.suspend(sandbox.id, 'stop')
+      await manager.resume(sandbox.id)
+      expect((await run(sandbox, `perl -e '${script}'`)).stdout).toBe(expected)
     })
   })
 

@@ -1,5 +1,5 @@
 import type { ExecResult, ManagedProcess } from '@boxoffice/protocol'
-import { LIMITS } from '@boxoffice/protocol'
+import { hasNetwork, LIMITS } from '@boxoffice/protocol'
 import { isPlaced, type Session } from '../../domain/session.ts'
 import { DEFAULT_MOUNT_PATH } from './spec.ts'
 
@@ -14,7 +14,7 @@ export function toBoxSession(id: string, session: Session) {
     /** Null: the default image of the agent. */
     image: profile.image,
     // Clients of the Box surface know two of them.
-    network: profile.network === 'off' ? 'off' : 'on',
+    network: hasNetwork(profile) ? 'on' : 'off',
     host_path: mounts.workspace_host_path,
     host_path_mode: mounts.workspace_mode,
     mount_path: DEFAULT_MOUNT_PATH,

@@ -1,4 +1,4 @@
-import { BoxofficeError, type Profile } from '@boxoffice/protocol'
+import { BoxofficeError, hasNetwork, type Profile } from '@boxoffice/protocol'
 import { systemOrigin } from '../../../domain/audit-entry.ts'
 import { noSession } from '../../../domain/refusals.ts'
 import { isLive, type Session, type SuspendMode } from '../../../domain/session.ts'
@@ -186,7 +186,7 @@ export class Sandboxes {
     const profile = this.#options.profiles.get(name)
     if (profile === undefined)
       throw new BoxofficeError('NOT_FOUND', `there is no template "${template}"; a template is a profile's name, or base`)
-    if (internet === false && profile.network !== 'off')
+    if (internet === false && hasNetwork(profile))
       throw unsupported('allowInternetAccess: false', `the profile ${name} has a network; choose a template without`)
     return name
   }
