@@ -11,6 +11,8 @@ export type AttemptsReport = {
   causes: Map<string, number>
   /** Answers that no client may get. */
   wrong: string[]
+  /** Requests that were repeated more often than brokers were killed while they were under way, and more than once. */
+  tooOften: string[]
 }
 
 /** How long a request is tried: a database that is away stays so for a while. */
@@ -18,14 +20,22 @@ const TRIED_MS = 120_000
 
 /**
  * Sends a request, and repeats it by the rules of the SDK: after a connection that failed with its backoff, after a refusal that may be
- * repeated (503, or 423 while a sandbox starts) as `Retry-After` says. Each 503 must have its code and that header.
+ * repeated (503, or 423 while a sandbox starts) as `Retry-After` says. Each 503 must have its code and that header. `killed`: how many
+ * brokers were killed so far.
  */
-export const attempt = async (what: string, report: AttemptsReport, send: () => Promise<Reply>): Promise<Reply & { repeated: number }> => {
+export const attempt = async (
+  what: string,
+  { report, killed }: { report: AttemptsReport; killed: () => number },
+  send: () => Promise<Reply>,
+): Promise<Reply & { repeated: number }> => {
   const end = performance.now() + TRIED_MS
+  const killedBefore = killed()
   for (let repeated = 0; ; repeated++) {
     const reply = await send().catch((thrown: unknown) => causeOf(thrown))
     if (typeof reply !== 'string' && reply.status !== 503 && reply.status !== 423) {
       report.repetitions[repeated] = (report.repetitions[repeated] ?? 0) + 1
+      const kills = killed() - killedBefore
+      if (repeated > Math.max(1, kills)) report.tooOften.push(`${what}: repeated ${repeated} times, while ${kills} brokers were killed`)
       return { ...reply, repeated }
     }
     const cause = typeof reply === 'string' ? reply : `${reply.status} ${errorOf(reply).code ?? 'without a code'}`

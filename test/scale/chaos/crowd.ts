@@ -20,16 +20,26 @@ const OWN_EVERY = 10
 const EXEC_EVERY = 5
 const PAUSE_MS = 200
 
-/** Clients of a load balancer at `url`. `prefix` keeps their threads apart from those of another crowd. */
-export const startCrowd = (url: string, clients: number, prefix: string): Crowd => {
+export type CrowdOptions = {
+  /** Of a load balancer. */
+  url: string
+  clients: number
+  /** Keeps their threads apart from those of another crowd. */
+  prefix: string
+  /** How many brokers were killed so far. */
+  killed: () => number
+}
+
+export const startCrowd = ({ url, clients, prefix, killed }: CrowdOptions): Crowd => {
   const api = brokerApi(url)
   const report: CrowdReport = {
-    ...{ repetitions: [], causes: new Map(), wrong: [], tokens: [], shared: new Map(), execs: 0 },
+    ...{ repetitions: [], causes: new Map(), wrong: [], tooOften: [], tokens: [], shared: new Map(), execs: 0 },
   }
+  const told = { report, killed }
   let isStopped = false
 
   const ensure = async (thread: string): Promise<Grant | undefined> => {
-    const reply = await attempt(`ensure ${thread}`, report, () => api.negotiate({ thread_id: thread, mode: 'ensure' }))
+    const reply = await attempt(`ensure ${thread}`, told, () => api.negotiate({ thread_id: thread, mode: 'ensure' }))
     if (reply.status !== 200) {
       report.wrong.push(`ensure ${thread}: ${reply.status} ${reply.text.slice(0, 300)}`)
       return undefined
@@ -61,7 +71,7 @@ export const startCrowd = (url: string, clients: number, prefix: string): Crowd 
     const again = await ensure(thread)
     if (again !== undefined && again.session_id !== first.session_id)
       report.wrong.push(`${thread}: the session ${first.session_id} became ${again.session_id}`)
-    const released = await attempt(`release ${thread}`, report, () => api.release(first.session_id))
+    const released = await attempt(`release ${thread}`, told, () => api.release(first.session_id))
     // 404 after a repetition: the broker that released it died before it could say so.
     const isReleased = released.status === 204 || (released.status === 404 && released.repeated > 0)
     if (!isReleased) report.wrong.push(`release ${thread}: ${released.status} ${released.text.slice(0, 300)}`)

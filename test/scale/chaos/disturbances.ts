@@ -9,15 +9,18 @@ const WORKS_MS = 5000
 
 export type Disturbed = Record<string, number>
 
+/** How many brokers were killed so far. */
+export type Kills = { count: number }
+
 /**
  * Kills a broker every two seconds, the one that has run longest and so has most of the clients, and starts it again at once. The last
  * one that runs is spared: of that the load balancer has no other to go to.
  */
-export const killBrokers = async (stack: Stack, seconds: number): Promise<Disturbed> => {
+export const killBrokers = async (stack: Stack, seconds: number, kills: Kills): Promise<Disturbed> => {
   /** Those that run, the one that has run longest first. */
   const running = stack.brokerUrls.map((_, index) => index)
   const starts: Promise<void>[] = []
-  const disturbed = { kills: 0, spared: 0 }
+  let spared = 0
   const failures: unknown[] = []
   const end = performance.now() + seconds * 1000
   const again = async (index: number): Promise<void> => {
@@ -28,16 +31,16 @@ export const killBrokers = async (stack: Stack, seconds: number): Promise<Distur
   while (performance.now() < end) {
     await delay(KILL_EVERY_MS)
     if (running.length === 1) {
-      disturbed.spared++
+      spared++
       continue
     }
     const [index = 0] = running.splice(0, 1)
-    disturbed.kills++
+    kills.count++
     starts.push(again(index).catch((thrown: unknown) => void failures.push(thrown)))
   }
   await Promise.all(starts)
   if (failures.length > 0) throw failures[0]
-  return disturbed
+  return { kills: kills.count, spared }
 }
 
 /** Cuts the connections of the database and restarts it, in turn. */
