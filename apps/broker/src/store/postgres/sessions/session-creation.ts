@@ -9,7 +9,6 @@ import { eventRows, eventValues } from './events.ts'
 import { putGrant } from './grants.ts'
 import { putIdempotency } from './idempotency.ts'
 import type { Profiles } from './profiles.ts'
-import { claimScope } from './scopes.ts'
 
 type Facts = { live_id: string | null; owner: string | null; live: number; labeled: number }
 
@@ -21,14 +20,19 @@ const FACTS = `SELECT
   coalesce((SELECT live FROM live_by_label WHERE tenant = $1 AND key = $4 AND value = $5), 0) AS labeled`
 
 const COLUMNS = SESSION_COLUMNS.length
-// The session, its profile, its first events and what the audit log has of it, in one statement.
+// The session, its profile, its scope's owner [C-02], its first events and what the audit log has of it, in one statement: others of the
+// tenant wait for as many round trips as the transaction has.
 const INSERT = `
   WITH profile AS (INSERT INTO profiles (hash, json) VALUES ($${COLUMNS + 1}, $${COLUMNS + 2}) ON CONFLICT DO NOTHING),
   made AS (
     INSERT INTO sessions (${SESSION_COLUMNS.join(', ')}, event_seq)
     VALUES (${SESSION_COLUMNS.map((_, i) => `$${i + 1}`).join(', ')}, $${COLUMNS + 3})
     ON CONFLICT (tenant, scope_type, scope_id) WHERE ${LIVE} DO NOTHING
-    RETURNING id),
+    RETURNING id, tenant, scope_type, scope_id, created_at),
+  claimed AS (
+    INSERT INTO scopes (tenant, scope_type, scope_id, owner, claimed_at)
+    SELECT made.tenant, made.scope_type, made.scope_id, $${COLUMNS + 8}::text, made.created_at FROM made WHERE $${COLUMNS + 8}::text IS NOT NULL
+    ON CONFLICT DO NOTHING),
   told AS (
     INSERT INTO session_events (session_id, id, ts, type, data)
     SELECT made.id, event.n, event.ts, event.type, event.data FROM made, ${eventRows(COLUMNS + 4)}),
@@ -39,19 +43,14 @@ const INSERT = `
  * Makes the session if `judgeCreation` admits it by what holds in the transaction; else nothing is written. Creations of a tenant take
  * turns, so that no two of them count the same live sessions.
  */
-export async function createSession(
+export function createSession(
   write: Write,
   profiles: Profiles,
   session: ProvisioningSession,
   terms: CreationTerms,
   written: WrittenWithCreation,
 ): Promise<CreateOutcome> {
-  try {
-    return await write((tx) => create(tx, profiles, session, terms, written))
-  } catch (thrown) {
-    if (thrown instanceof Refused) return thrown.outcome
-    throw thrown
-  }
+  return write((tx) => create(tx, profiles, session, terms, written))
 }
 
 async function create(
@@ -69,25 +68,14 @@ async function create(
   const verdict = judgeCreation(facts, terms)
   if (verdict.outcome !== 'admitted') return verdict
   const { owner } = verdict
-  if (owner !== null && facts.owner === null) await claimScope(tx, tenant, scope, owner, session.createdAt)
   const profile = profiles.rowOf(session.profile)
   const row = { ...toRow(session), owner: owner ?? session.createdBy, profile_hash: profile.hash }
   const values = SESSION_COLUMNS.map((name) => row[name as keyof typeof row])
   values.push(profile.hash, profile.json, events.length)
-  const made = await tx.rows(INSERT, [...values, ...eventValues(events), auditJson(audit)])
-  // Thrown, not returned: it must also undo the claim.
-  if (made.length === 0) throw new Refused({ outcome: 'exists' })
+  const made = await tx.rows(INSERT, [...values, ...eventValues(events), auditJson(audit), owner])
+  if (made.length === 0) return { outcome: 'exists' }
   if (events.length > 0) tx.appended(session.id)
   if (idempotency !== null) await putIdempotency(tx, idempotency)
   if (grant) await putGrant(tx, grant)
   return { outcome: 'created' }
-}
-
-/** Rolls the transaction back and says why. */
-class Refused extends Error {
-  readonly outcome: CreateOutcome
-  constructor(outcome: CreateOutcome) {
-    super(outcome.outcome)
-    this.outcome = outcome
-  }
 }

@@ -13,6 +13,7 @@ import type { Store } from '../../store.ts'
 import type { Database } from '../engine/database.ts'
 import { lockScope } from '../engine/locks.ts'
 import { appendAudit } from '../tables/audit.ts'
+import { CreationLanes } from './creation-lanes.ts'
 import { Profiles } from './profiles.ts'
 import { disownScope, OWNERSHIP, type OwnershipRow, ownershipOf, toOwnership } from './scopes.ts'
 import { changeSession } from './session-change.ts'
@@ -52,6 +53,7 @@ type StateRow = OwnershipRow & { agent: AgentRow | null; session: SessionRow | n
 export function postgresSessions(database: Database): Pick<Store, 'sessions' | 'agentSessions' | 'ofScope'> {
   const { read, once, write } = database
   const profiles = new Profiles(read)
+  const lanes = new CreationLanes()
   const toSessions = async (rows: readonly SessionRow[]): Promise<Session[]> => {
     const profileOf = await profiles.of(rows.map((row) => row.profile_hash))
     return rows.map((row) => toSession(row, profileOf(row.profile_hash)))
@@ -63,7 +65,7 @@ export function postgresSessions(database: Database): Pick<Store, 'sessions' | '
     byId: async (id) => (await find(BY_ID, id))[0],
     byIds: (ids) => find(BY_IDS, ids),
     live: async (tenant, scope) => (await findLive(LIVE_OF_SCOPE, tenant, scope.type, scope.id))[0],
-    create: (session, terms, written) => createSession(write, profiles, session, terms, written),
+    create: (session, terms, written) => lanes.run(session.tenant, () => createSession(write, profiles, session, terms, written)),
     save: (before, after, options = {}) => changeSession(database, before, after, options),
     catchUp: async (id, revision) => (await once.run(CATCH_UP, [id, revision])) === 1,
     due: (now, limit) => findLive(DUE, now, limit),

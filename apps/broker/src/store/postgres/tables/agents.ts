@@ -60,13 +60,15 @@ export function postgresAgents({ read, once, write }: Database): AgentStore {
 
 type SeenRow = AgentRow & Pick<AgentNews, 'ended' | 'narrowed' | 'unwanted'>
 
-// Every agent reports each two seconds: one round trip says all that there nearly always is.
+// Every agent reports each two seconds: one round trip says all that there nearly always is. A join of grants and sessions may be planned as
+// a scan of all sessions, for each report; a subquery for each row is looked up by its key, whatever the planner knows of the tables.
 const SEEN = `UPDATE agents a SET last_seen_at = $1, provider = $2, capacity = $10,
     whole_wanted_at = CASE WHEN $8 AND whole_wanted_at < $9 THEN NULL ELSE whole_wanted_at END
   WHERE id = $3 AND token_hash = $4 AND instance_id = $5
   RETURNING a.*,
     EXISTS (SELECT 1 FROM sessions s WHERE s.agent_id = $3 AND s.ended_at > $6) AS ended,
-    EXISTS (SELECT 1 FROM grants g JOIN sessions s ON s.id = g.session_id WHERE g.narrowed_at > $7 AND s.agent_id = $3) AS narrowed,
+    EXISTS (SELECT 1 FROM grants g WHERE g.narrowed_at > $7
+      AND (SELECT s.agent_id FROM sessions s WHERE s.id = g.session_id) = $3) AS narrowed,
     EXISTS (SELECT 1 FROM workspaces w WHERE w.agent_id = $3 AND w.unwanted = 1) AS unwanted`
 const SILENT = `SELECT a.* FROM agents a WHERE (last_seen_at < $1 OR id = ANY($2))
   AND EXISTS (SELECT 1 FROM sessions s WHERE s.agent_id = a.id AND s.${LIVE} AND s.sandbox_id IS NOT NULL)`
