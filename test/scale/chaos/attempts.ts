@@ -1,6 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { backoffMs } from '../../../packages/client/src/network/backoff.ts'
 import type { Reply } from '../../e2e/support/api.ts'
+import type { Kills } from './disturbances.ts'
 
 /** How often requests were repeated: the n-th number is of those that needed n repetitions. */
 export type Repetitions = number[]
@@ -20,22 +21,22 @@ const TRIED_MS = 120_000
 
 /**
  * Sends a request, and repeats it by the rules of the SDK: after a connection that failed with its backoff, after a refusal that may be
- * repeated (503, or 423 while a sandbox starts) as `Retry-After` says. Each 503 must have its code and that header. `killed`: how many
- * brokers were killed so far.
+ * repeated (503, or 423 while a sandbox starts) as `Retry-After` says. Each 503 must have its code and that header. `kills`: those so
+ * far; the request meets those that end after it begins.
  */
 export const attempt = async (
   what: string,
-  { report, killed }: { report: AttemptsReport; killed: () => number },
+  { report, kills }: { report: AttemptsReport; kills: Readonly<Kills> },
   send: () => Promise<Reply>,
 ): Promise<Reply & { repeated: number }> => {
   const end = performance.now() + TRIED_MS
-  const killedBefore = killed()
+  const before = kills.ended
   for (let repeated = 0; ; repeated++) {
     const reply = await send().catch((thrown: unknown) => causeOf(thrown))
     if (typeof reply !== 'string' && reply.status !== 503 && reply.status !== 423) {
       report.repetitions[repeated] = (report.repetitions[repeated] ?? 0) + 1
-      const kills = killed() - killedBefore
-      if (repeated > Math.max(1, kills)) report.tooOften.push(`${what}: repeated ${repeated} times, while ${kills} brokers were killed`)
+      const met = kills.begun - before
+      if (repeated > Math.max(1, met)) report.tooOften.push(`${what}: repeated ${repeated} times, while ${met} brokers were killed`)
       return { ...reply, repeated }
     }
     const cause = typeof reply === 'string' ? reply : `${reply.status} ${errorOf(reply).code ?? 'without a code'}`

@@ -34,14 +34,14 @@ type Round = { name: string; brokers: number; clients: number; disturb: (kills: 
 const disturbed = async (stack: Stack, { name, brokers, clients, disturb }: Round): Promise<boolean> => {
   const stopped = new AbortController()
   const commands = runCommands(stack, name, stopped.signal)
-  const kills = { count: 0 }
-  const crowd = startCrowd({ url: stack.brokerUrl, clients, prefix: name, killed: () => kills.count })
+  const kills = { begun: 0, ended: 0 }
+  const crowd = startCrowd({ url: stack.brokerUrl, clients, prefix: name, kills })
   const done = await disturb(kills)
   const report = await crowd.stop()
   stopped.abort()
   const { sent, failed } = await commands
   // The load balancer leads to another broker at once. A database that is away is asked as often as its clients like.
-  const tooOften = kills.count > 0 ? report.tooOften : []
+  const tooOften = kills.begun > 0 ? report.tooOften : []
   const findings = [...(await findingsOf(stack, report)), ...failed, ...tooOften]
   print({ name, brokers, clients, ...done, ...summaryOf(report), commands: sent, findings: findings.length })
   for (const finding of findings.slice(0, 50)) print(finding)

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import { brokerApi, dataplane, type Grant } from '../../e2e/support/api.ts'
 import { type AttemptsReport, attempt } from './attempts.ts'
+import type { Kills } from './disturbances.ts'
 
 export type CrowdReport = AttemptsReport & {
   /** SHA-256 of each token that a client got, base64url, as the audit log has them. */
@@ -26,16 +27,15 @@ export type CrowdOptions = {
   clients: number
   /** Keeps their threads apart from those of another crowd. */
   prefix: string
-  /** How many brokers were killed so far. */
-  killed: () => number
+  kills: Readonly<Kills>
 }
 
-export const startCrowd = ({ url, clients, prefix, killed }: CrowdOptions): Crowd => {
+export const startCrowd = ({ url, clients, prefix, kills }: CrowdOptions): Crowd => {
   const api = brokerApi(url)
   const report: CrowdReport = {
     ...{ repetitions: [], causes: new Map(), wrong: [], tooOften: [], tokens: [], shared: new Map(), execs: 0 },
   }
-  const told = { report, killed }
+  const told = { report, kills }
   let isStopped = false
 
   const ensure = async (thread: string): Promise<Grant | undefined> => {
