@@ -1,15 +1,13 @@
-import { readFileSync } from 'node:fs'
 import { connect } from '../../../apps/broker/src/store/postgres/engine/connection.ts'
 import type { Postgres } from '../../../apps/broker/test/support/postgres.ts'
 import { API_KEY, type Stack, startStack } from '../../e2e/support/stack.ts'
 import { brokerClient } from '../http.ts'
+import { cpuMs } from '../process-memory.ts'
 import { inTurn, median, timeEach } from '../statistics.ts'
 import { type Needs, type Row, round } from './row.ts'
 
 export const needs: Needs = {}
 
-/** Of `/proc/PID/stat`, per second. */
-const TICKS = 100
 const PER_BLOCK = 1000
 /** Of each broker: where a broker has less to do at once, it sleeps and wakes more often for the same work. */
 const CLIENTS = 8
@@ -72,7 +70,7 @@ async function load(stack: Stack): Promise<Row[]> {
       rates.push(perSecond)
       return perEnsure
     },
-    // Each in turn: the one that is measured alone would be warmer than the other.
+    // Both brokers take turns at being measured alone: one that always is would be warmer than the other.
     async () => {
       const alone = both.filter((_, i) => i === turns % both.length)
       turns++
@@ -119,7 +117,7 @@ const everyClient = (brokers: readonly Loaded[]): Loaded[] => Array.from({ lengt
 
 /** Of these brokers together: `perEnsure` in ms of processor time. */
 async function costOf(brokers: readonly Loaded[]): Promise<{ perEnsure: number; perSecond: number }> {
-  const spent = () => brokers.reduce((sum, { pid }) => sum + processorMs(pid), 0)
+  const spent = () => brokers.reduce((sum, { pid }) => sum + cpuMs(pid), 0)
   const [before, start] = [spent(), performance.now()]
   let done = 0
   await Promise.all(
@@ -153,8 +151,3 @@ async function lockWaits(postgres: Postgres, work: () => Promise<unknown>): Prom
 
 const ACTIVE = `SELECT coalesce(wait_event_type = 'Lock', false) AS locked FROM pg_stat_activity
   WHERE application_name = 'boxoffice' AND state <> 'idle' AND pid <> pg_backend_pid()`
-
-function processorMs(pid: number): number {
-  const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1]?.split(' ') ?? []
-  return ((Number(fields[11]) + Number(fields[12])) / TICKS) * 1000
-}

@@ -30,6 +30,7 @@ export type CrowdOptions = {
   kills: Readonly<Kills>
 }
 
+/** Clients that ensure, use and release sessions through a load balancer, until they are stopped. */
 export const startCrowd = ({ url, clients, prefix, kills }: CrowdOptions): Crowd => {
   const api = brokerApi(url)
   const report: CrowdReport = {

@@ -112,12 +112,7 @@ export const createLocalProvider = async (options: LocalProviderOptions): Promis
     return {
       file: paths.supervisor,
       arguments: [
-        '--socket',
-        join(paths.link, 'link.sock'),
-        '--workspace',
-        workspace,
-        ...home,
-        ...oom,
+        ...['--socket', join(paths.link, 'link.sock'), '--workspace', workspace, ...home, ...oom],
         ...supervisorArguments(spec.profile),
       ],
       directory: workspace,

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { CreationLanes } from '../../../src/store/postgres/sessions/creation-lanes.ts'
+import { CreationLanes } from '../../../src/store/postgres/engine/creation-lanes.ts'
 
 test('three creations of a tenant are under way at once, and another tenant does not wait for them', async () => {
   const lanes = new CreationLanes()
