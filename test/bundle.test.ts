@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process'
-import { cpSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { cpSync, mkdirSync, mkdtempSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
@@ -14,42 +14,62 @@ beforeAll(() => {
   cpSync(resolve(import.meta.dirname, '../apps/cli/bin'), join(cli, 'bin'), { recursive: true })
   symlinkSync(process.execPath, join(root, '.tools/node'))
   writeFileSync(join(cli, 'package.json'), '{"type":"module"}')
+  const imports = ['exec', 'up', 'ls'].map((name) => `${name}: () => import('./commands/${name}.ts')`)
   writeFileSync(
     join(cli, 'src/main.ts'),
-    "const { say } = process.argv[2] === 'up' ? await import('./commands/up.ts') : await import('./commands/exec.ts')\nsay(import.meta.url)\n",
+    `const commands = { ${imports.join(', ')} }\n;(await commands[process.argv[2]]()).say(import.meta.filename)\n`,
   )
-  writeFileSync(join(cli, 'src/commands/up.ts'), 'export const say = console.log\n')
+  writeFileSync(join(cli, 'src/commands/ls.ts'), say("'ls'"))
+  writeFileSync(join(cli, 'src/commands/up.ts'), say('import.meta.dirname'))
   writeExec('one')
 })
 afterAll(() => rmSync(root, { recursive: true, force: true }))
 
-const writeExec = (word: string): void =>
-  writeFileSync(
-    join(root, 'apps/cli/src/commands/exec.ts'),
-    `export const say = (url: string): void => console.log(\`${word} \${url.split('/').at(-2)}\`)\n`,
-  )
+/** A command that says something, and where the program is from. */
+const say = (expression: string): string => `export const say = (path: string) => console.log(${expression}, path.split('/').at(-2))\n`
 
-const run = (command: string, env: NodeJS.ProcessEnv = {}): string =>
-  execFileSync(join(root, 'apps/cli/bin/boxoffice'), [command], {
+const writeExec = (word: string): void => writeFileSync(join(root, 'apps/cli/src/commands/exec.ts'), say(`'${word}'`))
+
+const run = (command: string, env: NodeJS.ProcessEnv = {}, checkout = root): string =>
+  execFileSync(join(checkout, 'apps/cli/bin/boxoffice'), [command], {
     encoding: 'utf8',
     env: { ...process.env, ...env },
     timeout: 60_000,
   }).trim()
 
-test('exec starts from the bundle while that is of the sources as they are, and a server always from its sources', async () => {
+test('commands and servers start from their bundle while that is of the sources as they are', async () => {
+  const commands = join(root, 'apps/cli/src/commands')
   expect(run('exec')).toBe('one src')
-  expect(await bundle(root)).toBe(true)
+  expect(run('up')).toBe(`${commands} src`)
+  expect(await bundle(root)).toEqual(['commands', 'servers'])
   expect(run('exec')).toBe('one dist')
-  expect(run('up')).toMatch(/cli\/src\/main\.ts$/)
-  expect(await bundle(root)).toBe(false)
+  // It finds what is beside its source.
+  expect(run('up')).toBe(`${commands} dist`)
+  expect(run('ls')).toBe('ls src')
+  expect(await bundle(root)).toEqual([])
 
   writeExec('other')
   expect(run('exec')).toBe('other src')
-  expect(await bundle(root)).toBe(true)
+  expect(run('up')).toBe(`${commands} dist`)
+  expect(await bundle(root)).toEqual(['commands'])
   expect(run('exec')).toBe('other dist')
 
-  rmSync(join(root, 'apps/cli/src/commands/exec.ts'))
+  rmSync(join(commands, 'exec.ts'))
   expect(() => run('exec')).toThrow()
+})
+
+test('a checkout that has moved starts from its sources until the next set-up', async () => {
+  writeExec('here')
+  await bundle(root)
+  const moved = `${root}-moved`
+  renameSync(root, moved)
+  try {
+    expect(run('up', {}, moved)).toBe(`${join(moved, 'apps/cli/src/commands')} src`)
+    expect(await bundle(moved)).toEqual(['commands', 'servers'])
+    expect(run('up', {}, moved)).toBe(`${join(moved, 'apps/cli/src/commands')} dist`)
+  } finally {
+    renameSync(moved, root)
+  }
 })
 
 test('a cache that cannot be written keeps nobody from starting', () => {

@@ -1,9 +1,13 @@
 import { createHash } from 'node:crypto'
-import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
-import { join, relative, resolve } from 'node:path'
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { dirname, join, relative, resolve } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import type { Plugin } from 'rolldown'
 
-/** What starts from the bundle. The others are servers, or look for files from where they are themselves. */
-const COMMANDS = ['exec', 'shell'].map((command) => `./commands/${command}.ts`)
+/** What starts from a bundle: the commands that a person waits for, and the servers. */
+const BUNDLES: Readonly<Record<string, readonly string[]>> = { commands: ['exec', 'shell'], servers: ['up', 'broker', 'agent'] }
+/** Packages that stay where they are: one has a library of the machine beside it, the other is loaded where an engine is looked for. */
+const OUTSIDE = /\/node_modules\/(better-sqlite3|dockerode)\//
 /** Somebody may be between the start and the bundle that it named. */
 const KEPT_MS = 60_000
 
@@ -17,21 +21,39 @@ const inputsOf = (directory: string, paths: readonly string[]): Inputs =>
     return stat === undefined ? [] : [[path, stat.size, stat.mtimeMs]]
   })
 
-/** Runs the bundle; the sources, where one of them has changed. Zod makes no code for its checks: none of them runs often enough. */
-const startOf = (name: string): string => `// Made by deploy/package/bundle.ts.
+/** Sources that look for files from where they are find them from the bundle too. */
+const KEEP_PLACES: Plugin = {
+  name: 'keep-places',
+  transform: {
+    filter: { id: /^\//, code: /import\.meta\.(dirname|url)/ },
+    handler: (code, id) =>
+      code
+        .replaceAll('import.meta.dirname', JSON.stringify(dirname(id)))
+        .replaceAll('import.meta.url', JSON.stringify(pathToFileURL(id).href)),
+  },
+}
+
+/**
+ * Runs the bundle; the sources, where one of them has changed or all have moved. Zod makes no code for the checks of commands: none of them
+ * runs often enough.
+ */
+const startOf = (bundle: string, directory: string, name: string): string => `// Made by deploy/package/bundle.ts.
 const { readFileSync, statSync } = process.getBuiltinModule('node:fs')
-const at = import.meta.dirname + '/'
+const at = ${JSON.stringify(`${directory}/`)}
 const isSame = ([path, bytes, changedMs]) => {
   const stat = statSync(at + path, { throwIfNoEntry: false })
   return stat?.size === bytes && stat.mtimeMs === changedMs
 }
-globalThis.__zod_globalConfig = { jitless: true }
-await import(JSON.parse(readFileSync(at + '${name}.json', 'utf8')).every(isSame) ? './${name}.js' : '../src/main.ts')
+${bundle === 'commands' ? 'globalThis.__zod_globalConfig = { jitless: true }\n' : ''}\
+const isFresh = at === import.meta.dirname + '/' && JSON.parse(readFileSync(at + '${name}.json', 'utf8')).every(isSame)
+await import(isFresh ? './${name}.js' : '../src/main.ts')
 `
 
-const isFresh = (directory: string): boolean => {
+const isFresh = (directory: string, bundle: string): boolean => {
   try {
-    const [name] = /bundle-\w+/.exec(readFileSync(join(directory, 'main.js'), 'utf8')) ?? []
+    const start = readFileSync(join(directory, `${bundle}.js`), 'utf8')
+    const [name = ''] = new RegExp(`${bundle}-\\w+`).exec(start) ?? []
+    if (start !== startOf(bundle, directory, name)) return false
     const inputs = readFileSync(join(directory, `${name}.json`), 'utf8')
     const paths = (JSON.parse(inputs) as Inputs).map(([path]) => path)
     return JSON.stringify(inputsOf(directory, paths)) === inputs
@@ -41,18 +63,30 @@ const isFresh = (directory: string): boolean => {
 }
 
 /**
- * Makes one file of the 130 that `boxoffice exec` and `shell` of the checkout at `root` load: that halves their start. False: the one
- * that is there is of the present sources.
+ * Makes one file of what `boxoffice exec` and `shell` of the checkout at `root` load, 130 modules, and one of what its servers load, 1,200:
+ * that halves the start of both. The bundles that were made; none, where those that are there are of the present sources.
  */
-export async function bundle(root: string): Promise<boolean> {
+export async function bundle(root: string): Promise<string[]> {
   const directory = join(root, 'apps/cli/dist')
-  if (isFresh(directory)) return false
+  const stale = Object.keys(BUNDLES).filter((name) => !isFresh(directory, name))
+  const made: string[] = []
+  for (const name of stale) if (await make(root, directory, name)) made.push(name)
+  if (made.length > 0) removeOld(directory)
+  return made
+}
+
+async function make(root: string, directory: string, bundle: string): Promise<boolean> {
   const began = Date.now()
+  const sourceDirectory = join(root, 'apps/cli/src')
+  const commands = BUNDLES[bundle]?.map((command) => `./commands/${command}.ts`)
+  const isOtherCommand = (name: string, importer = ''): boolean =>
+    dirname(importer) === sourceDirectory && name.startsWith('./commands/') && commands?.includes(name) !== true
   const { rolldown } = await import('rolldown')
   const build = await rolldown({
-    input: join(root, 'apps/cli/src/main.ts'),
+    input: join(sourceDirectory, 'main.ts'),
     platform: 'node',
-    external: (name) => name.startsWith('./commands/') && !COMMANDS.includes(name),
+    external: (name, importer) => isOtherCommand(name, importer) || OUTSIDE.test(name),
+    plugins: [KEEP_PLACES],
   })
   const { output } = await build.generate({ format: 'esm', codeSplitting: false })
   await build.close()
@@ -62,26 +96,36 @@ export async function bundle(root: string): Promise<boolean> {
   // One that was being written may have been read before or after: the next set-up makes the bundle.
   if (sources.some(([, , changedMs]) => changedMs >= began)) return false
   const inputs = JSON.stringify(sources)
-  const name = `bundle-${createHash('sha256').update(code).update(inputs).digest('hex').slice(0, 12)}`
+  const name = `${bundle}-${createHash('sha256').update(code).update(inputs).digest('hex').slice(0, 12)}`
   mkdirSync(directory, { recursive: true })
   for (const [file, text] of [
     [`${name}.js`, code],
     [`${name}.json`, inputs],
-    ['main.js', startOf(name)],
+    [`${bundle}.js`, startOf(bundle, directory, name)],
   ] as const) {
     const path = join(directory, file)
     writeFileSync(`${path}.new`, text)
     renameSync(`${path}.new`, path)
   }
-  for (const file of readdirSync(directory).map((entry) => join(directory, entry)))
-    if (statSync(file).mtimeMs < Date.now() - KEPT_MS) rmSync(file)
   return true
+}
+
+/** Of bundles of before. */
+function removeOld(directory: string): void {
+  const starts = Object.keys(BUNDLES).map((name) => join(directory, `${name}.js`))
+  const named = starts.map((path) => (existsSync(path) ? readFileSync(path, 'utf8') : '')).join()
+  for (const entry of readdirSync(directory)) {
+    const path = join(directory, entry)
+    const isUsed = starts.includes(path) || named.includes(entry.replace(/\.\w+$/, ''))
+    if (!isUsed && statSync(path).mtimeMs < Date.now() - KEPT_MS) rmSync(path)
+  }
 }
 
 if (import.meta.main) {
   try {
-    if (await bundle(resolve(import.meta.dirname, '../..'))) process.stderr.write('setup: made a bundle of the command line\n')
+    const made = await bundle(resolve(import.meta.dirname, '../..'))
+    if (made.length > 0) process.stderr.write(`setup: made bundles: ${made.join(', ')}\n`)
   } catch (error) {
-    process.stderr.write(`setup: no bundle of the command line, whose commands start slower without: ${(error as Error).message}\n`)
+    process.stderr.write(`setup: no bundles, without which the command line and the servers start slower: ${(error as Error).message}\n`)
   }
 }
