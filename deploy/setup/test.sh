@@ -52,20 +52,20 @@ if [ -n "$whole" ] && [ -z "$without_engine" ]; then
   } >"$results/docker-clients.log" 2>&1 &
   docker_lane=$!
   {
-    # Two minutes in which both files only wait: the tests of cargo are built meanwhile. One that does not build fails below.
+    # Two minutes in which both files only wait: the tests of cargo begin to be built. One that does not build fails below.
     {
       export CARGO_BUILD_JOBS=1
       in_supervisor test --no-run --quiet || true
     } &
     cargo_build=$!
     vitest waits --maxWorkers=2 --project waits --project waits-relay
-    wait "$cargo_build"
     vitest unit --project unit
-    vitest relay --project relay
     vitest postgres-local --project postgres-local
-  } >"$results/unit-relay.log" 2>&1 &
+    wait "$cargo_build"
+  } >"$results/unit.log" 2>&1 &
   unit_lane=$!
   vitest stack --project stack
+  vitest relay --project relay
   wait "$docker_lane" "$unit_lane"
   # What failed while an engine hung failed for that.
   if [ -f "$engine_restarted" ]; then
@@ -76,7 +76,7 @@ if [ -n "$whole" ] && [ -z "$without_engine" ]; then
       vitest "$lane" --project "$lane"
     done
   fi
-  cat "$results/unit-relay.log" "$results/docker-clients.log"
+  cat "$results/unit.log" "$results/docker-clients.log"
 else
   vitest all "$@"
 fi
