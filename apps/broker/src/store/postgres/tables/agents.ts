@@ -48,8 +48,8 @@ export function postgresAgents({ read, once, write }: Database): AgentStore {
       ]
       const [row] = await once.rows<SeenRow>(SEEN, values)
       if (row === undefined) return undefined
-      const { ended, narrowed, unwanted } = row
-      return { agent: toAgent(row), ended, narrowed, unwanted, wholeWanted: row.whole_wanted_at !== null }
+      const { agent, ended, narrowed, unwanted } = row
+      return { agent: toAgent(agent), ended, narrowed, unwanted, wholeWanted: agent.whole_wanted_at !== null }
     },
     wantWhole: async (id, now) => {
       await once.run('UPDATE agents SET whole_wanted_at = $1 WHERE id = coalesce($2, id)', [now, id])
@@ -58,14 +58,15 @@ export function postgresAgents({ read, once, write }: Database): AgentStore {
   }
 }
 
-type SeenRow = AgentRow & Pick<AgentNews, 'ended' | 'narrowed' | 'unwanted'>
+type SeenRow = { agent: AgentRow } & Pick<AgentNews, 'ended' | 'narrowed' | 'unwanted'>
 
 // Every agent reports each two seconds: one round trip says all that there nearly always is. A join of grants and sessions may be planned as
-// a scan of all sessions, for each report; a subquery for each row is looked up by its key, whatever the planner knows of the tables.
+// a scan of all sessions, for each report; a subquery for each row is looked up by its key, whatever the planner knows of the tables. The row
+// as JSON: the driver looks at each column of each answer anew.
 const SEEN = `UPDATE agents a SET last_seen_at = $1, provider = $2, capacity = $10,
     whole_wanted_at = CASE WHEN $8 AND whole_wanted_at < $9 THEN NULL ELSE whole_wanted_at END
   WHERE id = $3 AND token_hash = $4 AND instance_id = $5
-  RETURNING a.*,
+  RETURNING to_json(a) AS agent,
     EXISTS (SELECT 1 FROM sessions s WHERE s.agent_id = $3 AND s.ended_at > $6) AS ended,
     EXISTS (SELECT 1 FROM grants g WHERE g.narrowed_at > $7
       AND (SELECT s.agent_id FROM sessions s WHERE s.id = g.session_id) = $3) AS narrowed,
