@@ -50,6 +50,9 @@ describe('boxoffice up', () => {
     const to = ['--to', 'postgres://boxoffice@127.0.0.1:1/boxoffice', '--secret-key-file', 'none']
     const { code, stderr } = await run(['broker', 'copy', '--from', '/nowhere', ...to], {})
     expect([code, stderr]).toEqual([1, "boxoffice: /nowhere has no broker's database (broker.db)\n"])
+    const wrong = async (...args: string[]) => (await run(['broker', 'copy', '--from', '/nowhere', ...args], {})).stderr
+    expect(await wrong()).toBe('boxoffice: --to (BOXOFFICE_DATABASE_URL): is required\n')
+    expect(await wrong('--to', 'x')).toBe('boxoffice: --to: must look like postgres://USER:PASSWORD@HOST:PORT/DATABASE\n')
   })
 
   test('an agent with a wrong enroll token ends, and says which one it takes', async () => {

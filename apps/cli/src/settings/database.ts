@@ -15,11 +15,16 @@ export const withDatabase = (command: Command, names: readonly Name[]): Command 
   return command.option('--config <file>', 'JSON file with any of these settings')
 }
 
-/** The broker's settings of these names, from the same sources as the broker's. */
-export const databaseSettings = <N extends Name>(names: readonly N[], flags: Record<string, unknown>): Record<N, string> => {
-  const settings = optionalDatabaseSettings(names, flags)
+/** The broker's settings of these names, from the same sources as the broker's. `flagNames`: what the command calls a flag otherwise. */
+export const databaseSettings = <N extends Name>(
+  names: readonly N[],
+  flags: Record<string, unknown>,
+  flagNames: Partial<Record<Name, string>> = {},
+): Record<N, string> => {
+  const settings = optionalDatabaseSettings(names, flags, flagNames)
   const missing = names.find((name) => settings[name] === undefined)
-  if (missing !== undefined) throw new UsageError(`--${kebabCase(missing)} (${environmentName(missing)}): is required`)
+  if (missing !== undefined)
+    throw new UsageError(`--${flagNames[missing] ?? kebabCase(missing)} (${environmentName(missing)}): is required`)
   return settings as Record<N, string>
 }
 
@@ -27,7 +32,8 @@ export const databaseSettings = <N extends Name>(names: readonly N[], flags: Rec
 export const optionalDatabaseSettings = <N extends Name>(
   names: readonly N[],
   flags: Record<string, unknown>,
+  flagNames: Partial<Record<Name, string>> = {},
 ): Partial<Record<N, string>> => {
   const shape = Object.fromEntries(names.map((name) => [name, BrokerConfig.shape[name]]))
-  return resolveSettings(shape, sourcesOf(flags)) as Partial<Record<N, string>>
+  return resolveSettings(shape, sourcesOf(flags), {}, flagNames) as Partial<Record<N, string>>
 }

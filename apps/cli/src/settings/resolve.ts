@@ -19,16 +19,18 @@ export const FORMER_NAMES: Readonly<Record<string, readonly string[]>> = { relay
 
 /**
  * The settings of one part (broker or agent), each from the first source that has it: flags, environment, file. Every value
- * is checked by the part's own schema; an error names the setting, where it came from, and what is wrong.
+ * is checked by the part's own schema; an error names the setting, where it came from, and what is wrong. `flagNames`: flags that have
+ * another name than the setting, while its variable has not.
  */
 export const resolveSettings = (
   shape: Readonly<Record<string, unknown>>,
   sources: Sources,
   renames: Renames = {},
+  flagNames: Renames = {},
 ): Record<string, unknown> => {
   const settings: Record<string, unknown> = {}
   for (const [key, schema] of Object.entries(shape)) {
-    const found = find(renames[key] ?? key, sources)
+    const found = find(renames[key] ?? key, sources, flagNames[key])
     if (found !== undefined) settings[key] = check(schema as z.ZodType, found)
   }
   return settings
@@ -46,9 +48,9 @@ export const refuseUnknown = (file: Readonly<Record<string, unknown>>, known: It
 type Found = { value: unknown; from: string }
 
 /** The first source that has the setting, by today's name or by an earlier one. */
-const find = (name: string, { flags, env, file }: Sources): Found | undefined => {
+const find = (name: string, { flags, env, file }: Sources, flagName = name): Found | undefined => {
   const names = [name, ...(FORMER_NAMES[name] ?? [])]
-  const flag = names.find((each) => flags[each] !== undefined)
+  const flag = [flagName, ...names].find((each) => flags[each] !== undefined)
   if (flag !== undefined) return { value: flags[flag], from: `--${kebabCase(flag)}` }
   const variable = names.map(environmentName).find((each) => env[each] !== undefined && env[each] !== '')
   if (variable !== undefined) return { value: env[variable], from: variable }

@@ -15,9 +15,8 @@ export const brokerCopyCommand = (): Command =>
     .option('--json', 'one JSON object: {"rows":{"sessions":12,…}}')
     .action(copy)
 
-const copy = async ({ from, to, json, ...flags }: Record<string, unknown>): Promise<void> => {
-  const given = to === undefined ? flags : { ...flags, databaseUrl: to }
-  const { databaseUrl, secretKeyFile } = databaseSettings(['databaseUrl', 'secretKeyFile'], given)
+const copy = async ({ from, json, ...flags }: Record<string, unknown>): Promise<void> => {
+  const { databaseUrl, secretKeyFile } = databaseSettings(['databaseUrl', 'secretKeyFile'], flags, { databaseUrl: 'to' })
   const { copyBroker } = await import('@boxoffice/broker')
   const rows = await copyBroker({ from: String(from), to: databaseUrl, secretKeyFile })
   if (json) return printJson({ rows })
