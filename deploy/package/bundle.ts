@@ -64,23 +64,23 @@ const isFresh = (directory: string, bundle: string): boolean => {
 
 /**
  * Makes one file of what `boxoffice exec` and `shell` of the checkout at `root` load, 130 modules, and one of what its servers load, 1,200:
- * that halves the start of both. The bundles that were made; none, where those that are there are of the present sources.
+ * that halves the start of both. Gives the bundles that were made: none where those that are there are of the present sources.
  */
 export async function bundle(root: string): Promise<string[]> {
   const directory = join(root, 'apps/cli/dist')
-  const stale = Object.keys(BUNDLES).filter((name) => !isFresh(directory, name))
   const made: string[] = []
-  for (const name of stale) if (await make(root, directory, name)) made.push(name)
+  for (const [name, commands] of Object.entries(BUNDLES))
+    if (!isFresh(directory, name) && (await make(root, directory, name, commands))) made.push(name)
   if (made.length > 0) removeOld(directory)
   return made
 }
 
-async function make(root: string, directory: string, bundle: string): Promise<boolean> {
+async function make(root: string, directory: string, bundle: string, commands: readonly string[]): Promise<boolean> {
   const began = Date.now()
   const sourceDirectory = join(root, 'apps/cli/src')
-  const commands = BUNDLES[bundle]?.map((command) => `./commands/${command}.ts`)
+  const own = commands.map((command) => `./commands/${command}.ts`)
   const isOtherCommand = (name: string, importer = ''): boolean =>
-    dirname(importer) === sourceDirectory && name.startsWith('./commands/') && commands?.includes(name) !== true
+    dirname(importer) === sourceDirectory && name.startsWith('./commands/') && !own.includes(name)
   const { rolldown } = await import('rolldown')
   const build = await rolldown({
     input: join(sourceDirectory, 'main.ts'),
