@@ -52,7 +52,8 @@ await import(isFresh ? './${name}.js' : '../src/main.ts')
 const isFresh = (directory: string, bundle: string): boolean => {
   try {
     const start = readFileSync(join(directory, `${bundle}.js`), 'utf8')
-    const [name = ''] = new RegExp(`${bundle}-\\w+`).exec(start) ?? []
+    // The directory stands there too, and may be called as a bundle is.
+    const name = /'\.\/([\w-]+)\.js'/.exec(start)?.[1] ?? ''
     if (start !== startOf(bundle, directory, name)) return false
     const inputs = readFileSync(join(directory, `${name}.json`), 'utf8')
     const paths = (JSON.parse(inputs) as Inputs).map(([path]) => path)
@@ -64,7 +65,7 @@ const isFresh = (directory: string, bundle: string): boolean => {
 
 /**
  * Makes one file of what `boxoffice exec` and `shell` of the checkout at `root` load, 130 modules, and one of what its servers load, 1,200:
- * that halves the start of both. Gives the bundles that were made: none where those that are there are of the present sources.
+ * the start of both takes half as long. Gives the names of the bundles that it has made: none where those there are of the present sources.
  */
 export async function bundle(root: string): Promise<string[]> {
   const directory = join(root, 'apps/cli/dist')
