@@ -1,6 +1,6 @@
 import { type ActiveSession, type IdleSession, isLive, type Session } from '../../../domain/session.ts'
 import { CHANGING_COLUMNS, isTouch, toRow } from '../../rows/session-row.ts'
-import type { SaveOptions } from '../../session-store.ts'
+import type { SaveOptions, SessionStore } from '../../session-store.ts'
 import type { Database, Transaction } from '../engine/database.ts'
 import { lockScope } from '../engine/locks.ts'
 import { appendAudit, auditInsert, auditJson } from '../tables/audit.ts'
@@ -8,6 +8,7 @@ import { keepEnding } from './endings.ts'
 import { appendEvents, eventRows, eventTrim, eventValues } from './events.ts'
 import { putGrant } from './grants.ts'
 import { forgetIdempotency, putIdempotency } from './idempotency.ts'
+import { sessionTouches } from './session-touches.ts'
 import { settleWorkspace } from './workspaces.ts'
 
 // The hot path of `ensure`: names no column of any index, so no index is rewritten. A sandbox that was made anew keeps its state and its
@@ -30,19 +31,26 @@ const UPDATE = `UPDATE sessions SET ${CHANGING_COLUMNS.map((name, i) => `${name}
   WHERE id = $${COLUMNS + 1} AND revision = $${COLUMNS + 2}`
 
 /** Replaces `before` by `after`, with what belongs to the change; false when the row is no longer `before`. */
-export function changeSession(database: Database, before: Session, after: Session, options: SaveOptions): Promise<boolean> {
-  if (isTouch(before, after) && isPlain(options)) return touchAtOnce(database, before, after, options)
-  return database.write(async (tx) => {
-    if (options.workspace) await lockScope(tx, after.tenant, after.scope)
-    if (!(await replace(tx, before, after))) return false
-    await recordChange(tx, after, options)
-    return true
-  })
+export function sessionChanges(database: Database): SessionStore['save'] {
+  const touch = sessionTouches(database)
+  return async (before, after, options = {}) => {
+    if (isTouch(before, after) && isPlain(options))
+      return isSilent(options) ? touch({ before, after }) : touchAtOnce(database, before, after, options)
+    return database.write(async (tx) => {
+      if (options.workspace) await lockScope(tx, after.tenant, after.scope)
+      if (!(await replace(tx, before, after))) return false
+      await recordChange(tx, after, options)
+      return true
+    })
+  }
 }
 
 /** It writes nothing but the row, audit entries and events. */
 const isPlain = ({ idempotency, workspace, grant, forgetIdempotency: forget }: SaveOptions): boolean =>
   !idempotency && !workspace && !grant && !forget
+
+/** It writes no audit entries and events either. */
+const isSilent = ({ audit = [], events = [] }: SaveOptions): boolean => audit.length + events.length === 0
 
 /** In one statement, so in one round trip. */
 async function touchAtOnce(

@@ -12,11 +12,12 @@ import type { AgentSessionStore, SessionStore } from '../../session-store.ts'
 import type { Store } from '../../store.ts'
 import { CreationLanes } from '../engine/creation-lanes.ts'
 import type { Database } from '../engine/database.ts'
+import { grouped } from '../engine/grouped.ts'
 import { lockScope } from '../engine/locks.ts'
 import { appendAudit } from '../tables/audit.ts'
 import { Profiles } from './profiles.ts'
 import { disownScope, OWNERSHIP, type OwnershipRow, ownershipOf, toOwnership } from './scopes.ts'
-import { changeSession } from './session-change.ts'
+import { sessionChanges } from './session-change.ts'
 import { createSession } from './session-creation.ts'
 import { listSessions } from './session-list.ts'
 import { forgetWorkspace } from './workspaces.ts'
@@ -59,14 +60,22 @@ export function postgresSessions(database: Database): Pick<Store, 'sessions' | '
     return rows.map((row) => toSession(row, profileOf(row.profile_hash)))
   }
   const find = async (text: string, ...values: unknown[]): Promise<Session[]> => toSessions(await read.rows<SessionRow>(text, values))
+  // For reports of agents, which come in groups.
+  const oneOfMany = grouped(
+    async (ids: readonly string[]) => {
+      const found = new Map((await find(BY_IDS, ids)).map((session) => [session.id, session]))
+      return ids.map((id) => found.get(id))
+    },
+    { keyOf: (id) => id },
+  )
   const findLive = async (text: string, ...values: unknown[]): Promise<LiveSession[]> => (await find(text, ...values)).filter(isLive)
 
   const sessions: SessionStore = {
     byId: async (id) => (await find(BY_ID, id))[0],
-    byIds: (ids) => find(BY_IDS, ids),
+    byIds: async (ids) => (await Promise.all(ids.map(oneOfMany))).filter((session) => session !== undefined),
     live: async (tenant, scope) => (await findLive(LIVE_OF_SCOPE, tenant, scope.type, scope.id))[0],
     create: (session, terms, written) => lanes.run(session.tenant, () => createSession(write, profiles, session, terms, written)),
-    save: (before, after, options = {}) => changeSession(database, before, after, options),
+    save: sessionChanges(database),
     catchUp: async (id, revision) => (await once.run(CATCH_UP, [id, revision])) === 1,
     due: (now, limit) => findLive(DUE, now, limit),
     provisioning: async () => (await findLive(PROVISIONING)) as ProvisioningSession[],

@@ -1,13 +1,15 @@
-import { type AgentRow, capacityColumn, toAgent, toAgentRow } from '../../rows/agent-row.ts'
+import { type AgentRow, toAgent, toAgentRow } from '../../rows/agent-row.ts'
 import type { Spent } from '../../rows/enroll-token-row.ts'
 import { LIVE } from '../../rows/session-row.ts'
-import type { AgentNews, AgentRecord, AgentStore, RegisterOutcome } from '../../store.ts'
+import type { AgentRecord, AgentStore, RegisterOutcome } from '../../store.ts'
 import type { Database, Sql } from '../engine/database.ts'
 import { lockNamed } from '../engine/locks.ts'
+import { agentReports } from './agent-reports.ts'
 import { appendAudit } from './audit.ts'
 import { isRevoked, spend } from './enroll-tokens.ts'
 
-export function postgresAgents({ read, once, write }: Database): AgentStore {
+export function postgresAgents(database: Database): AgentStore {
+  const { read, once, write } = database
   return {
     register: (agent, judged, audit, takesOver = false) =>
       write(async (tx): Promise<RegisterOutcome> => {
@@ -33,24 +35,7 @@ export function postgresAgents({ read, once, write }: Database): AgentStore {
     byId: async (id) => (await read.rows<AgentRow>('SELECT * FROM agents WHERE id = $1', [id])).map(toAgent)[0],
     byInstall: async (installId) => (await read.rows<AgentRow>('SELECT * FROM agents WHERE install_id = $1', [installId])).map(toAgent)[0],
     list: async () => (await read.rows<AgentRow>('SELECT * FROM agents ORDER BY registered_at, id')).map(toAgent),
-    async seen({ id, tokenHash, instanceId, provider, capacity, now, since, isWhole, wantedBefore }) {
-      const values = [
-        now,
-        JSON.stringify(provider),
-        id,
-        tokenHash,
-        instanceId,
-        since,
-        Math.floor(since / 1000),
-        isWhole,
-        wantedBefore,
-        capacityColumn(capacity),
-      ]
-      const [row] = await once.rows<SeenRow>(SEEN, values)
-      if (row === undefined) return undefined
-      const { agent, ended, narrowed, unwanted } = row
-      return { agent: toAgent(agent), ended, narrowed, unwanted, wholeWanted: agent.whole_wanted_at !== null }
-    },
+    seen: agentReports(database),
     wantWhole: async (id, now) => {
       await once.run('UPDATE agents SET whole_wanted_at = $1 WHERE id = coalesce($2, id)', [now, id])
     },
@@ -58,19 +43,6 @@ export function postgresAgents({ read, once, write }: Database): AgentStore {
   }
 }
 
-type SeenRow = { agent: AgentRow } & Pick<AgentNews, 'ended' | 'narrowed' | 'unwanted'>
-
-// Every agent reports each two seconds: one round trip says all that there nearly always is. A join of grants and sessions may be planned as
-// a scan of all sessions, for each report; a subquery for each row is looked up by its key, whatever the planner knows of the tables. The row
-// as JSON: the driver looks at each column of each answer anew.
-const SEEN = `UPDATE agents a SET last_seen_at = $1, provider = $2, capacity = $10,
-    whole_wanted_at = CASE WHEN $8 AND whole_wanted_at < $9 THEN NULL ELSE whole_wanted_at END
-  WHERE id = $3 AND token_hash = $4 AND instance_id = $5
-  RETURNING to_json(a) AS agent,
-    EXISTS (SELECT 1 FROM sessions s WHERE s.agent_id = $3 AND s.ended_at > $6) AS ended,
-    EXISTS (SELECT 1 FROM grants g WHERE g.narrowed_at > $7
-      AND (SELECT s.agent_id FROM sessions s WHERE s.id = g.session_id) = $3) AS narrowed,
-    EXISTS (SELECT 1 FROM workspaces w WHERE w.agent_id = $3 AND w.unwanted = 1) AS unwanted`
 const SILENT = `SELECT a.* FROM agents a WHERE (last_seen_at < $1 OR id = ANY($2))
   AND EXISTS (SELECT 1 FROM sessions s WHERE s.agent_id = a.id AND s.${LIVE} AND s.sandbox_id IS NOT NULL)`
 

@@ -125,6 +125,21 @@ export function savingCases(at: Stores): void {
     expect(await at.one.sessions.save(woken, touched(woken, Date.now()))).toBe(true)
   })
 
+  test('touches of many sessions at once: each is made or refused by itself, and of one session all are made', async () => {
+    const sessions = await Promise.all(times(20).map(() => active(at.one)))
+    const [twice, gone] = sessions as [Session, Session]
+    await change(at.one, gone.id, RELEASED)
+    const touch = (session: Session, n: number) => at.other.sessions.save(session, touched(session, leaseOf(session) + n * 1000))
+    const outcomes = await Promise.all([...sessions.map((session, n) => touch(session, n)), touch(twice, 100)])
+    expect(outcomes).toEqual([...sessions.map((session) => session !== gone), true])
+    for (const [n, session] of sessions.entries()) {
+      if (session === gone) continue
+      const [last, revision] = session === twice ? [100, 2] : [n, 1]
+      const expected = touched(session, leaseOf(session) + last * 1000)
+      expect(await read(at.one, session.id)).toEqual({ ...expected, revision: session.revision + revision })
+    }
+  })
+
   test('of 16 saves of the same session at once one is made, with its events and audit entries', async () => {
     const before = await provisioning(at.one)
     const outcomes = await together(at, 16, (store, n) =>

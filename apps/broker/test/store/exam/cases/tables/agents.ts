@@ -276,6 +276,26 @@ export function agentCases(at: Stores): void {
     expect(await at.one.agents.byId(agent.id)).toEqual(agent)
   })
 
+  test('reports that come at once: each has the answer to itself, whatever the others are', async () => {
+    const agents = Array.from({ length: 20 }, () => newAgent())
+    for (const agent of agents) await register(at.one, agent)
+    const [first, second, third] = agents as [AgentRecord, AgentRecord, AgentRecord]
+    await at.one.agents.wantWhole(second.id, 1000)
+    const reports = [
+      ...agents.map((agent, i) => reportOf(agent, { now: 1000 + i })),
+      // Once more of one of them, of no agent, of another instance, and with what PostgreSQL cannot hold.
+      reportOf(first, { now: 2000 }),
+      ...[{ id: fresh('agt') }, { tokenHash: fresh('hash') }, { instanceId: 'i2' }].map((wrong) => reportOf({ ...third, ...wrong })),
+    ]
+    const odd = at.other.agents.seen(reportOf({ ...third, instanceId: 'i\0' })).catch((thrown: { code: string }) => thrown.code)
+    const answers = await Promise.all(reports.map((report) => at.other.agents.seen(report)))
+    expect(answers.map((answer) => answer?.agent.id)).toEqual([...[...agents, first].map(({ id }) => id), undefined, undefined, undefined])
+    expect(answers.flatMap((answer) => (answer?.wholeWanted ? [answer.agent.id] : []))).toEqual([second.id])
+    expect([undefined, 'INVALID_REQUEST']).toContain(await odd)
+    const seenAt = await Promise.all(agents.map(async ({ id }) => (await at.one.agents.byId(id))?.lastSeenAt))
+    expect(seenAt).toEqual([2000, ...agents.slice(1).map((_, i) => 1001 + i)])
+  })
+
   test('a report says what there may be to tell: ended sessions, narrowed grants and unwanted workspaces of this agent', async () => {
     const [agent, other] = [newAgent(), newAgent()]
     for (const one of [agent, other]) await register(at.one, one)
