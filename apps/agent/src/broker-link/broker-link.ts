@@ -66,6 +66,8 @@ const COMPLETE_EVERY_MS_EACH = 5
 const COMPLETE_EVERY_MS = 5 * 60_000
 /** What happens within this time goes with one report; it arrives within 250 ms. */
 const GATHER_MS = 150
+/** A report that has failed, after one that had not, comes again after about this. */
+const AGAIN_MS = 500
 /** At the end of the agent: how long the broker may take to hear what is still to be told. */
 const LAST_WORD_MS = 3000
 
@@ -164,6 +166,8 @@ export const createBrokerLink = ({
     } catch (err) {
       if (err instanceof BoxofficeError && ['UNAUTHENTICATED', 'NOT_FOUND', 'FORBIDDEN'].includes(err.code)) identity = undefined
       if (!failing && !signal.aborted) log.warn({ err }, 'heartbeat failed; the broker keeps what it knows')
+      // Once: of several brokers another one answers now, but all agents must not ask again and again while none does.
+      if (!failing) lastTurn = performance.now() - everyMs + Math.min(everyMs, AGAIN_MS * (0.5 + Math.random()))
       failing = true
     }
   }

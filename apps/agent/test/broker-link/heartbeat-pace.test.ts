@@ -96,3 +96,39 @@ test('a broker that knows deltas is told what has changed, and all sandboxes in 
   // Of the registration first; the fourth report got no answer.
   expect(answered.slice(0, 6)).toEqual([false, true, true, false, true, true])
 })
+
+test('a report that has failed comes again soon, whatever the pace is, and the next ones at the pace', async () => {
+  const registered = { agent_id: 'agt_1', agent_token: 't', issuer: 'http://broker', jwks: { keys: [] }, clock_drift_ms: 0 }
+  const instructions = { decisions: [], revocations: { sessions: [], tokens: [] }, pools: [], heartbeat_seconds: 3600, deltas: true }
+  let reports = 0
+  const again = Promise.withResolvers<void>()
+  const broker: BrokerClient = {
+    register: async () => ({ ...instructions, ...registered }),
+    async heartbeat() {
+      if (++reports === 2) again.resolve()
+      throw new Error('nobody answers')
+    },
+    secrets: async () => ({ secrets: {} }),
+    jwks: async () => ({ keys: [] }),
+    preview: async () => null,
+    enterPreview: async () => null,
+  }
+  const report = { instance_id: 'i', provider: { name: 'local', available: true, reason: null }, sandboxes: [] }
+  const brokerLink = createBrokerLink({
+    broker,
+    inventory: () => ({ ...report, install_id: 'n', clock: '' }) as never,
+    count: () => SANDBOXES,
+    heartbeat: (extent, journal) => ({ ...report, partial: extent !== 'all', journal }) as never,
+    onAnswered: () => {},
+    journal: createJournal(new Registry()),
+    onRegistered: async () => {},
+    onInstructions: async () => {},
+    onRefused: (error) => again.reject(error),
+    log: silent,
+  })
+  await brokerLink.start()
+  brokerLink.reportNow()
+  await again.promise
+  await brokerLink.stop()
+  expect(reports).toBe(2)
+})

@@ -1,4 +1,4 @@
-import { createHash, randomBytes } from 'node:crypto'
+import { hash, randomBytes } from 'node:crypto'
 import { BoundedCache } from '@boxoffice/kit/bounded-cache'
 import { BoxofficeError, type Capability } from '@boxoffice/protocol'
 import type { KeyRecord, KeyRight, KeyRole, KeyStore } from '../store/store.ts'
@@ -29,7 +29,7 @@ export const isRootOperator = (principal: Identity): boolean => principal.role =
 
 /** `bxo_` and 43 base64url characters: 256 random bits. */
 export const newApiKey = (): string => `bxo_${randomBytes(32).toString('base64url')}`
-export const hashKey = (key: string): string => createHash('sha256').update(key).digest('base64url')
+export const hashKey = (key: string): string => hash('sha256', key, 'base64url')
 export const newKeyId = (): string => `key_${crypto.randomUUID()}`
 
 /** How long a key counts as valid after it was looked up; another broker's revocation is effective within this time. */

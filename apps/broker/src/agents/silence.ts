@@ -42,6 +42,12 @@ export class AgentSilence {
     return [...this.#reports].flatMap(([id, { at }]) => (at < before ? id : []))
   }
 
+  /** How many agents have reported to this broker within the last `ms`. */
+  heardWithin(ms: number): number {
+    const since = this.#monotonic() - ms
+    return this.#reports.values().reduce((count, { at }) => (at < since ? count : count + 1), 0)
+  }
+
   /** Between these, by the monotonic clock, the database was away: no broker could store a report. */
   databaseWasAway(from: number, to: number): void {
     if (this.#outages.push({ from, to }) > MAX_OUTAGES) this.#outages.shift()

@@ -203,7 +203,11 @@ export const BrokerConfig = z.object({
     .describe(
       'names of claims, as JSON: principal (default sub), tenant, role, rights, actor_type; a claim without a name here does not count',
     ),
-  agentHeartbeat: z.number().positive().default(2).describe('seconds between two reports of an agent'),
+  agentHeartbeat: z
+    .number()
+    .positive()
+    .default(2)
+    .describe('seconds between two reports of an agent; more with many agents (250 reports a second), at most two thirds of agent_timeout'),
   agentTimeout: z.number().positive().default(6).describe('seconds of silence after which an agent gets no new sandboxes'),
   agentLostAfter: z.coerce
     .number()

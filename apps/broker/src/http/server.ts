@@ -40,6 +40,8 @@ export type Bytes = {
 
 /** How long a request to a control route may take to arrive. A relayed one may take as long as it moves; the agent looks after that. */
 const REQUEST_TIMEOUT_MS = 30_000
+/** How long a connection may be idle: longer than an agent is between two reports, so that it needs no new one for each. */
+const KEEP_ALIVE_MS = 15_000
 /** How long requests in flight may take after the listener has closed [contract 2.14]. */
 const DRAIN_MS = 10_000
 
@@ -73,6 +75,7 @@ export async function bind({ host, port: wanted, tls, trustedProxies = [], maxCo
   const server = createServer(requireHost(answer), tls)
   const drain = drainable(server, tls === undefined ? 'connection' : 'secureConnection', DRAIN_MS)
   server.requestTimeout = 0
+  server.keepAliveTimeout = KEEP_ALIVE_MS
   server.on('upgrade', (request, socket, head) => whenServed(({ bytes }) => bytes.upgrade(request, socket, head)))
   // What is relayed goes on when the agent says so.
   server.on('checkContinue', (request, response) =>

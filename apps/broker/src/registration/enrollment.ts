@@ -1,4 +1,4 @@
-import { createHash, randomBytes, randomUUID, timingSafeEqual } from 'node:crypto'
+import { hash, randomBytes, randomUUID, timingSafeEqual } from 'node:crypto'
 import { BoxofficeError } from '@boxoffice/protocol'
 import type { NodeAgent, NodeAgents } from '../access/node-agents.ts'
 import { hashKey } from '../access/principals.ts'
@@ -87,4 +87,4 @@ export const notEnrolled = (state: 'revoked' | 'expired' | 'spent'): BoxofficeEr
 
 /** Equal, in a time that does not depend on where they differ. */
 export const sameSecret = (given: string, expected: string): boolean =>
-  timingSafeEqual(createHash('sha256').update(given).digest(), createHash('sha256').update(expected).digest())
+  timingSafeEqual(hash('sha256', given, 'buffer'), hash('sha256', expected, 'buffer'))

@@ -15,6 +15,7 @@ import { Inventory } from './inventory.ts'
 import { JournalIntake } from './journal-intake.ts'
 import { AgentProofs } from './proof.ts'
 import { AgentRegistry } from './registry.ts'
+import { ReportPace } from './report-pace.ts'
 
 export type RegistrationOptions = {
   settings: ResolvedBrokerConfig
@@ -52,7 +53,7 @@ export function createRegistration({ settings, sessions, enrollToken, monotonic,
     presence: new InstallPresence({ client, silence, silentAfterMs: settings.agentTimeout * 1000 }),
     exposed: isExposed(settings),
     tokenTtlSeconds: settings.tokenTtl,
-    heartbeatSeconds: settings.agentHeartbeat,
+    pace: new ReportPace({ silence, leastSeconds: settings.agentHeartbeat, timeoutSeconds: settings.agentTimeout, monotonic }),
   })
   return { registry, enrollment, inventory }
 }

@@ -29,6 +29,7 @@ import type { InstallPresence } from './install-presence.ts'
 import type { Inventory } from './inventory.ts'
 import type { JournalIntake } from './journal-intake.ts'
 import type { AgentProofs } from './proof.ts'
+import type { ReportPace } from './report-pace.ts'
 
 export type RegistryOptions = {
   store: Store
@@ -41,7 +42,7 @@ export type RegistryOptions = {
   exposed: boolean
   profiles: ReadonlyMap<string, Profile>
   tokenTtlSeconds: number
-  heartbeatSeconds: number
+  pace: Pick<ReportPace, 'seconds'>
   silence: AgentSilence
   directory: AgentDirectory
   proofs: AgentProofs
@@ -171,12 +172,14 @@ export class AgentRegistry {
   async heartbeat(id: string, token: string, request: AgentHeartbeatRequest): Promise<AgentInstructions> {
     const { store, silence, directory, now } = this.#options
     const { instance_id: instanceId, provider, capacity = null, sandboxes, partial, journal } = request
-    const before = await this.requireAgent(id, token)
+    // Whether the token is the agent's, the store says.
+    const before = this.#known.get(id) ?? (await store.agents.byId(id))
+    if (before === undefined) throw unknownAgent()
     const seenAt = now()
     // Whole milliseconds, as the store has them.
     const since = Math.floor(seenAt - silence.ms(before) - REVOCATION_OVERLAP_MS)
     const wantedBefore = seenAt - REPORT_UNDER_WAY_MS
-    const seen = { id, tokenHash: before.tokenHash, instanceId, provider, capacity, now: seenAt, since, isWhole: !partial, wantedBefore }
+    const seen = { id, tokenHash: hashKey(token), instanceId, provider, capacity, now: seenAt, since, isWhole: !partial, wantedBefore }
     const news = await store.agents.seen(seen)
     if (news === undefined) {
       this.#known.delete(id)
@@ -221,7 +224,7 @@ export class AgentRegistry {
   }
 
   async #instructions(agent: AgentRecord, { sandboxes, complete, since, news }: Report): Promise<AgentInstructions> {
-    const { store, inventory, keys, issuer, profiles, heartbeatSeconds, tokenTtlSeconds, now } = this.#options
+    const { store, inventory, keys, issuer, profiles, pace, tokenTtlSeconds, now } = this.#options
     const decisions = await inventory.reconcile(agent, sandboxes, complete)
     // A session that this report has ended is in no news; where there is something to destroy, its decision says so.
     const ended = news.ended ? await store.agentSessions.endedOn(agent.id, since) : []
@@ -232,7 +235,7 @@ export class AgentRegistry {
       decisions,
       revocations: { ...revocationOf(ended, tokenTtlSeconds), grants: grantRevocationsOf(narrowed, tokenTtlSeconds) },
       pools: agent.provider.reserved === undefined ? [...profiles.values()].filter((profile) => profile.pool_size > 0) : [],
-      heartbeat_seconds: heartbeatSeconds,
+      heartbeat_seconds: pace.seconds(),
       deltas: true,
       ...(news.wholeWanted && this.#mayAskForWhole() ? { whole: true } : {}),
       broker_time_ms: now(),

@@ -20,6 +20,16 @@ test('a request that comes before there is something to answer it waits', async 
   await listener.close()
 })
 
+test('a connection stays open for longer than an agent is between two reports', async () => {
+  const listener = await bind(LOOPBACK)
+  listener.serve(
+    new Hono<Env>().all('*', (c) => c.text('')),
+    noRelay,
+  )
+  expect((await fetch(listener.localUrl)).headers.get('keep-alive')).toBe('timeout=15')
+  await listener.close()
+})
+
 test('what waits is let go when the start has failed', async () => {
   const listener = await bind(LOOPBACK)
   const early = fetch(listener.localUrl).then(
