@@ -24,9 +24,12 @@ test('what comes in one turn is asked for at once, and each gets its own answer'
   expect(groups).toEqual([[1, 2, 3], [4]])
 })
 
-test('two items with the same key are asked for one after the other', async () => {
+test('items with the same key are asked for one after the other, and nobody else waits for them', async () => {
   const { groups, double } = doubling()
-  expect(await Promise.all([1, 2, 11, 21].map(double))).toEqual([2, 4, 22, 42])
+  const many = [1, 11, 21].map(double)
+  expect(await double(2)).toBe(4)
+  expect(groups).toEqual([[1, 2]])
+  expect(await Promise.all(many)).toEqual([2, 22, 42])
   expect(groups).toEqual([[1, 2], [11], [21]])
 })
 
