@@ -159,8 +159,8 @@ const capture = async (sandbox: Sandbox, operation: Operation, { request, timeou
   reader.stream = stream
   await stream.open('exec', signal)
   if (stdin !== undefined) {
-    if (stdin.length > 0) stream.write(stdin)
-    stream.write(Buffer.alloc(0))
+    stream.write(stdin)
+    stream.writeEnd()
   }
   // One that has ended meanwhile needs no killing; one that cannot be reached ends with its sandbox.
   const kill = (cause: KillCause): void => void stream.kill(cause, KILL_GRACE_MS).catch(() => {})

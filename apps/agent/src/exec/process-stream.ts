@@ -83,9 +83,14 @@ export class ProcessStream implements ChannelHandler {
     channel.send(this.#operation.type === 'start' ? FRAME.start : FRAME.attach, this.#operation.payload)
   }
 
-  /** Stdin; empty is its end. False: full, wait for `drained`. */
+  /** Sends stdin. False: full, wait for `drained`. */
   write(data: Uint8Array): boolean {
     return this.#channel?.write(data) ?? true
+  }
+
+  /** Sends the end of stdin. */
+  writeEnd(): void {
+    this.#channel?.writeEnd()
   }
 
   drained(): Promise<void> {

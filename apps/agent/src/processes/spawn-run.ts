@@ -49,7 +49,7 @@ export const closeStdin = async (sandbox: Sandbox, { record: { run }, ended }: M
   )
   await stream.open('process').catch(resolve)
   await promise
-  stream.write(Buffer.alloc(0))
+  stream.writeEnd()
   await stream.drained()
   // The kill comes on another connection, and may come first: the process ends either way.
   void ended.promise.then(() => stream.leave())

@@ -140,15 +140,20 @@ class Lease implements Channel {
 
   write(data: Uint8Array, aheadBytes = BUFFER_BYTES): boolean {
     if (this.ended) return true
-    if (data.length === 0) this.bodyOpen = false
     this.#socket.cork()
-    for (let at = 0; at < data.length || at === 0; at += MAX_DATA_BYTES) {
+    for (let at = 0; at < data.length; at += MAX_DATA_BYTES) {
       const part = data.length <= MAX_DATA_BYTES ? data : data.subarray(at, at + MAX_DATA_BYTES)
       this.#socket.write(encodeDataHeader(FRAME.stdin, part.length))
-      if (part.length > 0) this.#socket.write(part)
+      this.#socket.write(part)
     }
     this.#socket.uncork()
     return this.#socket.writableLength < aheadBytes
+  }
+
+  writeEnd(): void {
+    if (this.ended) return
+    this.bodyOpen = false
+    this.#socket.write(encodeDataHeader(FRAME.stdin, 0))
   }
 
   get canSplice(): boolean {

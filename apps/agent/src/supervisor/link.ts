@@ -36,9 +36,11 @@ export interface Channel {
   send(type: number, payload: object): void
   /**
    * Sends stdin or an upload's body; false when more than `aheadBytes` wait for the kernel to take them (default: 512 KiB): then wait for
-   * `drained`. An empty one is the end.
+   * `drained`. An empty one says nothing.
    */
   write(data: Uint8Array, aheadBytes?: number): boolean
+  /** Sends the end of what is written. */
+  writeEnd(): void
   /** Everything that was written has been taken by the kernel, and another `splice` can begin. */
   readonly canSplice: boolean
   /**

@@ -10,7 +10,6 @@ import { FRAME, WireViolation } from './wire.ts'
 const READ_AHEAD_BYTES = 256 * 1024
 /** Bytes that wait for the sandbox to read them. Half of what other operations have, as a sandbox has hundreds of tunnels. */
 const WRITE_AHEAD_BYTES = 256 * 1024
-const END = new Uint8Array(0)
 
 /** A connection to a port of the sandbox. Each way ends by itself; an error is that of the connection or of the sandbox. */
 export type Tunnel = Duplex & {
@@ -150,7 +149,7 @@ class ChannelTunnel extends Duplex {
   }
 
   override _final(done: (error?: Error | null) => void): void {
-    if (!this.#isOver) this.#channel?.write(END)
+    if (!this.#isOver) this.#channel?.writeEnd()
     this.#inputEnded = true
     done()
   }

@@ -154,9 +154,8 @@ export class Attachment implements ProcessReader, Attached {
 
   stdin(data: Uint8Array, eof: boolean): void {
     if (this.#refused('stdin') || !this.#running) return
-    let room = true
-    if (data.length > 0) room = this.#stream.write(data)
-    if (eof) this.#stream.write(new Uint8Array())
+    const room = this.#stream.write(data)
+    if (eof) this.#stream.writeEnd()
     if (!room && !this.#stdinBlocked) this.#blockStdin()
   }
 
@@ -207,7 +206,7 @@ export class Attachment implements ProcessReader, Attached {
     if (!this.#running) return
     // A shell that is about to wait for input notices the signal only when some comes: the end of it, which ends any other shell too.
     if (this.#options.kind === 'shell') this.#call('signal', { signal: 'HUP' })
-    this.#stream.write(new Uint8Array())
+    this.#stream.writeEnd()
     this.#closing ??= setTimeout(() => this.#call('kill', { cause: 'closed', grace_ms: KILL_GRACE_MS }), KILL_GRACE_MS)
     // It holds also where the client leaves; an agent that ends leaves the process to its disconnect grace.
     this.#closing.unref()

@@ -52,6 +52,17 @@ test('each way ends by itself', async () => {
   expect(await heard.promise).toBe('late')
 })
 
+test('an empty piece ends nothing', async () => {
+  await using echo = await tcp((socket) => void text(socket).then((all) => socket.end(`heard ${all}`)))
+  const tunnel = await dial(echo.port)
+  // As Node's client ends a request whose body is known by its length.
+  tunnel.write('')
+  tunnel.write('more')
+  tunnel.write('')
+  tunnel.end(' follows')
+  expect(await text(tunnel)).toBe('heard more follows')
+})
+
 test('100 MiB pass both ways at once, byte for byte', async () => {
   await using echo = await tcp((socket) => socket.pipe(socket))
   const tunnel = await dial(echo.port)

@@ -90,7 +90,7 @@ const storeEntry = async (
   const { channel, result } = await writeFile(sandbox, path, { overwrite: true, follow: false, mode: modeOf(header), signal })
   try {
     for await (const chunk of content) if (!channel.write(chunk)) await channel.drained(signal)
-    channel.write(Buffer.alloc(0))
+    channel.writeEnd()
     return (await result).size
   } catch (error) {
     channel.destroy()

@@ -139,7 +139,7 @@ export const store = async (
     })
   }
   const onEnd = (): void => {
-    channel.write(Buffer.alloc(0))
+    channel.writeEnd()
     sent.resolve()
   }
   const onClose = (): void => sent.reject(new BoxofficeError('INVALID_REQUEST', 'body: the connection closed before its end'))

@@ -138,6 +138,7 @@ describe('a client that comes back to a managed process', () => {
     client.control({ type: 'ping', stdout_offset: 6 })
     await client.until(() => client.frames.some(({ type }) => type === 'pong'))
     expect(client.frames.at(-1)).toEqual({ type: 'pong', stdin_offset: 6 })
+    client.control({ type: 'stdin', data: '' })
     const euro = Buffer.from('€\n')
     client.control({ type: 'stdin', data: euro.subarray(0, 1).toString('base64') })
     client.control({ type: 'stdin', data: euro.subarray(1).toString('base64') })
