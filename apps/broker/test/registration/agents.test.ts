@@ -44,6 +44,21 @@ describe('[C-50] registration', () => {
     expect((await agent.register({ instance_id: 'nothex' })).status).toBe(400)
   })
 
+  test('names that a database may not hold → 400, at registration and in reports', async () => {
+    const { instanceId, id, registration } = agent
+    expect((await agent.register({ install_id: 'inst\0all-1234' })).status).toBe(400)
+    expect((await agent.register({ version: '1\0' })).status).toBe(400)
+    const body = { instance_id: instanceId, provider: { ...agent.provider, suspend: [] }, sandboxes: [], partial: false }
+    const activity = { running: 0, attached: 0, idle_ms: 0 }
+    const sandbox = { sandbox_id: 'sb_1', session_id: 'ssn_1', state: 'lost', generation: 1, profile_hash: '', activity, reason: null }
+    for (const fields of [
+      { instance_id: `${instanceId.slice(1)}\0` },
+      { sandboxes: [{ ...sandbox, session_id: 'ssn_\0' }] },
+      { sandboxes: [{ ...sandbox, sandbox_id: 'sb_\ud800' }] },
+    ])
+      expect((await agent.post(`/v1/agents/${id}/heartbeat`, registration.agent_token, { ...body, ...fields })).status).toBe(400)
+  })
+
   test('[C-50] forged heartbeats: another token, the enroll token, an unknown agent, another instance → 401', async () => {
     const path = (id: string) => `/v1/agents/${id}/heartbeat`
     const body = { instance_id: agent.instanceId, provider: { ...agent.provider, suspend: [] }, sandboxes: [], partial: false }

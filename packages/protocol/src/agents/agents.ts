@@ -8,6 +8,11 @@ import { JOURNAL_BATCH, JournalEntry } from './journal.ts'
 
 /** Agent to broker: `POST B/v1/agents/register` and `POST B/v1/agents/{id}/heartbeat`. */
 
+/** What agents and sandboxes are called: printable ASCII, so that every database holds it. */
+const name = (characters: number) => z.string().regex(new RegExp(`^[\\x21-\\x7e]{0,${characters}}$`))
+/** Of one start of an agent [2-28]. */
+const InstanceId = z.string().regex(/^[0-9a-f]{12}$/)
+
 /** What sandboxes of an agent are held to, and what they can have there; what is not enforced is said, never passed over [2-03]. */
 export const ProviderAbilities = z.object({
   limits: z.array(z.string()),
@@ -62,9 +67,9 @@ export type SandboxActivity = z.infer<typeof SandboxActivity>
 
 export const SANDBOX_STATES = ['starting', 'running', 'frozen', 'stopped', 'lost'] as const
 export const SandboxReport = z.object({
-  sandbox_id: z.string(),
+  sandbox_id: name(128),
   /** Null for a sandbox that waits in the pool. */
-  session_id: z.string().nullable(),
+  session_id: name(128).nullable(),
   state: z.enum(SANDBOX_STATES),
   generation: z.number().int(),
   profile_hash: z.string(),
@@ -96,9 +101,9 @@ export type AgentProof = z.infer<typeof AgentProof>
 
 export const RegisterAgentRequest = z.object({
   /** Stable over restarts of the same data directory. */
-  install_id: z.string().min(8).max(64),
+  install_id: name(64).min(8),
   /** New at each agent start [2-28]. */
-  instance_id: z.string().regex(/^[0-9a-f]{12}$/),
+  instance_id: InstanceId,
   public_url: z.url(),
   /** Where brokers reach the dataplane to relay: `http(s)://…`, or `unix:/path` on their own machine. Default: `public_url`. */
   dataplane_url: z.url({ protocol: /^(?:https?|unix)$/ }).optional(),
@@ -115,7 +120,7 @@ export const RegisterAgentRequest = z.object({
   partial: z.boolean().optional(),
   /** The agent's clock, RFC 3339, for the drift report [C-48]. */
   clock: z.string(),
-  version: z.string(),
+  version: name(64),
   /** Required once the install has registered with a key. */
   proof: AgentProof.optional(),
   /** That of the present registration, if there is one: it is the same process that comes again. */
@@ -205,7 +210,7 @@ export const RegisterAgentResponse = AgentInstructions.extend({
 export type RegisterAgentResponse = z.infer<typeof RegisterAgentResponse>
 
 export const AgentHeartbeatRequest = z.object({
-  instance_id: z.string(),
+  instance_id: InstanceId,
   provider: ProviderReport,
   capacity: AgentCapacity.optional(),
   /** All sandboxes, or with `partial` only those that changed; the broker leaves alone what is not named. */
