@@ -1,4 +1,4 @@
-import type { Capability, Revocations, SessionEnd, SessionTokenClaims } from '@boxoffice/protocol'
+import { type Capability, MAX_SESSION_TOKEN_SECONDS, type Revocations, type SessionEnd, type SessionTokenClaims } from '@boxoffice/protocol'
 
 /** The deny-list that every request and every open socket is checked against [C-30]. */
 export interface RevocationStore {
@@ -11,6 +11,8 @@ export interface RevocationStore {
   granted(claims: Pick<SessionTokenClaims, 'sid' | 'sub' | 'iat' | 'caps'>): readonly Capability[]
   /** Adds what the broker pushed; listeners hear of it before this returns. What is known already changes nothing. */
   apply(revocations: Revocations): void
+  /** Denies a session that has ended for as long as a token of it may be in date; the broker's own word may come later, and replaces this. */
+  endSession(sessionId: string, reason: SessionEnd): void
   /** All that is in force, as `apply` takes it. */
   snapshot(): Required<Revocations>
   /** For what is open already. Returns a function that takes the listener off again. */
@@ -64,6 +66,9 @@ class Entries<K extends Kind> {
   }
 }
 
+/** Clocks that differ, and tokens that were signed a moment before the end. */
+const END_LEEWAY_SECONDS = 60
+
 /** `now` is in Unix seconds, by the broker's clock [C-77]. */
 export const createRevocationStore = (now: () => number): RevocationStore => {
   const sessions = new Entries('sessions')
@@ -71,6 +76,17 @@ export const createRevocationStore = (now: () => number): RevocationStore => {
   const sandboxes = new Entries('sandboxes')
   const grants = new Entries('grants')
   const listeners = new Set<() => void>()
+
+  const apply: RevocationStore['apply'] = (added) => {
+    const at = now()
+    const changes = [
+      sessions.add(added.sessions, at),
+      tokens.add(added.tokens, at),
+      sandboxes.add(added.sandboxes ?? [], at),
+      grants.add(added.grants ?? [], at),
+    ]
+    if (changes.includes(true)) for (const listener of [...listeners]) listener()
+  }
 
   // Every request asks: nothing is looked up, and no clock read, where there is nothing to find.
   return {
@@ -82,15 +98,10 @@ export const createRevocationStore = (now: () => number): RevocationStore => {
       const narrowings = [...grants.inForce(now())].filter((one) => one.session_id === sid && one.sub === sub && iat <= one.before)
       return caps.filter((capability) => narrowings.every((one) => one.caps.includes(capability)))
     },
-    apply(added) {
-      const at = now()
-      const changes = [
-        sessions.add(added.sessions, at),
-        tokens.add(added.tokens, at),
-        sandboxes.add(added.sandboxes ?? [], at),
-        grants.add(added.grants ?? [], at),
-      ]
-      if (changes.includes(true)) for (const listener of [...listeners]) listener()
+    apply,
+    endSession(sessionId, reason) {
+      const until = Math.ceil(now()) + MAX_SESSION_TOKEN_SECONDS + END_LEEWAY_SECONDS
+      apply({ sessions: [{ session_id: sessionId, reason, until }], tokens: [] })
     },
     snapshot() {
       const at = now()

@@ -85,7 +85,11 @@ export const createControlApp = ({ manager, revocations, exposed, onKeys, untold
       const session = manager.get(id)?.sessionId
       const revoked = session ? revocations.deniedSession(session) : undefined
       const reason = order.reason ?? revoked ?? 'released'
-      await manager.destroy(id, reason, { keepWorkspace: order.keep_workspace })
+      const destroyed = manager.destroy(id, reason, { keepWorkspace: order.keep_workspace })
+      // The revocation of the session may come later, on another connection: what is asked until then would be told that the sandbox is
+      // lost. One that has failed here may live on elsewhere.
+      if (session && order.reason !== undefined && reason !== 'failed') revocations.endSession(session, reason)
+      await destroyed
       const rest = untold(id)
       return rest === undefined ? c.body(null, 204) : c.json(rest)
     })

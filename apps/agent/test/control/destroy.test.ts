@@ -30,6 +30,16 @@ test('[C-28, C-51] processes die of what ended their session, also when the orde
   expect(await killedBy('?reason=released', 'hard_ttl')).toMatchObject({ reason: 'killed', kill_cause: 'released' })
 })
 
+test('what is asked after a sandbox was ended is told why, also while the revocation of its session is still on its way', async () => {
+  const { host, ask } = await startControl()
+  const { id } = await host.ensure('s1')
+  expect(await ask('DELETE', `/sandboxes/${id}?reason=hard_ttl`)).toMatchObject({ status: 204 })
+  expect(host.revocations.deniedSession('s1')).toBe('hard_ttl')
+  const failed = await host.ensure('s2')
+  expect(await ask('DELETE', `/sandboxes/${failed.id}?reason=failed`)).toMatchObject({ status: 204 })
+  expect(host.revocations.deniedSession('s2')).toBeUndefined()
+})
+
 test('a broker that names no reason is obeyed: the revocation says it, or the session was released', async () => {
   expect(await killedBy('', 'hard_ttl')).toMatchObject({ reason: 'killed', kill_cause: 'expired' })
   expect(await killedBy('')).toMatchObject({ reason: 'killed', kill_cause: 'released' })

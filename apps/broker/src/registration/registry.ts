@@ -226,8 +226,9 @@ export class AgentRegistry {
   async #instructions(agent: AgentRecord, { sandboxes, complete, since, news }: Report): Promise<AgentInstructions> {
     const { store, inventory, keys, issuer, profiles, pace, tokenTtlSeconds, now } = this.#options
     const decisions = await inventory.reconcile(agent, sandboxes, complete)
-    // A session that this report has ended is in no news; where there is something to destroy, its decision says so.
-    const ended = news.ended ? await store.agentSessions.endedOn(agent.id, since) : []
+    // A session that has ended since the news was read is in none; where there is something to destroy, its decision says so.
+    const hasEnded = news.ended || decisions.some(({ action }) => action === 'destroy')
+    const ended = hasEnded ? await store.agentSessions.endedOn(agent.id, since) : []
     const narrowed = news.narrowed ? await store.grants.narrowedOn(agent.id, Math.floor(since / 1000)) : []
     if (news.unwanted) inventory.removeWorkspaces(agent)
     await keys.reloadAfter(KEYS_AGE_MS)
