@@ -87,7 +87,7 @@ export const createControlApp = ({ manager, revocations, exposed, onKeys, untold
       const reason = order.reason ?? revoked ?? 'released'
       const destroyed = manager.destroy(id, reason, { keepWorkspace: order.keep_workspace })
       // The revocation of the session may come later, on another connection: what is asked until then would be told that the sandbox is
-      // lost. One that has failed here may live on elsewhere.
+      // lost. A session that has failed here may live on elsewhere.
       if (session && order.reason !== undefined && reason !== 'failed') revocations.endSession(session, reason)
       await destroyed
       const rest = untold(id)
