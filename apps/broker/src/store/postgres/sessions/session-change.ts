@@ -17,9 +17,8 @@ const TOUCH = `UPDATE sessions SET last_activity_at = greatest(last_activity_at,
     revision = revision + 1, event_seq = event_seq + $7
   WHERE id = $3 AND state = $4 AND activated_at = $5 AND generation = $6
   RETURNING id, event_seq`
-const IS_TOUCHED = 'EXISTS (SELECT 1 FROM touched)'
-const TOUCH_AND_AUDIT = `WITH touched AS (${TOUCH}), audited AS (${auditInsert(8, IS_TOUCHED)}) SELECT id FROM touched`
-const TOUCH_AND_TELL = `WITH touched AS (${TOUCH}), audited AS (${auditInsert(8, IS_TOUCHED)}),
+const TOUCH_AND_AUDIT = `WITH touched AS (${TOUCH}) ${auditInsert(8, 'touched')}`
+const TOUCH_AND_TELL = `WITH touched AS (${TOUCH}), audited AS (${auditInsert(8, 'touched')}),
   told AS (
     INSERT INTO session_events (session_id, id, ts, type, data)
     SELECT touched.id, touched.event_seq - $7 + event.n, event.ts, event.type, event.data FROM touched, ${eventRows(9)}),
@@ -60,7 +59,7 @@ async function touchAtOnce(
   { audit = [], events = [] }: SaveOptions,
 ): Promise<boolean> {
   const values = [...touchValues(before, after, events.length), auditJson(audit)]
-  if (events.length === 0) return (await once.rows(TOUCH_AND_AUDIT, values)).length === 1
+  if (events.length === 0) return (await once.run(TOUCH_AND_AUDIT, values)) > 0
   const touched = await once.rows(TOUCH_AND_TELL, [...values, ...eventValues(events)])
   if (touched.length === 1) appended([before.id])
   return touched.length === 1

@@ -36,7 +36,7 @@ const INSERT = `
   told AS (
     INSERT INTO session_events (session_id, id, ts, type, data)
     SELECT made.id, event.n, event.ts, event.type, event.data FROM made, ${eventRows(COLUMNS + 4)}),
-  audited AS (${auditInsert(COLUMNS + 7, 'EXISTS (SELECT 1 FROM made)')})
+  audited AS (${auditInsert(COLUMNS + 7, 'made')})
   SELECT id FROM made`
 
 /**

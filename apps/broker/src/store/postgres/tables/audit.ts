@@ -8,6 +8,7 @@ import { holdableText } from '../engine/holdable-text.ts'
 export type AppendAudit = (tx: Sql, entries: readonly AuditEntry[]) => Promise<void>
 
 const COLUMNS = 'ts, request_id, event, tenant, caller, actor, thread_id, session_id, sandbox_id, outcome, code, ip, token_hash, data'
+const ENTRY = COLUMNS.replaceAll(/\w+/g, 'entry.$&')
 
 /** The rows of `auditJson`, which is the parameter of this number; for `INSERT INTO audit (…) SELECT … FROM`. */
 const auditRows = (parameter: number): string => `json_to_recordset($${parameter}::json) AS entry (
@@ -15,11 +16,11 @@ const auditRows = (parameter: number): string => `json_to_recordset($${parameter
   outcome text, code text, ip text, token_hash text, data text)`
 
 /**
- * A statement that adds the entries of `auditJson`, for a `WITH`. `parameter`: the number of that value. `where`: nothing is added
- * unless it holds.
+ * A statement that adds the entries of `auditJson`. `parameter`: the number of that value. `change`: the name of a part of the same
+ * statement's `WITH`, which has one row or none; with none nothing is added.
  */
-export const auditInsert = (parameter: number, where = 'true'): string =>
-  `INSERT INTO audit (${COLUMNS}) SELECT ${COLUMNS} FROM ${auditRows(parameter)} WHERE ${where}`
+export const auditInsert = (parameter: number, change?: string): string =>
+  `INSERT INTO audit (${COLUMNS}) SELECT ${ENTRY} FROM ${change === undefined ? '' : `${change}, `}${auditRows(parameter)}`
 
 /** Entries as the one value that `auditInsert` reads. No text may keep a change, or its refusal, from being recorded. */
 export const auditJson = (entries: readonly AuditEntry[]): string =>
