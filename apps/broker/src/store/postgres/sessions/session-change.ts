@@ -59,6 +59,7 @@ async function touchAtOnce(
   { audit = [], events = [] }: SaveOptions,
 ): Promise<boolean> {
   const values = [...touchValues(before, after, events.length), auditJson(audit)]
+  // It gives how many entries were added: some, as a change without events is not silent, or none with an untouched row.
   if (events.length === 0) return (await once.run(TOUCH_AND_AUDIT, values)) > 0
   const touched = await once.rows(TOUCH_AND_TELL, [...values, ...eventValues(events)])
   if (touched.length === 1) appended([before.id])
