@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { brokerApi, dataplane } from '../../e2e/support/api.ts'
+import { brokerApi, dataplane, type Grant } from '../../e2e/support/api.ts'
 import { type Stack, startStack } from '../../e2e/support/stack.ts'
 import { type Part, print } from '../part.ts'
 import { type CrowdReport, startCrowd } from './crowd.ts'
@@ -33,7 +33,8 @@ type Round = { name: string; brokers: number; clients: number; disturb: (kills: 
 
 const disturbed = async (stack: Stack, { name, brokers, clients, disturb }: Round): Promise<boolean> => {
   const stopped = new AbortController()
-  const commands = runCommands(stack, name, stopped.signal)
+  // Before anything is disturbed: what a request meets then is for the crowd to find.
+  const commands = runCommands(await brokerApi(stack.brokerUrl).ensure(`${name}-commands`), stopped.signal)
   const kills = { begun: 0, ended: 0 }
   const crowd = startCrowd({ url: stack.brokerUrl, clients, prefix: name, kills })
   const done = await disturb(kills)
@@ -57,8 +58,7 @@ const summaryOf = ({ repetitions, causes, tokens, execs }: CrowdReport) => ({
 })
 
 /** Commands of one session, with the token that it got at the start: whatever happens to brokers and database, they run. */
-const runCommands = async (stack: Stack, name: string, signal: AbortSignal): Promise<{ sent: number; failed: string[] }> => {
-  const grant = await brokerApi(stack.brokerUrl).ensure(`${name}-commands`)
+const runCommands = async (grant: Grant, signal: AbortSignal): Promise<{ sent: number; failed: string[] }> => {
   const failed: string[] = []
   let sent = 0
   while (!signal.aborted) {
