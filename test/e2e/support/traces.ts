@@ -1,5 +1,6 @@
-import { readdirSync, readFileSync } from 'node:fs'
+import { type Dirent, readdirSync, readFileSync } from 'node:fs'
 import { readdir } from 'node:fs/promises'
+import { join } from 'node:path'
 import { parentOf } from '../../../apps/agent/test/support/processes.ts'
 
 /** Ids of the processes on this machine whose command line has `text` in it. */
@@ -42,8 +43,24 @@ export const isFrozen = (pid: number): boolean => {
   return /^frozen 1$/m.test(readFileSync(`/sys/fs/cgroup${pathOf(/^0::(.*)$/)}/cgroup.events`, 'utf8'))
 }
 
-/** Every path below a directory, relative and sorted. */
-export const filesBelow = async (directory: string): Promise<string[]> => (await readdir(directory, { recursive: true })).toSorted()
+/** Every path below a directory, relative and sorted. One below it that is removed meanwhile has nothing in it; `readdir` would fail. */
+export const filesBelow = async (directory: string): Promise<string[]> => {
+  const below = async (at: string, entries: readonly Dirent[]): Promise<string[]> => {
+    const paths = entries.map(async (entry) => {
+      const path = join(at, entry.name)
+      return entry.isDirectory() ? [path, ...(await below(path, await entriesOf(join(directory, path)).catch(noneIfGone)))] : [path]
+    })
+    return (await Promise.all(paths)).flat()
+  }
+  return (await below('', await entriesOf(directory))).toSorted()
+}
+
+const entriesOf = (directory: string): Promise<Dirent[]> => readdir(directory, { withFileTypes: true })
+
+const noneIfGone = (error: NodeJS.ErrnoException): [] => {
+  if (error.code === 'ENOENT') return []
+  throw error
+}
 
 type Look<T> = T | false | undefined
 
