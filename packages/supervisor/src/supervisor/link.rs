@@ -14,7 +14,9 @@ use crate::wire::message::{Hello, Spare, Welcome};
 use crate::wire::{Ack, Decoder, Item, Kind, VERSION, WireError, object, push_json};
 
 const FIRST_BACKOFF: u64 = 20_000_000;
-const LAST_BACKOFF: u64 = 500_000_000;
+/// From here on the wait grows slowly.
+const SLOWER_BACKOFF: u64 = 500_000_000;
+const LAST_BACKOFF: u64 = 4_000_000_000;
 /// Replies waiting for a slow agent, beyond which no more calls are read.
 const QUEUE: usize = 4 << 20;
 const SEND_BUFFER: usize = 1 << 20;
@@ -38,6 +40,13 @@ impl Control {
     pub fn is_up(&self) -> bool {
         self.welcomed
     }
+}
+
+/// The wait after one of `last` nanoseconds: at first twice as long, then about a fifth of the time that the agent has been away. Thousands
+/// of sandboxes that dialled twice a second would take the processors from the agent that is to adopt them.
+fn backoff_after(last: u64) -> u64 {
+    let grown = if last < SLOWER_BACKOFF { last * 2 } else { last + last / 4 };
+    grown.clamp(FIRST_BACKOFF, LAST_BACKOFF)
 }
 
 impl Supervisor {
@@ -101,7 +110,7 @@ impl Supervisor {
     }
 
     fn dial_later(&mut self) {
-        self.control.backoff = (self.control.backoff * 2).clamp(FIRST_BACKOFF, LAST_BACKOFF);
+        self.control.backoff = backoff_after(self.control.backoff);
         let at = self.now() + self.control.backoff;
         self.timers.set(Timer::Dial, at);
     }
@@ -263,5 +272,22 @@ impl Supervisor {
             self.poll.wait(Some(50_000_000));
             self.on_threads();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FIRST_BACKOFF, LAST_BACKOFF, backoff_after};
+
+    #[test]
+    fn a_wait_is_at_most_half_a_second_and_a_quarter_of_the_absence() {
+        let (mut away, mut wait) = (0, 0);
+        while away < 60_000_000_000 {
+            wait = backoff_after(wait);
+            assert!(wait >= FIRST_BACKOFF);
+            assert!(wait <= LAST_BACKOFF.min(500_000_000 + away / 4), "{wait} ns after {away} ns");
+            away += wait;
+        }
+        assert_eq!(wait, LAST_BACKOFF);
     }
 }
