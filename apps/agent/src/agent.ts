@@ -17,7 +17,7 @@ import {
 } from './config/from-config.ts'
 import type { AgentOverrides } from './config/overrides.ts'
 import { countEgress, countEnds, countSandboxes } from './control/agent-metrics.ts'
-import { connectBroker } from './control/connect-broker.ts'
+import { connectBroker, providerReportOf } from './control/connect-broker.ts'
 import { unreadinessOf } from './control/readiness.ts'
 import { serveControl } from './control/serve-control.ts'
 import { openDataDirectory } from './data-dir/data-directory.ts'
@@ -167,6 +167,6 @@ const build = async (config: AgentConfig, overrides: AgentOverrides, teardown: A
   teardown.defer(() => brokerLink.stop())
   manager.inventory.onLost(() => brokerLink.reportNow())
   await brokerLink.start()
-  const { name: provider, isolation, reason } = selector.report()
+  const { name: provider, isolation, reason } = providerReportOf(selector, manager)
   return { ...listening, agentId: brokerLink.agentId, provider, isolation, reason }
 }

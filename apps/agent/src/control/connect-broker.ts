@@ -37,6 +37,12 @@ export const connectBroker = (options: ConnectBrokerOptions): BrokerLink => {
   return createBrokerLink({ ...exchangeOf(options), broker: trust.broker, journal, onRefused, log })
 }
 
+/** An agent that does not know yet what it has takes nothing new, and what it does not report is not missing. */
+export const providerReportOf = (selector: ProviderSelector, manager: SandboxManager): ProviderReport => {
+  const report = selector.report()
+  return manager.recovery.isUnderWay ? { ...report, available: false, reason: report.reason ?? recoveringError().message } : report
+}
+
 const exchangeOf = (options: ConnectBrokerOptions): BrokerExchange => {
   const { config, instance, selector, manager, recovery, trust } = options
   const reserved = options.reserved === undefined ? {} : { reserved: options.reserved }
@@ -44,11 +50,7 @@ const exchangeOf = (options: ConnectBrokerOptions): BrokerExchange => {
   /** Of the present report: its response tells no keys that are older than what has been pushed since. */
   let keysAtReport = 0
 
-  // An agent that does not know yet what it has takes nothing new, and what it does not report is not missing.
-  const providerReport = (): ProviderReport => {
-    const report = { ...selector.report(), ...reserved }
-    return manager.recovery.isUnderWay ? { ...report, available: false, reason: report.reason ?? recoveringError().message } : report
-  }
+  const providerReport = (): ProviderReport => ({ ...providerReportOf(selector, manager), ...reserved })
 
   const capacityReport = (): AgentCapacity => {
     const { total } = options.capacity

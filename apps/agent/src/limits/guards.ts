@@ -21,7 +21,7 @@ export interface DiskGuards {
   close(): Promise<void>
 }
 
-/** After those that an earlier run of the agent left have been adopted. */
+/** What an earlier run of the agent held goes on or stays held as soon as its sandbox has been adopted. */
 export const startDiskGuards = ({ manager, dataDirectory, engineDirectory, log }: DiskGuardsOptions): DiskGuards => {
   const file = openHeldFile(dataDirectory, (err) => log.warn({ err }, 'which sandboxes are on hold could not be kept'))
   const holds = new Holds<LiveSandbox>({ file, isThere: (sandbox) => manager.get(sandbox.id) === sandbox, log })

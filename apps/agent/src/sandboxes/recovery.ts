@@ -9,8 +9,11 @@ import type { SandboxManager } from './manager.ts'
 
 /** What an earlier run left: sandboxes that are adopted at once, and strays that wait for the broker's word. */
 export interface Recovery {
-  /** Finds and adopts. False when the engine could not list its sandboxes: a warning, not an end [2-30]; call it again. */
-  adopt(provider: Provider): Promise<boolean>
+  /**
+   * Finds and adopts, one after the other until `signal` is aborted. False when some are left: the engine could not list its sandboxes,
+   * which is a warning and not an end [2-30], or there was no more time. Call it again then.
+   */
+  adopt(provider: Provider, signal?: AbortSignal): Promise<boolean>
   /** Does what the broker decided about the inventory, and removes strays with it, all at once [2-29]. */
   settle(decisions: AgentInstructions['decisions']): Promise<void>
 }
@@ -43,7 +46,7 @@ export const openRecovery = async ({ manager, revocations, dataDirectory, log }:
   }
 
   return {
-    async adopt(provider) {
+    async adopt(provider, signal) {
       const handles = await listed(provider)
       if (handles === undefined) return false
       // What has been made since the start is no stray.
@@ -52,6 +55,7 @@ export const openRecovery = async ({ manager, revocations, dataDirectory, log }:
       const byId = new Map(handles.map((handle) => [handle.id, handle]))
       for (const file of files.filter(({ sandbox_id: id }) => manager.isAwaited(id))) {
         const handle = byId.get(file.sandbox_id)
+        if (signal?.aborted) return false
         if (handle !== undefined) unknown.delete(handle)
         await manager.recovery
           .adopt(file, handle)

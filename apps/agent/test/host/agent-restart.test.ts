@@ -141,9 +141,9 @@ describe('[C-30] what the broker denied', () => {
 })
 
 describe('[2-30, 4-95] an agent that starts while its engine is away', () => {
-  /** The local provider, whose engine answers or lists when the test says so. */
+  /** The local provider, whose engine answers or lists when the test says so; it lists no sandbox before `listing` is resolved. */
   const engine = () => {
-    const state = { answers: true, lists: true, refused: 0 }
+    const state = { answers: true, lists: true, listing: Promise.resolve(), refused: 0 }
     const openLocal = () =>
       createLocalProvider({ dataDirectory: agents.dataDir, installId: 'feed000000000000', isolation: 'auto', log: silent })
     const open = async (): Promise<Provider> => {
@@ -154,8 +154,9 @@ describe('[2-30, 4-95] an agent that starts while its engine is away', () => {
         probe: async () => (state.answers ? provider.probe() : { available: false, reason: 'the engine is down' }),
         sandboxes: {
           ...provider.sandboxes,
-          list() {
-            if (state.lists) return provider.sandboxes.list()
+          async *list() {
+            await state.listing
+            if (state.lists) return yield* provider.sandboxes.list()
             state.refused++
             throw new Error('the engine does not list')
           },
@@ -173,15 +174,17 @@ describe('[2-30, 4-95] an agent that starts while its engine is away', () => {
   }
 
   test.each([
-    ['does not answer', { answers: false, lists: false }],
-    ['answers and cannot list', { answers: true, lists: false }],
-  ])('which %s: its sandboxes are neither missing nor gone, and are adopted when it is back', async (_, away) => {
+    ['does not answer', { answers: false, lists: false, isSlow: false }],
+    ['answers and cannot list', { answers: true, lists: false, isSlow: false }],
+    ['takes longer to list than a start may wait', { answers: true, lists: true, isSlow: true }],
+  ])('which %s: its sandboxes are neither missing nor gone, and are adopted when it is back', async (_, { isSlow, ...away }) => {
     const { state, candidates } = engine()
     const { agent, ...first } = await agents.begin({ destroyOnExit: false }, { candidates })
     const id = String((await agents.create(first, 's1')).body?.sandbox_id)
     await agents.end(agent)
 
-    Object.assign(state, away)
+    const listing = Promise.withResolvers<void>()
+    Object.assign(state, away, isSlow ? { listing: listing.promise } : {})
     const ready = await agents.begin({}, { candidates })
     expect(agents.broker.registrations[1]).toMatchObject({ partial: true, sandboxes: [], provider: { available: false } })
     await agents.broker.heartbeat(({ instance_id: instance }) => instance === agents.broker.registrations[1]?.instance_id)
@@ -195,6 +198,7 @@ describe('[2-30, 4-95] an agent that starts while its engine is away', () => {
     expect(await ask(ready, 'sbx_00000000000000000000000000')).toEqual([503, 'SANDBOX_LOST'])
 
     // The engine answers first, and lists later.
+    listing.resolve()
     state.answers = true
     if (!away.answers) await agents.broker.heartbeat(() => state.refused > 0)
     state.lists = true
