@@ -1,5 +1,6 @@
 import { Agent as HttpAgent, request as httpRequest, type IncomingMessage } from 'node:http'
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'
+import { abortAfter } from '@boxoffice/kit/abort-after'
 import { readAtMost } from '@boxoffice/node-http'
 import {
   AgentInstance,
@@ -152,7 +153,8 @@ async function exchange<T>(pools: Pools, call: Call<T>, token: string, retry = t
   const payload = call.body === undefined ? undefined : JSON.stringify(call.body)
   const headers: Record<string, string | number> = { authorization: `Bearer ${token}` }
   if (payload !== undefined) Object.assign(headers, { 'content-type': 'application/json', 'content-length': Buffer.byteLength(payload) })
-  const signal = call.signal ?? AbortSignal.timeout(CALL_TIMEOUT_MS)
+  using limit = abortAfter(CALL_TIMEOUT_MS)
+  const signal = call.signal ?? limit.signal
   const secure = url.protocol === 'https:'
   const request = secure
     ? httpsRequest(url, { agent: pools.https, method: call.method, headers, signal })

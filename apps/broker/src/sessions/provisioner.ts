@@ -1,4 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
+import { abortAfter } from '@boxoffice/kit/abort-after'
 import { withTimeout } from '@boxoffice/kit/with-timeout'
 import { BoxofficeError, type CreateSandboxRequest, ERRORS, type ErrorCode, fromUnknown, type MountSet } from '@boxoffice/protocol'
 import { type AgentClient, AgentUnreachable } from '../agents/agent-client.ts'
@@ -127,8 +128,8 @@ export class Provisioner {
     const { store, client, writer, log, now } = this.#options
     const agent = await store.agents.byId(session.agentId)
     if (agent === undefined) throw new AgentUnreachable(session.agentId)
-    const within = AbortSignal.timeout(session.profile.provision_timeout_seconds * 1000)
-    const { generation: incarnation } = await client.create(agent, session.id, requestFor({ ...session, mounts }), within)
+    using within = abortAfter(session.profile.provision_timeout_seconds * 1000)
+    const { generation: incarnation } = await client.create(agent, session.id, requestFor({ ...session, mounts }), within.signal)
     log.info(
       { session_id: session.id, sandbox_id: session.sandboxId, generation: incarnation },
       'a sandbox was made anew, with other mounts',
@@ -199,9 +200,10 @@ export class Provisioner {
       kept_sessions: await store.sessions.keptOf(session.tenant, session.scope),
       discard_workspace: (await store.workspaces.unwantedOn(agent.id)).includes(workspaceId),
     }
-    const deadline = AbortSignal.timeout(Math.max(1, session.provisionDeadline - now()))
-    const record = await client.create(agent, session.id, request, AbortSignal.any([cancelled, deadline])).catch((thrown: unknown) => {
-      throw deadline.aborted ? new NotInTime(thrown) : thrown
+    using deadline = abortAfter(Math.max(1, session.provisionDeadline - now()))
+    const within = AbortSignal.any([cancelled, deadline.signal])
+    const record = await client.create(agent, session.id, request, within).catch((thrown: unknown) => {
+      throw deadline.signal.aborted ? new NotInTime(thrown) : thrown
     })
     if (request.discard_workspace) await store.workspaces.removed(workspaceId, agent.id)
     const placed = {
