@@ -17,7 +17,7 @@ build_with_cargo() {
   locked=
   [ -f packages/supervisor/Cargo.lock ] && locked=--locked
   in_supervisor build --release $locked --message-format=short >.tools/cargo.log 2>&1 ||
-    { cat .tools/cargo.log >&2; say "the supervisor does not build with $(rustc --version); packages/supervisor/Cargo.toml says what it needs"; exit 1; }
+    { cat .tools/cargo.log >&2; say "the supervisor does not build with $(rustc --version 2>/dev/null || echo "this cargo"); packages/supervisor/Cargo.toml says what it needs"; exit 1; }
   place "packages/supervisor/target/$(rust_host)/release/supervisor"
   echo "$stamp" >.tools/supervisor.stamp
 }
