@@ -54,8 +54,8 @@ export const openRecovery = async ({ manager, revocations, dataDirectory, log }:
       const unknown = new Set(handles.filter(({ id }) => !made.has(id)))
       const byId = new Map(handles.map((handle) => [handle.id, handle]))
       for (const file of files.filter(({ sandbox_id: id }) => manager.isAwaited(id))) {
-        const handle = byId.get(file.sandbox_id)
         if (signal?.aborted) return false
+        const handle = byId.get(file.sandbox_id)
         if (handle !== undefined) unknown.delete(handle)
         await manager.recovery
           .adopt(file, handle)

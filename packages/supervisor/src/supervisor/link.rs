@@ -42,8 +42,8 @@ impl Control {
     }
 }
 
-/// The wait after one of `last` nanoseconds: at first twice as long, then about a fifth of the time that the agent has been away. Thousands
-/// of sandboxes that dialled twice a second would take the processors from the agent that is to adopt them.
+/// The wait after one of `last` nanoseconds: at first twice as long, then about a fifth of the time that the agent has been away. Ten
+/// thousand sandboxes that dialled twice a second would make 20,000 dials a second beside the agent that is to adopt them.
 fn backoff_after(last: u64) -> u64 {
     let grown = if last < SLOWER_BACKOFF { last * 2 } else { last + last / 4 };
     grown.clamp(FIRST_BACKOFF, LAST_BACKOFF)
