@@ -6,6 +6,8 @@ import { copyDependencies } from './dependencies.ts'
 import { ownParts, ROOT, stageProgram, writeManifest } from './stage.ts'
 
 const SUPERVISOR = 'packages/supervisor/bin/supervisor'
+/** The same sources give the same file, whoever packs them and when: the time is the one that `npm pack` writes. */
+const REPRODUCIBLE = ['--sort=name', '--mtime=1985-10-26T08:15:00Z', '--owner=0', '--group=0', '--numeric-owner', '--mode=u=rwX,go=rX']
 
 /**
  * Makes the tarball that `npm install` takes without a registry: the command line with everything that it needs for this platform, so that
@@ -24,7 +26,7 @@ export function pack(directory: string): string {
     writeManifest(root, { ...manifest, os: [process.platform], cpu: [process.arch], ...bundled })
     mkdirSync(directory, { recursive: true })
     const tarball = join(directory, `boxoffice-${manifest.version}-${process.platform}-${process.arch}.tgz`)
-    execFileSync('tar', ['-czf', tarball, '-C', staging, 'package'])
+    execFileSync('tar', [...REPRODUCIBLE, '-czf', tarball, '-C', staging, 'package'])
     return tarball
   } finally {
     rmSync(staging, { recursive: true, force: true })

@@ -12,7 +12,7 @@ if [ -z "${BOXOFFICE_ENROLL_TOKEN:-}" ]; then
 fi
 
 mkdir -p "$BOXOFFICE_DATA_DIR"
-own=/opt/boxoffice/packages/supervisor/bin/supervisor
+own=/opt/boxoffice/package/packages/supervisor/bin/supervisor
 kept="$BOXOFFICE_DATA_DIR/supervisor-$(cksum <"$own" | tr ' ' -)"
 # Renamed into place: sandboxes that run keep the old file.
 [ -x "$kept" ] || { cp "$own" "$kept.new" && chmod 755 "$kept.new" && mv "$kept.new" "$kept"; }
