@@ -18,9 +18,16 @@ const measure = async (): Promise<RowResult> => {
     const context = await startStacks(needs, stacks)
     await Promise.race([collect(run(context), rows), ended])
   } catch (error) {
-    return { rows, error: error instanceof Error ? error.message : String(error) }
+    return { rows, error: wordsOf(error) }
   }
   return { rows }
+}
+
+/** With what caused it: `fetch` says no more of itself than that it failed. */
+const wordsOf = (error: unknown): string => {
+  if (!(error instanceof Error)) return String(error)
+  const cause = error.cause === undefined ? '' : wordsOf(error.cause)
+  return error.message.includes(cause) ? error.message : `${error.message}: ${cause}`
 }
 
 const collect = async (lines: Promise<Row[]> | AsyncIterable<Row>, rows: Row[]): Promise<void> => {

@@ -7,6 +7,11 @@ import { rawResponse } from './raw-response.ts'
 
 /** How long TLS and the headers of a request may take. */
 const BEGIN_WITHIN_MS = 10_000
+/**
+ * How much longer an idle connection is kept than clients are told (`Keep-Alive: timeout`). Timers come before what has been received: a
+ * process that was stalled would cut a connection on which the next request lies already, and its client could not know whether that was read.
+ */
+const KEPT_LONGER_MS = 10_000
 
 /**
  * For `createServer`, with TLS or without: what Node would refuse by itself, with an empty body, is left to `requireHost`; who does
@@ -18,15 +23,29 @@ export const SERVER_OPTIONS = {
   requireHostHeader: false,
   headersTimeout: BEGIN_WITHIN_MS,
   handshakeTimeout: BEGIN_WITHIN_MS,
+  keepAliveTimeoutBuffer: KEPT_LONGER_MS,
   /** How often Node looks for those that are late. */
   connectionsCheckingInterval: 2000,
 } as const
 
 const EXPECTATION_FAILED = 417
+/** Node's code for headers or a request that take longer than they may. */
+const LATE = 'ERR_HTTP_REQUEST_TIMEOUT'
 
 /** Makes the server refuse with the envelope what no listener gets to see: what is no HTTP, and expectations that nobody can meet. */
 export function refuseInEnvelope(server: Server): void {
-  server.on('clientError', refuseUnparsed)
+  const late = new WeakSet<Duplex>()
+  const isBegun = ({ socket }: IncomingMessage): void => void late.delete(socket)
+  server.prependListener('request', isBegun)
+  server.prependListener('upgrade', isBegun)
+  server.on('clientError', (thrown: NodeJS.ErrnoException, socket: Duplex) => {
+    if (thrown.code !== LATE) return refuseUnparsed(thrown, socket)
+    // Where the process was stalled, the headers may lie there unread: they are read before this runs.
+    late.add(socket)
+    setImmediate(() => {
+      if (late.has(socket)) refuseUnparsed(thrown, socket)
+    })
+  })
   server.on('checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
     const expected = String(request.headers.expect).slice(0, 100)
     const error = new BoxofficeError('INVALID_REQUEST', `Expect: ${expected} cannot be met; leave it out, or send 100-continue`)
@@ -52,7 +71,7 @@ export const requireHost =
 /** What is no HTTP, has too large headers or never ends is refused like everything else. */
 export function refuseUnparsed(thrown: NodeJS.ErrnoException, socket: Duplex): void {
   if (thrown.code === 'ECONNRESET' || !socket.writable) return void socket.destroy()
-  const late = thrown.code === 'ERR_HTTP_REQUEST_TIMEOUT'
+  const late = thrown.code === LATE
   const message = late ? 'the request did not arrive in time' : 'the request is not valid HTTP, or its headers are too large'
   const error = new BoxofficeError(late ? 'TIMEOUT' : 'INVALID_REQUEST', message)
   const requestId = newRequestId()
