@@ -10,7 +10,7 @@ import {
   hasUnread,
   limitConnections,
   refuseInEnvelope,
-  refuseUnparsed,
+  refuseLate,
   requireHost,
   SERVER_OPTIONS,
 } from '@boxoffice/node-http'
@@ -123,8 +123,7 @@ function listenerOf(app: Hono<Env>, relay: Bytes): RequestListener {
 
 /** Node's own limit is one for all requests. */
 function limitArrival(request: IncomingMessage): void {
-  const refuse = () => refuseUnparsed(Object.assign(new Error('late'), { code: 'ERR_HTTP_REQUEST_TIMEOUT' }), request.socket)
-  const timer = setTimeout(refuse, REQUEST_TIMEOUT_MS)
+  const timer = setTimeout(() => refuseLate(request.socket), REQUEST_TIMEOUT_MS)
   const arrived = () => clearTimeout(timer)
   request.once('end', arrived).once('close', arrived)
 }

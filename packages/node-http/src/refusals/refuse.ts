@@ -35,15 +35,15 @@ const LATE = 'ERR_HTTP_REQUEST_TIMEOUT'
 /** Makes the server refuse with the envelope what no listener gets to see: what is no HTTP, and expectations that nobody can meet. */
 export function refuseInEnvelope(server: Server): void {
   const late = new WeakSet<Duplex>()
-  const isBegun = ({ socket }: IncomingMessage): void => void late.delete(socket)
-  server.prependListener('request', isBegun)
-  server.prependListener('upgrade', isBegun)
+  const arrived = ({ socket }: IncomingMessage): void => void late.delete(socket)
+  server.prependListener('request', arrived)
+  server.prependListener('upgrade', arrived)
   server.on('clientError', (thrown: NodeJS.ErrnoException, socket: Duplex) => {
     if (thrown.code !== LATE) return refuseUnparsed(thrown, socket)
     // Where the process was stalled, the headers may lie there unread: they are read before this runs.
     late.add(socket)
     setImmediate(() => {
-      if (late.has(socket)) refuseUnparsed(thrown, socket)
+      if (late.has(socket)) refuseLate(socket)
     })
   })
   server.on('checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
@@ -68,12 +68,19 @@ export const requireHost =
     return refuse(request, response, error, error.status)
   }
 
-/** What is no HTTP, has too large headers or never ends is refused like everything else. */
-export function refuseUnparsed(thrown: NodeJS.ErrnoException, socket: Duplex): void {
-  if (thrown.code === 'ECONNRESET' || !socket.writable) return void socket.destroy()
-  const late = thrown.code === LATE
-  const message = late ? 'the request did not arrive in time' : 'the request is not valid HTTP, or its headers are too large'
-  const error = new BoxofficeError(late ? 'TIMEOUT' : 'INVALID_REQUEST', message)
+/** What is no HTTP or has too large headers is refused like everything else. */
+function refuseUnparsed({ code }: NodeJS.ErrnoException, socket: Duplex): void {
+  if (code === 'ECONNRESET') return void socket.destroy()
+  refuseOn(socket, new BoxofficeError('INVALID_REQUEST', 'the request is not valid HTTP, or its headers are too large'))
+}
+
+/** So is what does not come to its end in time. */
+export function refuseLate(socket: Duplex): void {
+  refuseOn(socket, new BoxofficeError('TIMEOUT', 'the request did not arrive in time'))
+}
+
+function refuseOn(socket: Duplex, error: BoxofficeError): void {
+  if (!socket.writable) return void socket.destroy()
   const requestId = newRequestId()
   const headers = { 'Content-Type': 'application/json', 'X-Request-Id': requestId }
   rawResponse(socket, error.status, headers, JSON.stringify(error.envelope(requestId)))
